@@ -1,0 +1,91 @@
+"""Every error of ours. What went wrong is the message, what to do next is the hint.
+
+    BotError                 message, hint, exit_code
+      ConfigError            the user's settings (exit code 2)
+      ClientError            below the wire: no bytes could be had
+        ConnectFailed
+        Timeout
+        StreamCut            the connection ended before the answer did
+      ServerError            the server said no: status, body
+        ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
+        TemplateRejected     its chat template refuses the roles it was given (HTTP 400)
+        ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
+        ModelNotFound        it serves no model of that name (HTTP 404)
+        Unauthorized         the API key is missing or wrong (HTTP 401, 403)
+      WireError              the server's bytes break its own protocol
+      ToolError              a tool could not do it; becomes a tool result
+      Denied                 a call was not allowed; becomes a tool result
+"""
+
+from __future__ import annotations
+
+
+class BotError(Exception):
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class ConfigError(BotError):
+    exit_code = 2
+
+
+class ClientError(BotError):
+    pass
+
+
+class ConnectFailed(ClientError):
+    pass
+
+
+class Timeout(ClientError):
+    pass
+
+
+class StreamCut(ClientError):
+    pass
+
+
+class ServerError(BotError):
+    def __init__(self, message: str, hint: str = "", *, status: int = 0, body: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.body = body
+
+
+class ToolsUnsupported(ServerError):
+    pass
+
+
+class TemplateRejected(ServerError):
+    pass
+
+
+class ContextTooLong(ServerError):
+    pass
+
+
+class ModelNotFound(ServerError):
+    pass
+
+
+class Unauthorized(ServerError):
+    pass
+
+
+class WireError(BotError):
+    pass
+
+
+class ToolError(BotError):
+    pass
+
+
+class Denied(BotError):
+    pass

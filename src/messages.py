@@ -1,0 +1,181 @@
+"""The neutral format: what passes between the rooms, whoever the provider is. Values only, no I/O.
+
+A call keeps its arguments as an object, a result keeps its value as it is; only the adapter at the
+edge (`protocol.render`, `wire`) turns either into a provider's text. Stored and compared values are
+frozen dataclasses; what is made per chunk is a NamedTuple, which costs half as much to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias, Union
+
+JSON: TypeAlias = Union[None, bool, int, float, str, list["JSON"], dict[str, "JSON"]]
+
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "other"]
+ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool as a model is told of it: `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to run a tool, whatever shape it came in.
+
+    `origin` is "native", "text", or the name of the format it was recovered from; `repaired` names what
+    had to be mended in it; `echo` says that the model merely repeated it from what it was given.
+    `metadata` is opaque and handed back to the provider on the next turn.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, JSON]
+    origin: str = "native"
+    repaired: tuple[str, ...] = ()
+    echo: bool = False
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedCall:
+    """What was plainly meant as a call and is none: never run, answered to the model with `reason`.
+
+    `raw` is the text as the model wrote it, `origin` as in ToolCall; `name` is empty where none was readable.
+    """
+
+    id: str
+    name: str
+    raw: str
+    reason: str
+    origin: str = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of a call: text is shown as it is, data is any JSON value, error is a sentence for the model."""
+
+    tool_call_id: str
+    name: str
+    kind: Literal["text", "data", "error"]
+    value: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    text: str
+
+
+Block = Union[Text, Reasoning, ToolCall, MalformedCall]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the server counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The model's turn: its blocks in the order they came, and why it stopped."""
+
+    content: tuple[Block, ...]
+    stop_reason: StopReason = "end_turn"
+    usage: Usage | None = None
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(block for block in self.content if isinstance(block, ToolCall))
+
+    @property
+    def malformed(self) -> tuple[MalformedCall, ...]:
+        return tuple(block for block in self.content if isinstance(block, MalformedCall))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResults:
+    """The answers to one turn's calls, in the order of the calls."""
+
+    results: tuple[ToolResult, ...]
+
+
+Message = Union[SystemMessage, UserMessage, Response, ToolResults]
+
+
+class TextDelta(NamedTuple):
+    """Text to show."""
+
+    text: str
+
+
+class ReasoningDelta(NamedTuple):
+    text: str
+
+
+class ToolCallDelta(NamedTuple):
+    """A piece of a call being written: `index` tells parallel calls apart; id and name come once."""
+
+    index: int
+    id: str | None
+    name: str | None
+    arguments_delta: str
+
+
+class Completed(NamedTuple):
+    response: Response
+
+
+class TurnStarted(NamedTuple):
+    """The model is asked for the `number`-th time since the user spoke, counted from 1."""
+
+    number: int
+
+
+class CallStarted(NamedTuple):
+    call: ToolCall
+
+
+class CallFinished(NamedTuple):
+    call: ToolCall | MalformedCall
+    result: ToolResult
+    seconds: float
+
+
+class Notice(NamedTuple):
+    """Something the user should know, in one or two lines."""
+
+    text: str
+
+
+ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, Completed]
+Event = Union[ModelEvent, TurnStarted, CallStarted, CallFinished]
