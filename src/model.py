@@ -237,7 +237,7 @@ class _Turn:
         self._text = []
 
     def _whole(self, answered: Response) -> Response:
-        """What the server called text, replaced by what was found in it; a native call said again in the text is one."""
+        """The server's text replaced by what was found in it; a native call repeated in the text is one call."""
         native = [*answered.calls, *answered.malformed]
         repeated = {(call.name, repr(call.arguments)) for call in answered.calls}
         parsed = [b for b in self._blocks if not (isinstance(b, ToolCall) and (b.name, repr(b.arguments)) in repeated)]

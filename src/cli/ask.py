@@ -6,7 +6,7 @@ import sys
 
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from ..messages import Completed, Event, Response, TextDelta, UserMessage
+from ..messages import Completed, Response, TextDelta, UserMessage
 from ..security.approval import APPROVE_ALL, REFUSE_ALL
 from . import start
 from .debug import Debug

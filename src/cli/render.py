@@ -10,11 +10,11 @@ import json
 from typing import TextIO
 
 from ..messages import (
+    JSON,
     CallFinished,
     CallStarted,
     Completed,
     Event,
-    JSON,
     MalformedCall,
     Notice,
     ReasoningDelta,

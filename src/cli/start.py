@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import config
-from ..errors import ConfigError
+from ..errors import ConfigError, ServerError
 from ..messages import Message, SystemMessage
 from .debug import Debug
 

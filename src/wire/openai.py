@@ -198,9 +198,9 @@ class StreamDecoder:
         self._model = self._model or str(chunk.get("model") or "")
         if usage := chunk.get("usage"):
             self._usage = _usage(usage)
-        for choice in filter(_is_object, chunk["choices"]):
+        for choice in _objects(chunk["choices"]):
             self._finish = choice.get("finish_reason") or self._finish
-            if _is_object(delta := choice.get("delta")):
+            if isinstance(delta := choice.get("delta"), dict):
                 self._delta(delta, found)
 
     def _delta(self, delta: Mapping[str, Any], found: list[ModelEvent]) -> None:
@@ -208,10 +208,10 @@ class StreamDecoder:
             self._text.append(text)
             found.append(TextDelta(text))
         # vLLM before 0.16 said reasoning_content.
-        if thought := delta.get("reasoning") or delta.get("reasoning_content"):
+        if (thought := delta.get("reasoning") or delta.get("reasoning_content")) and isinstance(thought, str):
             self._reasoning.append(thought)
             found.append(ReasoningDelta(thought))
-        found.extend(map(self._assembler.add, filter(_is_object, delta.get("tool_calls") or ())))
+        found.extend(map(self._assembler.add, _objects(delta.get("tool_calls"))))
 
     def close(self) -> list[ModelEvent]:
         """Raises StreamCut where the stream ended without saying so."""
@@ -237,11 +237,11 @@ class WholeDecoder(StreamDecoder):
         """Raises WireError, ServerError or StreamCut: see Decoder."""
         found: list[ModelEvent] = []
         completion = _load(bytes(self._body))
-        if not _is_object(completion):
+        if not isinstance(completion, dict):
             raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
-        for choice in filter(_is_object, completion.get("choices") or ()):
-            message = choice["delta"] = choice.get("message") or {}
-            for index, call in enumerate(message.get("tool_calls") or ()):
+        for choice in _objects(completion.get("choices")):
+            message = choice["delta"] = choice.get("message")
+            for index, call in enumerate(_objects(message.get("tool_calls")) if isinstance(message, dict) else ()):
                 call["index"] = index
         self._chunk(completion, found)
         return [*found, *super().close()]
@@ -283,8 +283,9 @@ def _load(data: bytes) -> Any:
         raise WireError(f"The server sent an event that is no JSON: {data[:100].decode(errors='replace')}") from error
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
+def _objects(value: object) -> list[dict[str, Any]]:
+    """The objects in what should be a list of them."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _dumps(value: object) -> str:
