@@ -238,7 +238,7 @@ class _Turn:
 
     def _whole(self, answered: Response) -> Response:
         """The server's text replaced by what was found in it; a native call repeated in the text is one call."""
-        native = [*answered.calls, *answered.malformed]
+        native: list[Block] = [*answered.calls, *answered.malformed]
         repeated = {(call.name, repr(call.arguments)) for call in answered.calls}
         parsed = [b for b in self._blocks if not (isinstance(b, ToolCall) and (b.name, repr(b.arguments)) in repeated)]
         thoughts = [block for block in answered.content if isinstance(block, Reasoning)]

@@ -59,8 +59,16 @@ def _question(given: argparse.Namespace) -> str | None:
 def opening(settings: config.Settings) -> list[Message]:
     """A conversation in which nothing has been said but the system prompt."""
     notes = settings.system_prompt
-    workspace = notes.workspace_note.replace("{workspace}", str(settings.workspace.root))
-    return [SystemMessage("\n\n".join(filter(None, [notes.role, workspace, notes.tools_note])))]
+    where = notes.workspace_note.replace("{workspace}", str(workspace(settings)))
+    return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note])))]
+
+
+def workspace(settings: config.Settings) -> Path:
+    """The folder the tools work in, links resolved. Raises ConfigError where it is none."""
+    folder = Path(settings.workspace.dir).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"workspace.dir: there is no folder {folder}.", "Make it, or name another with --workspace.")
+    return folder.resolve()
 
 
 def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
@@ -76,7 +84,15 @@ def agent(settings: config.Settings, model_name: str, approver: Approver) -> Age
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
     )
-    context = ToolContext(...)
+    context = ToolContext(
+        workspace=workspace(settings),
+        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
+        protected=settings.files,
+        environment=dict(os.environ),
+        exec_enabled=security.exec_enabled,
+        exec_timeout=security.exec_timeout,
+        exec_max_output=security.exec_max_output,
+    )
     return Agent(
         model,
         REGISTRY,
