@@ -1,20 +1,20 @@
 """Every error of ours. What went wrong is the message, what to do next is the hint.
 
-    BotError                 message, hint, exit_code
-      ConfigError            the user's settings (exit code 2)
-      ClientError            below the wire: no bytes could be had
-        ConnectFailed
-        Timeout
-        StreamCut            the connection ended before the answer did
-      ServerError            the server said no: status, body
-        ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
-        TemplateRejected     its chat template refuses the roles it was given (HTTP 400)
-        ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
-        ModelNotFound        it serves no model of that name (HTTP 404)
-        Unauthorized         the API key is missing or wrong (HTTP 401, 403)
-      WireError              the server's bytes break its own protocol
-      ToolError              a tool could not do it; becomes a tool result
-      Denied                 a call was not allowed; becomes a tool result
+BotError                 message, hint, exit_code
+  ConfigError            the user's settings (exit code 2)
+  ClientError            below the wire: no bytes could be had
+    ConnectFailed
+    Timeout
+    StreamCut            the connection ended before the answer did
+  ServerError            the server said no: status, body
+    ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
+    TemplateRejected     its chat template refuses the roles it was given (HTTP 400)
+    ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
+    ModelNotFound        it serves no model of that name (HTTP 404)
+    Unauthorized         the API key is missing or wrong (HTTP 401, 403)
+  WireError              the server's bytes break its own protocol
+  ToolError              a tool could not do it; becomes a tool result
+  Denied                 a call was not allowed; becomes a tool result
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ frozen dataclasses; what is made per chunk is a NamedTuple, which costs half as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias, Union
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
 
-JSON: TypeAlias = Union[None, bool, int, float, str, list["JSON"], dict[str, "JSON"]]
+JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "other"]
 ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name
@@ -131,6 +131,29 @@ class ToolResults:
 
 Message = Union[SystemMessage, UserMessage, Response, ToolResults]
 
+T = TypeVar("T")
+
+
+class PerMessage(Generic[T]):
+    """A function of one message, computed once for each that stays in the conversation.
+
+    What a turn costs then depends on what is new. A message is known by identity and kept beside its
+    value, so that its id() cannot pass to another; what has left the conversation is forgotten.
+    """
+
+    def __init__(self, compute: Callable[[Message], T]) -> None:
+        self._compute = compute
+        self._known: dict[int, tuple[Message, T]] = {}
+
+    def __call__(self, messages: Iterable[Message]) -> list[T]:
+        known, self._known = self._known, {}
+        values: list[T] = []
+        for message in messages:
+            entry = known.get(id(message)) or self._known.get(id(message)) or (message, self._compute(message))
+            self._known[id(message)] = entry
+            values.append(entry[1])
+        return values
+
 
 class TextDelta(NamedTuple):
     """Text to show."""
@@ -143,9 +166,9 @@ class ReasoningDelta(NamedTuple):
 
 
 class ToolCallDelta(NamedTuple):
-    """A piece of a call being written: `index` tells parallel calls apart; id and name come once."""
+    """A piece of a call being written: `call_index` tells parallel calls apart; id and name come once."""
 
-    index: int
+    call_index: int
     id: str | None
     name: str | None
     arguments_delta: str
@@ -168,7 +191,6 @@ class CallStarted(NamedTuple):
 class CallFinished(NamedTuple):
     call: ToolCall | MalformedCall
     result: ToolResult
-    seconds: float
 
 
 class Notice(NamedTuple):

@@ -1,0 +1,161 @@
+"""The loop: ask, run the calls, send the results, ask again. A generator of events; it prints nothing.
+
+The model's mistakes become messages to the model: an unknown tool, wrong arguments, a malformed or a
+refused call is answered with a tool result of kind error, and the loop goes on. Whatever ends a turn
+early, an interrupt included, the conversation stays one that can be sent: what was said is kept, and
+every call has its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Protocol
+
+from .errors import WireError
+from .messages import (
+    CallFinished,
+    CallStarted,
+    Completed,
+    Event,
+    MalformedCall,
+    Message,
+    ModelEvent,
+    Notice,
+    Response,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolResults,
+    TurnStarted,
+    UserMessage,
+)
+from .security.approval import Approver, decide
+from .tools.registry import Registry, ToolContext
+
+MAX_MALFORMED_TURNS = 2
+
+SUM_UP = "No more tool calls are possible for this question. Answer now with what you have found so far."
+NOT_FINISHED = "The call did not finish: the user interrupted it."
+
+
+class Responder(Protocol):
+    """What the loop needs of a model; src.model.Model is one."""
+
+    def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]: ...
+
+
+class Agent:
+    """A model with tools. `max_tool_turns`: how often calls are answered before the model must sum up."""
+
+    def __init__(
+        self,
+        model: Responder,
+        registry: Registry,
+        context: ToolContext,
+        approver: Approver,
+        *,
+        allowed_commands: Sequence[str] = (),
+        max_tool_turns: int = 10,
+    ) -> None:
+        self._model = model
+        self._registry = registry
+        self._context = context
+        self._approver = approver
+        self._allowed_commands = allowed_commands
+        self._max_tool_turns = max_tool_turns
+
+    def run(self, conversation: list[Message]) -> Iterator[Event]:
+        """Answer the user's last message, appending to `conversation` what is said on the way.
+
+        Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
+        """
+        malformed_turns = 0
+        tools = self._registry.definitions
+        for number in range(1, self._max_tool_turns + 1):
+            yield TurnStarted(number)
+            response = yield from self._ask(conversation, tools)
+            if not _asked(response):
+                yield from _said_why(response)
+                return
+            yield from self._answer(conversation, response)
+            malformed_turns = 0 if response.calls else malformed_turns + 1
+            if malformed_turns > MAX_MALFORMED_TURNS:
+                yield Notice(f"Stopped: {malformed_turns} answers in a row held only tool calls that cannot be read.")
+                return
+        yield from self._sum_up(conversation)
+
+    def _ask(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
+        said: list[str] = []
+        response: Response | None = None
+        try:
+            for event in self._model.respond(conversation, tools):
+                if isinstance(event, TextDelta):
+                    said.append(event.text)
+                elif isinstance(event, Completed):
+                    response = event.response
+                    conversation.append(response)
+                yield event
+        finally:
+            if response is None and said:  # interrupted or cut: what was shown stays said
+                conversation.append(Response((Text("".join(said)),), "other"))
+        if response is None:
+            raise WireError("The model's turn ended without an answer.")
+        return response
+
+    def _answer(self, conversation: list[Message], response: Response) -> Iterator[Event]:
+        """Run the response's calls in order; each has its result in the conversation, come what may."""
+        asked = _asked(response)
+        results: list[ToolResult] = []
+        try:
+            for call in asked:
+                result = yield from self._result(call)
+                results.append(result)
+                yield CallFinished(call, result)
+        finally:
+            results += [_error(call, NOT_FINISHED) for call in asked[len(results) :]]
+            conversation.append(ToolResults(tuple(results)))
+
+    def _result(self, call: ToolCall | MalformedCall) -> Generator[Event, None, ToolResult]:
+        if isinstance(call, MalformedCall):
+            return _error(call, call.reason)
+        if wrong := self._registry.check(call):
+            return wrong
+        decision = decide(self._registry.risk(call.name), call, self._allowed_commands)
+        if decision.action == "deny" or (
+            decision.action == "ask" and not self._approver.approve(call, decision.reason)
+        ):
+            return _error(call, f"Not run: {self._approver.refusal}")
+        yield CallStarted(call)
+        return self._registry.run(call, self._context)
+
+    def _sum_up(self, conversation: list[Message]) -> Iterator[Event]:
+        """One last turn without tools. Calls in it are not run, and the user is told."""
+        limit = self._max_tool_turns
+        yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
+        conversation.append(UserMessage(SUM_UP))
+        yield TurnStarted(limit + 1)
+        response = yield from self._ask(conversation, ())
+        if asked := _asked(response):
+            conversation.append(ToolResults(tuple(_error(call, SUM_UP) for call in asked)))
+            yield Notice(f"{len(asked)} more tool calls in that answer were not run.")
+        yield from _said_why(response)
+
+
+def _asked(response: Response) -> list[ToolCall | MalformedCall]:
+    return [block for block in response.content if isinstance(block, (ToolCall, MalformedCall))]
+
+
+def _error(call: ToolCall | MalformedCall, value: str) -> ToolResult:
+    return ToolResult(call.id, call.name or "unreadable call", "error", value)
+
+
+def _said_why(response: Response) -> Iterator[Event]:
+    """A turn that ended otherwise than by the model's own will is no silent success."""
+    if response.stop_reason == "max_tokens":
+        yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
+    elif response.stop_reason == "other":
+        yield Notice("The server stopped the answer for a reason of its own.")
+    elif not response.text:
+        yield Notice("The model ended its turn without saying anything.")

@@ -1,0 +1,49 @@
+"""Asking the person at the terminal whether a call may run. What is shown is all of what would run."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from ..messages import JSON, ToolCall
+from .render import revealed
+
+INDENT = "    "
+
+
+class AtTerminal:
+    """An Approver that asks y/n. Only y or yes, typed after the question, is a yes."""
+
+    refusal = "the user said no. Ask what to do instead, or go on without it."
+
+    def approve(self, call: ToolCall, reason: str) -> bool:
+        print(f"  {revealed(call.name)} wants to run ({reason}):", file=sys.stderr)
+        for name, value in call.arguments.items():
+            print(_shown(name, value), file=sys.stderr)
+        _forget_typed_ahead()
+        try:
+            answer = input("  Run it? [y/N] ")
+        except EOFError:
+            print()
+            return False
+        return answer.strip().lower() in ("y", "yes")
+
+
+def _shown(name: str, value: JSON) -> str:
+    text = revealed(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    if "\n" not in text:
+        return f"{INDENT}{revealed(name)}: {text}"
+    lines = "\n".join(f"{INDENT}| {line}" for line in text.split("\n"))
+    return f"{INDENT}{revealed(name)}:\n{lines}"
+
+
+def _forget_typed_ahead() -> None:
+    """What was typed before the question is no answer to it."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    try:
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    except (termios.error, ValueError, OSError):  # no terminal: nothing was typed
+        return

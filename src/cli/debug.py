@@ -1,0 +1,74 @@
+"""DEBUG=1: which path each call took. DEBUG=2: request and response bodies as well. Never an API key."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+
+from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
+
+
+class Debug:
+    """`level` is that of the DEBUG variable; `secret` is blotted out of whatever is printed."""
+
+    def __init__(self, level: int, secret: str = "") -> None:
+        self._level = level
+        self._secret = secret
+        if level > 1:
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
+            handler.addFilter(self._redact)
+            client_log = logging.getLogger(__name__.replace("cli.debug", "client"))
+            client_log.addHandler(handler)
+            client_log.setLevel(logging.DEBUG)
+
+    def trace(self, event: Event) -> None:
+        if not self._level:
+            return
+        if isinstance(event, TurnStarted):
+            self._print(f"Iteration {event.number}")
+        elif isinstance(event, Completed):
+            for line in _call_lines(event.response):
+                self._print(line)
+
+    def traceback(self) -> None:
+        """Of the error being handled."""
+        if self._level:
+            self._print(traceback.format_exc())
+
+    def _print(self, line: str) -> None:
+        print(f"[DEBUG] {self._without_secret(line)}".encode(errors="replace").decode(), file=sys.stderr, flush=True)
+
+    def _redact(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._without_secret(record.getMessage()), None
+        return True
+
+    def _without_secret(self, text: str) -> str:
+        return text.replace(self._secret, "[API key]") if self._secret else text
+
+
+def _call_lines(response: Response) -> list[str]:
+    lines = []
+    native = [call for call in response.calls if call.origin == "native"]
+    text = [call for call in response.calls if call.origin != "native"]
+    if native:
+        lines.append(f"Function calling format detected: {len(native)} calls")
+    if text:
+        lines.append(f"Tool calls found: {len(text)}  (text-based parsing)")
+    if response.calls:
+        lines.append(f"Tool calls: {[{'name': call.name, 'args': dict(call.arguments)} for call in response.calls]}")
+    lines += [_provenance(call) for call in text if call.origin != "text" or call.repaired]
+    lines += [f"Malformed call ({call.origin}): {call.reason}" for call in response.malformed]
+    return [*lines, _ending(response)]
+
+
+def _provenance(call: ToolCall | MalformedCall) -> str:
+    repaired = f", repaired: {', '.join(call.repaired)}" if isinstance(call, ToolCall) and call.repaired else ""
+    return f"{call.name}: format {call.origin}{repaired}"
+
+
+def _ending(response: Response) -> str:
+    usage = response.usage
+    tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
+    return f"Stop reason: {response.stop_reason}{tokens}"

@@ -1,0 +1,68 @@
+"""The command line: options in, exit code out. It loads argparse; everything else waits until it is needed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import traceback
+
+from .. import __version__
+
+EXIT_INTERRUPTED = 130
+
+EPILOG = """\
+exit codes: 0 answered, 1 failed, 2 bad usage or configuration, 130 interrupted
+environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(
+        prog="vllm-bot",
+        description="Chat with a model on a vLLM server that reads, writes, edits and runs for you.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = options.add_argument
+    add("-p", "--prompt", metavar="TEXT", help="answer this one question and exit (also: a question on standard input)")
+    add("-y", "--yes", action="store_true", help="run write, edit and exec without asking")
+    add("-c", "--config", metavar="FILE", help="settings, .json, .yaml or .yml (default: config.json beside cli.py)")
+    add("-u", "--base-url", metavar="URL", help="the server, e.g. http://localhost:8000/v1")
+    add("-m", "--model", metavar="NAME", help="the model's name (default: the one the server has)")
+    add("-w", "--workspace", metavar="DIR", help="the folder the tools work in (default: the current one)")
+    add(
+        "--no-function-calling",
+        action="store_true",
+        help="send no tools to the server; read calls from the model's text only",
+    )
+    add("--version", action="version", version=f"vllm-bot {__version__}")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parser().parse_args(arguments)
+    # Loaded after the arguments are read, so that --help and --version load none of it.
+    from ..config import debug_level
+    from ..errors import BotError
+    from . import start
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a model may write what this terminal's encoding lacks
+    debug = debug_level(os.environ)
+    try:
+        return start.run(given, debug)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever reads our output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
+        if debug:
+            traceback.print_exc()
+        said = str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
+        print(f"vllm-bot: {said}", file=sys.stderr)
+        return error.exit_code if isinstance(error, BotError) else 1

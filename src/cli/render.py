@@ -1,0 +1,126 @@
+"""Events as lines on a terminal: the answer on one stream, everything else on the other.
+
+What a model, a tool or a server wrote is untrusted: no control, escape or bidi character of theirs
+reaches the terminal; the few escapes that do are ours.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from ..messages import (
+    JSON,
+    CallFinished,
+    CallStarted,
+    Completed,
+    Event,
+    MalformedCall,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+)
+
+SHORT = 60  # characters of an argument or outcome on a call's line
+
+_HIDDEN = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_REMOVE = {code: None for code in _HIDDEN if chr(code) not in "\n\t"}
+_REVEAL = {code: repr(chr(code))[1:-1] for code in _HIDDEN if chr(code) not in "\n"}
+
+
+def plain(text: str) -> str:
+    """The text without what would steer a terminal."""
+    return text.translate(_REMOVE)
+
+
+def revealed(text: str) -> str:
+    """The text with every character visible that a terminal would hide or obey: what the user approves is what runs."""
+    return text.translate(_REVEAL)
+
+
+def call_line(call: ToolCall | MalformedCall) -> str:
+    if isinstance(call, MalformedCall):
+        return f"{plain(call.name) or 'unreadable call'}"
+    return f"{plain(call.name)}({', '.join(f'{plain(key)}={_short(value)}' for key, value in call.arguments.items())})"
+
+
+def outcome(result: ToolResult) -> str:
+    text = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+    lines = text.strip().splitlines()
+    first = plain(lines[0]) if lines else ""
+    if result.kind == "error":
+        return f"error: {first[: 4 * SHORT]}"
+    return first if len(lines) <= 1 and len(first) <= SHORT else f"{len(lines)} lines, {len(text):,} characters"
+
+
+def _short(value: JSON) -> str:
+    text = revealed(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= SHORT else f"{text[: SHORT - 20]}...{text[-15:]}"
+
+
+class Screen:
+    """Draws events. `answer` gets the model's text, `aside` all else; `styled`: may use colour and show thoughts."""
+
+    def __init__(self, answer: TextIO, aside: TextIO, *, styled: bool) -> None:
+        self._answer = answer
+        self._aside = aside
+        self._styled = styled
+        self._open: TextIO | None = None  # the stream whose last line has not ended
+        self._thinking = False
+        self._called: ToolCall | None = None
+
+    def draw(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._end_thought()
+            self._write(self._answer, plain(event.text))
+        elif isinstance(event, ReasoningDelta):
+            self._think(plain(event.text))
+        elif isinstance(event, CallStarted):
+            self.end_line()
+            self._write(self._aside, f"  {call_line(event.call)}")
+            self._called = event.call
+        elif isinstance(event, CallFinished):
+            self._finish_call(event)
+        elif isinstance(event, Notice):
+            self.say("\n".join(f"! {plain(line)}" for line in event.text.splitlines()))
+        elif isinstance(event, Completed):
+            self.end_line()
+
+    def say(self, text: str) -> None:
+        """Lines of the program's own, on a line of their own."""
+        self.end_line()
+        self._write(self._aside, f"{text}\n")
+
+    def end_line(self) -> None:
+        self._end_thought()
+        if self._open:
+            self._write(self._open, "\n")
+        self._called = None
+
+    def _finish_call(self, event: CallFinished) -> None:
+        if self._called is not event.call:  # refused before it began
+            self.end_line()
+            self._write(self._aside, f"  {call_line(event.call)}")
+        self._write(self._aside, f" -> {outcome(event.result)}\n")
+        self._called = None
+
+    def _think(self, text: str) -> None:
+        if not self._styled:
+            return
+        if not self._thinking:
+            self._thinking = True
+            self._write(self._aside, "\x1b[2m")
+        self._write(self._aside, text)
+
+    def _end_thought(self) -> None:
+        if self._thinking:
+            self._thinking = False
+            self._write(self._aside, "\x1b[0m\n")
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        if text:
+            stream.write(text)
+            stream.flush()
+            self._open = None if text.endswith("\n") else stream

@@ -1,0 +1,143 @@
+"""The only socket. It moves bytes to and from one server and does not know what they mean.
+
+Foreign errors (requests', urllib3's) are translated here and nowhere else. Bodies are read with
+`raw.read1`: the one call that is prompt under chunked and under close-delimited framing alike
+(`iter_lines` waits for 512 bytes or for the end, and is quadratic in a long line).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import requests
+from urllib3 import exceptions as urllib3_errors
+
+from .errors import BotError, ClientError, ConnectFailed, StreamCut, Timeout
+
+CONNECT_TIMEOUT = 5.0  # seconds
+READ_SIZE = 65536
+MAX_WHOLE_BODY = 16 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class HttpReply(NamedTuple):
+    status: int
+    content_type: str
+    location: str
+    chunks: Iterator[bytes]
+
+    def read(self) -> bytes:
+        """The whole body, up to MAX_WHOLE_BODY bytes."""
+        body = bytearray()
+        for chunk in self.chunks:
+            body += chunk
+            if len(body) >= MAX_WHOLE_BODY:
+                break
+        return bytes(body)
+
+
+class Client:
+    """One server, one connection pool. `timeout`: seconds without a byte before an answer is given up."""
+
+    def __init__(self, base_url: str, api_key: str = "", timeout: float = 600.0) -> None:
+        self.base_url = base_url
+        self._api_key = api_key
+        self._timeouts = (CONNECT_TIMEOUT, timeout)
+        self._session = requests.Session()
+        # An auth of our own also keeps requests from sending what .netrc holds.
+        self._session.auth = self._authorize
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._session.close()
+
+    @contextmanager
+    def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
+        """Send a request and hand out the answer as it streams; leaving the block closes the connection.
+
+        Raises ConnectFailed, Timeout; `chunks` raises StreamCut, Timeout.
+        """
+        log.debug("%s %s/%s %s", method, self.base_url, path, (body or b"").decode(errors="replace"))
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        try:
+            answer = self._session.request(
+                method,
+                f"{self.base_url}/{path}",
+                data=body,
+                headers=headers,
+                timeout=self._timeouts,
+                stream=True,
+                allow_redirects=False,
+            )
+        except requests.RequestException as error:
+            raise self._translate(error) from error
+        with answer:
+            yield HttpReply(
+                answer.status_code,
+                answer.headers.get("Content-Type", ""),
+                answer.headers.get("Location", ""),
+                self._chunks(answer),
+            )
+
+    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
+        tracing = log.isEnabledFor(logging.DEBUG)
+        try:
+            while chunk := answer.raw.read1(READ_SIZE, decode_content=True):
+                if tracing:
+                    log.debug("received %s", chunk.decode(errors="replace"))
+                yield chunk
+        except urllib3_errors.ReadTimeoutError as error:
+            raise self._silence() from error
+        except (urllib3_errors.HTTPError, OSError) as error:
+            raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
+
+    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._api_key:
+            request.headers["Authorization"] = f"Bearer {self._api_key}"
+        return request
+
+    def _silence(self) -> Timeout:
+        return Timeout(
+            f"{self.base_url} sent nothing for {self._timeouts[1]:g} seconds.",
+            "A long prompt on a slow server needs more: set vllm.timeout in config.json.",
+        )
+
+    def _translate(self, error: requests.RequestException) -> BotError:
+        if isinstance(error, requests.ConnectTimeout):
+            return self._no_server(f"no connection within {CONNECT_TIMEOUT:g} seconds")
+        if isinstance(error, requests.exceptions.SSLError):
+            return ClientError(f"TLS with {self.base_url} failed: {_root(error)}")
+        if isinstance(error, requests.exceptions.ProxyError):
+            hint = "It is set by HTTP_PROXY or HTTPS_PROXY; NO_PROXY names the hosts that need none."
+            return ClientError(f"The proxy for {self.base_url} cannot be reached.", hint)
+        if isinstance(error, requests.ConnectionError):
+            return self._no_server(_root(error))
+        if isinstance(error, requests.Timeout):
+            return self._silence()
+        return ClientError(f"The request to {self.base_url} failed: {_root(error)}")
+
+    def _no_server(self, reason: str) -> ConnectFailed:
+        host = urlsplit(self.base_url).netloc
+        return ConnectFailed(
+            f"No server at {self.base_url} ({host}: {reason}).",
+            "Start one with: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER",
+        )
+
+
+def _root(error: BaseException) -> str:
+    """The innermost reason, without the object addresses that urllib3 puts before it."""
+    while error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, BaseException):
+        return _root(reason)
+    text = str(error)
+    return text.rsplit(": ", 1)[-1].strip("'\")(") or type(error).__name__

@@ -1,0 +1,158 @@
+"""Into text: tools as instructions, a call as a TOOL_CALL block, results as one user message.
+
+Byte-stable: the same tools give the same text, so that a server's prefix cache holds. What `call_text`
+writes, the parser reads back as the same call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..messages import (
+    JSON,
+    MalformedCall,
+    Message,
+    Reasoning,
+    Response,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+
+RESULTS_HEADING = "Tool execution results:"
+
+_FORMAT = """\
+## Tool Call Format
+
+To call a tool, use this exact format:
+
+TOOL_CALL: {"name": "tool_name", "args": {"parameter": "value"}}
+
+Arguments are one JSON object. Several calls are several such blocks. After the last block, stop and wait for the
+results; never write a result yourself. Example:
+
+"""
+_PREFER_NATIVE = "\nIf you can call functions natively, do that instead of writing this format.\n"
+
+
+def instructions(tools: Sequence[ToolDefinition], *, native: bool = False) -> str:
+    """The part of a system prompt that tells of `tools` and how to call them; empty where there are none."""
+    if not tools:
+        return ""
+    listing = "\n".join(_described(tool) for tool in tools)
+    return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{_example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
+
+
+def call_text(call: ToolCall) -> str:
+    """The call as this project's own format has it."""
+    block = {"name": call.name, "args": dict(call.arguments)}
+    return f"TOOL_CALL: {json.dumps(block, ensure_ascii=False)}"
+
+
+def results_text(results: Sequence[ToolResult]) -> str:
+    """The results of one turn as one text, each under its tool's name."""
+    return "\n\n".join([RESULTS_HEADING, *map(_result_text, results)])
+
+
+def as_text(message: Message) -> Message:
+    """The message without tool constructs, for a model that is told of tools in its prompt."""
+    if isinstance(message, ToolResults):
+        return UserMessage(results_text(message.results))
+    if not isinstance(message, Response) or all(isinstance(block, Text) for block in message.content):
+        return message
+    text = "".join(_blocks_as_text(message))
+    return Response((Text(text),) if text else (), message.stop_reason, message.usage, message.model)
+
+
+def _blocks_as_text(response: Response) -> list[str]:
+    parts: list[str] = []
+    for block in response.content:
+        if isinstance(block, Reasoning):
+            continue
+        if not isinstance(block, Text) and parts and not parts[-1].endswith("\n"):
+            parts.append("\n")  # a block begins on a line of its own, as the instructions show it
+        parts.append(_block_text(block))
+    return parts
+
+
+def _block_text(block: Text | ToolCall | MalformedCall) -> str:
+    if isinstance(block, Text):
+        return block.text
+    return block.raw if isinstance(block, MalformedCall) else call_text(block) + "\n"
+
+
+def _result_text(result: ToolResult) -> str:
+    mark = " (error)" if result.kind == "error" else ""
+    value = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+    return f"[{result.name}]{mark}\n{value}"
+
+
+def _described(tool: ToolDefinition) -> str:
+    properties = _mapping(tool.parameters.get("properties"))
+    required = tool.parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    signature = ", ".join(name if name in needed else f"{name}?" for name in properties)
+    lines = [f"- **{tool.name}({signature})**: {_one_line(tool.description)}"]
+    lines += [f"    - {name} ({_type_name(schema)}){_note(schema)}" for name, schema in properties.items()]
+    return "\n".join(lines)
+
+
+def _note(schema: object) -> str:
+    described = _one_line(str(_mapping(schema).get("description") or ""))
+    choices = _mapping(schema).get("enum")
+    listed = f"One of: {', '.join(json.dumps(choice, ensure_ascii=False) for choice in choices)}." if choices else ""
+    return f": {described} {listed}".replace("  ", " ").rstrip() if described or listed else ""
+
+
+def _type_name(schema: object) -> str:
+    kind, items = _mapping(schema).get("type", "any"), _mapping(schema).get("items")
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    if kind == "array" and items:
+        return f"array of {_type_name(items)}"
+    return str(kind)
+
+
+def _example(tool: ToolDefinition) -> str:
+    """One correct call of the first tool: its required parameters, each with a value of its type."""
+    properties = _mapping(tool.parameters.get("properties"))
+    required = tool.parameters.get("required")
+    needed = [name for name in required if name in properties] if isinstance(required, list) else []
+    arguments = {name: _example_value(name, properties[name]) for name in map(str, needed)}
+    return call_text(ToolCall("", tool.name, arguments, "text"))
+
+
+_EXAMPLE_VALUES: dict[str, JSON] = {
+    "integer": 1,
+    "number": 1.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
+_EXAMPLE_STRINGS = {"path": "notes.txt", "command": "ls", "url": "https://example.org"}
+
+
+def _example_value(name: str, schema: object) -> JSON:
+    choices: JSON = _mapping(schema).get("enum")
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    kind: JSON = _mapping(schema).get("type")
+    return (
+        _EXAMPLE_VALUES[kind]
+        if isinstance(kind, str) and kind in _EXAMPLE_VALUES
+        else _EXAMPLE_STRINGS.get(name, "text")
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,49 @@
+"""The seam between the neutral format and a provider's bytes. Sans-IO: nothing here opens a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ..errors import ServerError
+from ..messages import Message, ModelEvent, ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One turn to ask for. No tools means that none are offered natively."""
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolDefinition] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+class HttpRequest(NamedTuple):
+    """A POST: `path` is relative to base_url."""
+
+    path: str
+    body: bytes
+
+
+class Decoder(Protocol):
+    def feed(self, chunk: bytes) -> list[ModelEvent]:
+        """Raises WireError, or ServerError where the server reports one inside the stream."""
+
+    def close(self) -> list[ModelEvent]:
+        """What is left, and Completed last: text as the server gave it, native calls. Raises StreamCut too."""
+
+
+class Codec(Protocol):
+    def encode(self, request: ChatRequest) -> HttpRequest: ...
+
+    def decoder(self, content_type: str) -> Decoder:
+        """For an answer with status 200. Raises WireError where such a content type cannot hold one."""
+
+    def refusal(self, status: int, body: bytes) -> ServerError:
+        """What an answer with another status means."""
+
+    def models(self, body: bytes) -> list[str]:
+        """The names in an answer to GET /models. Raises WireError."""

@@ -1,0 +1,99 @@
+"""Tools, calls and results as text."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.messages import (
+    MalformedCall,
+    Reasoning,
+    Response,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+from src.protocol import as_text, call_text, extract_tool_calls, instructions, results_text
+
+READ = ToolDefinition(
+    "read",
+    "Read file contents",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file."},
+            "offset": {"type": "integer"},
+            "mode": {"type": "string", "enum": ["text", "hex"]},
+        },
+        "required": ["path"],
+    },
+)
+CALL = ToolCall("1", "read", {"path": "a.txt"})
+
+
+def test_a_tool_is_listed_with_its_signature_and_each_parameter_on_a_line_of_its_own():
+    text = instructions([READ])
+    assert text.startswith("## Available Tools\n\n- **read(path, offset?, mode?)**: Read file contents\n")
+    assert "    - path (string): The file.\n    - offset (integer)\n    - mode (string): One of: " in text
+
+
+def test_the_example_is_a_call_of_a_tool_that_is_offered():
+    example = instructions([READ]).splitlines()[-1]
+    assert extract_tool_calls(example, [READ]).calls[0].arguments == {"path": "notes.txt"}
+
+
+def test_without_tools_there_are_no_instructions():
+    assert instructions([]) == ""
+
+
+def test_native_calling_is_preferred_in_one_more_sentence():
+    assert instructions([READ], native=True).startswith(instructions([READ]))
+    assert len(instructions([READ], native=True)) > len(instructions([READ]))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), json_values))
+def test_a_call_written_as_text_is_read_back_the_same(arguments):
+    anything = ToolDefinition("read", "", {"type": "object"})
+    found = extract_tool_calls(call_text(ToolCall("1", "read", arguments)), [anything])
+    assert found.content == ""
+    assert [call.arguments for call in found.calls] == [arguments]
+
+
+def test_results_name_their_tool_and_mark_errors():
+    results = [ToolResult("1", "read", "text", "hello"), ToolResult("2", "exec", "error", "no")]
+    text = results_text([*results, ToolResult("3", "stat", "data", {"a": 1})])
+    assert text == """Tool execution results:\n\n[read]\nhello\n\n[exec] (error)\nno\n\n[stat]\n{"a": 1}"""
+
+
+def test_a_response_as_text_has_its_calls_in_words_and_no_reasoning():
+    broken = MalformedCall("2", "", "TOOL_CALL: {", "cut")
+    response = Response((Reasoning("hm"), Text("Let me look."), CALL, broken), "tool_use")
+    assert as_text(response) == Response((Text(f"Let me look.\n{call_text(CALL)}\nTOOL_CALL: {{"),), "tool_use")
+
+
+def test_a_response_of_reasoning_alone_becomes_empty():
+    assert as_text(Response((Reasoning("hm"),))).content == ()
+
+
+def test_results_become_a_message_of_the_user():
+    result = ToolResult("1", "read", "text", "hello")
+    assert as_text(ToolResults((result,))) == UserMessage(results_text([result]))
+
+
+def test_what_has_no_tool_construct_is_handed_back_as_it_is():
+    for message in (UserMessage("hi"), Response((Text("hello"),))):
+        assert as_text(message) is message
+
+
+def test_arguments_are_written_as_json_in_one_line():
+    assert json.loads(call_text(CALL).removeprefix("TOOL_CALL: ")) == {"name": "read", "args": {"path": "a.txt"}}
