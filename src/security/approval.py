@@ -1,0 +1,67 @@
+"""May this call run? Allow, ask, or deny, with the reason; and who is asked.
+
+`decide` is pure and looks at nothing but the call: reading is free, everything else asks, but for the
+commands that the user's `allowed_commands` name. A command is compared word by word only if it is plain
+words, and plain is a list of harmless characters, not a list of dangerous ones: whatever a shell gives a
+meaning to (quotes, expansions, globs, separators, redirects, any blank but the space) asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from ..messages import ToolCall
+
+PLAIN = re.compile(r"[A-Za-z0-9_./:,=@%+-]+(?: +[A-Za-z0-9_./:,=@%+-]+)*", re.ASCII)
+
+
+class Decision(NamedTuple):
+    verdict: Literal["allow", "ask", "deny"]
+    reason: str
+
+
+def decide(risk: str, call: ToolCall, allowed_commands: Sequence[str] = (), *, exec_enabled: bool = True) -> Decision:
+    """Whether a call may run. `risk` is its tool's: "low" runs unasked, whatever else is said asks."""
+    if call.name == "exec" and not exec_enabled:
+        return Decision("deny", "commands are switched off (security.exec_enabled)")
+    if risk == "low":
+        return Decision("allow", f"{call.name} changes nothing")
+    if call.name == "exec":
+        return _command(call.arguments.get("command"), allowed_commands)
+    return Decision("ask", f"{call.name} changes files")
+
+
+def _command(command: object, allowed_commands: Sequence[str]) -> Decision:
+    if not isinstance(command, str) or not PLAIN.fullmatch(command):
+        return Decision("ask", "the command is more than plain words")
+    words = command.split(" ")
+    for entry in allowed_commands:
+        named = entry.split()
+        if named and [word for word in words if word][: len(named)] == named:
+            return Decision("allow", f"allowed_commands holds {entry!r}")
+    return Decision("ask", "the command is not in allowed_commands")
+
+
+class Approver(Protocol):
+    """Whoever answers when a decision is to ask; `refusal` says for the model and the user why it was no."""
+
+    @property
+    def refusal(self) -> str: ...
+
+    def approve(self, call: ToolCall, reason: str) -> bool: ...
+
+
+class Always(NamedTuple):
+    """The same answer to everything."""
+
+    answer: bool
+    refusal: str = ""
+
+    def approve(self, call: ToolCall, reason: str) -> bool:  # noqa: ARG002 - it asks nobody
+        return self.answer
+
+
+APPROVE_ALL = Always(True)
+REFUSE_ALL = Always(False, "nobody is there to be asked; start with --yes to let such calls run")

@@ -1,0 +1,85 @@
+"""Replacing one piece of a text by another, exactly; and what to tell a model whose piece is not there.
+
+Pure. A text whose line ends are all CRLF is edited as if they were LF and given back as it was, since
+models write LF whatever they read. The helpful errors look at a bounded part of the file only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+from ..errors import ToolError
+
+MANY = 100  # occurrences and candidates looked at
+SIMILAR_IN = 5_000  # lines compared to find a similar one
+WIDTH = 160  # characters of a line that are compared and shown
+
+
+def replace_once(text: str, old: str, new: str) -> tuple[str, int]:
+    """The text with the only occurrence of `old` replaced, and the number of the line where it began.
+
+    Raises ToolError where `old` does not occur exactly once. Overlapping occurrences count, too.
+    """
+    crlf = 0 < text.count("\n") == text.count("\r\n")
+    if crlf:
+        text, old, new = (each.replace("\r\n", "\n") for each in (text, old, new))
+    places = _occurrences(text, old)
+    if not places:
+        raise ToolError("oldText does not occur in the file", _nearest(text.split("\n"), old))
+    lines = [text.count("\n", 0, place) + 1 for place in places[:10]]
+    if len(places) > 1:
+        raise ToolError(_ambiguous(len(places), lines), "Add lines before or after it, so that it occurs once.")
+    changed = text[: places[0]] + new + text[places[0] + len(old) :]
+    return changed.replace("\n", "\r\n") if crlf else changed, lines[0]
+
+
+def _occurrences(text: str, old: str) -> list[int]:
+    places: list[int] = []
+    place = text.find(old)
+    while place >= 0 and len(places) < MANY:
+        places.append(place)
+        place = text.find(old, place + 1)
+    return places
+
+
+def _ambiguous(count: int, lines: list[int]) -> str:
+    times = f"{count} times" if count < MANY else f"{MANY} times or more"
+    listed = ", ".join(map(str, lines)) + (", ..." if count > len(lines) else "")
+    return f"oldText occurs {times}, at lines {listed}"
+
+
+def _nearest(lines: list[str], old: str) -> str:
+    """Where the file comes closest to `old`, and how it differs there."""
+    wanted = old.split("\n")
+    while wanted and not wanted[0].strip():
+        del wanted[0]
+    if not wanted:
+        return "It is nothing but white space."
+    anchor = wanted[0].strip()
+    starts = [number for number, line in enumerate(lines) if line.strip() == anchor][:MANY]
+    if not starts:
+        return _similar(lines, wanted[0])
+    start = max(starts, key=lambda number: _agreeing(lines, wanted, number))
+    at = _agreeing(lines, wanted, start)
+    if at == len(wanted) or start + at == len(lines):
+        return f"The text at line {start + 1} differs from it only in the line breaks at its ends."
+    return f"Line {start + at + 1} is {_shown(lines[start + at])}, and oldText has {_shown(wanted[at])} there."
+
+
+def _agreeing(lines: list[str], wanted: list[str], start: int) -> int:
+    """How many lines from `start` on are those of `wanted`."""
+    pairs = list(zip(lines[start : start + len(wanted)], wanted, strict=False))
+    return next((number for number, (there, should) in enumerate(pairs) if there != should), len(pairs))
+
+
+def _similar(lines: list[str], line: str) -> str:
+    shortened = [each[:WIDTH] for each in lines[:SIMILAR_IN]]
+    near = difflib.get_close_matches(line[:WIDTH], shortened, n=1)
+    if not near:
+        return "No line of it is similar: read the file again."
+    return f"The nearest line is {shortened.index(near[0]) + 1}: {_shown(near[0])}"
+
+
+def _shown(line: str) -> str:
+    return json.dumps(line[:WIDTH], ensure_ascii=False)

@@ -1,0 +1,170 @@
+"""read, write and edit: text files of the workspace, as they are.
+
+`read` streams, so that its memory depends on what it shows and not on the file. `edit` keeps what it does
+not touch byte for byte: encoding, byte order mark, line endings, final newline, permissions. Where a file
+may be and how it is replaced is in paths.py.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, BinaryIO, NamedTuple
+
+from ..errors import ToolError
+from . import paths
+from .edits import replace_once
+from .registry import ToolContext, tool
+
+READ_MAX = 50_000  # characters shown at once: some 12,000 tokens
+
+
+class Encoding(NamedTuple):
+    bom: bytes
+    codec: str
+    not_text: re.Pattern[str]  # what a text of this encoding does not hold
+
+
+NUL = re.compile("\0")
+CONTROL = re.compile("[\0-\x07\x0e-\x1a\x1c-\x1f]")
+ENCODINGS = (  # the first that fits; any bytes are Latin-1, so that one is held to a stricter look
+    Encoding(codecs.BOM_UTF8, "utf-8", NUL),
+    Encoding(codecs.BOM_UTF16_LE, "utf-16-le", NUL),
+    Encoding(codecs.BOM_UTF16_BE, "utf-16-be", NUL),
+    Encoding(b"", "utf-8", NUL),
+    Encoding(b"", "latin-1", CONTROL),
+)
+
+
+@tool(risk="low")
+def read(
+    path: Annotated[str, "File, relative to the workspace"],
+    ctx: ToolContext,
+    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
+    limit: Annotated[int | None, "Number of lines to show"] = None,
+) -> str:
+    """Read a text file, whole or some of its lines."""
+    first = 1 if offset is None else offset
+    if first < 1 or (limit is not None and limit < 1):
+        raise ToolError("offset and limit count from 1")
+    with _opened(path, ctx) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > ctx.max_file_bytes and offset is None and limit is None:
+            raise ToolError(f"{path} is too large to be read whole: {size:,} bytes", "Give offset and limit.")
+        return _window(path, _as_text(path, file, ctx.max_file_bytes), first, limit)
+
+
+@tool(risk="high")
+def write(
+    path: Annotated[str, "File, relative to the workspace"],
+    content: Annotated[str, "The whole new content"],
+    ctx: ToolContext,
+) -> str:
+    """Create a text file, or replace its whole content; missing folders are made."""
+    new = _store(path, content, Encoding(b"", "utf-8", NUL), ctx)
+    lines = content.count("\n") + (not content.endswith("\n") and content != "")
+    return f"{'Created' if new else 'Replaced'} {path}: {lines} lines, {len(content)} characters"
+
+
+@tool(risk="high")
+def edit(
+    path: Annotated[str, "File, relative to the workspace"],
+    oldText: Annotated[str, "Exact text to replace; it must occur in the file exactly once"],
+    newText: Annotated[str, "Text to put in its place"],
+    ctx: ToolContext,
+) -> str:
+    """Replace a piece of text in a file."""
+    if not oldText:
+        raise ToolError("oldText is empty", "Use write to create a file or to replace it whole.")
+    with _opened(path, ctx) as file:
+        data = file.read(ctx.max_file_bytes + 1)
+    if len(data) > ctx.max_file_bytes:
+        raise ToolError(f"{path} is too large to edit: more than {ctx.max_file_bytes:,} bytes")
+    encoding = _encoding_of(path, data)
+    text = data[len(encoding.bom) :].decode(encoding.codec)
+    changed, line = replace_once(text, oldText, newText)
+    _store(path, changed, encoding, ctx)
+    return f"Edited {path}: 1 replacement, at line {line}"
+
+
+@contextmanager
+def _plainly(path: str) -> Iterator[None]:
+    """What the system says, as a sentence about the path the model gave."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ToolError(f"{path} does not exist") from error
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _opened(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
+    with _plainly(path), os.fdopen(paths.open_to_read(paths.resolve(path, ctx.workspace)), "rb") as file:
+        yield file
+
+
+def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bool:
+    """Write the text whole; True if the file is new."""
+    try:
+        data = encoding.bom + text.encode(encoding.codec)
+    except UnicodeEncodeError as error:
+        wrong = text[error.start : error.end][:20]
+        raise ToolError(f"{path} is {encoding.codec} text, which cannot hold {wrong!a}") from error
+    if len(data) > ctx.max_file_bytes:
+        raise ToolError(f"{path} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed")
+    with _plainly(path):
+        return paths.replace(paths.resolve(path, ctx.workspace), data, ctx.protected)
+
+
+def _encoding_of(path: str, data: bytes, *, whole: bool = True) -> Encoding:
+    for encoding in ENCODINGS:
+        if not data.startswith(encoding.bom):
+            continue
+        decoder = codecs.getincrementaldecoder(encoding.codec)()
+        try:
+            text = decoder.decode(data[len(encoding.bom) :], final=whole)
+        except UnicodeDecodeError:
+            continue
+        if not encoding.not_text.search(text):
+            return encoding
+    raise ToolError(f"{path} is a binary file, and only text can be read")
+
+
+def _as_text(path: str, file: BinaryIO, sample_bytes: int) -> io.TextIOWrapper:
+    """The file as a stream of text, line endings untouched; what does not decode after the sample is replaced."""
+    sample = file.read(sample_bytes)
+    encoding = _encoding_of(path, sample, whole=len(sample) < sample_bytes)
+    file.seek(len(encoding.bom))
+    return io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n")
+
+
+def _window(path: str, text: io.TextIOWrapper, first: int, limit: int | None) -> str:
+    """Lines from `first` on, as many as `limit` and READ_MAX let through, and how to read on where more follow."""
+    number, room, note, piece = 1, READ_MAX, "", ""
+    shown: list[str] = []
+    for piece in iter(partial(text.readline, READ_MAX), ""):  # a line longer than that comes in several pieces
+        if number >= first:
+            if len(piece) > room or (limit is not None and number >= first + limit):
+                note = _read_on(number, shown)
+                break
+            shown.append(piece)
+            room -= len(piece)
+        number += piece.endswith("\n")
+    if shown:
+        return "".join(shown) + note
+    if first > 1:
+        last = number - (piece.endswith("\n") or not piece)
+        raise ToolError(f"{path} has no line {first}: its last is {last}")
+    return "[the file is empty]"
+
+
+def _read_on(number: int, shown: list[str]) -> str:
+    if shown and not shown[-1].endswith("\n"):
+        return f"\n[cut: line {number} is longer than {READ_MAX:,} characters; read on with offset={number + 1}]"
+    return f"[cut: more lines follow; read on with offset={number}]"

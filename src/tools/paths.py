@@ -1,0 +1,165 @@
+"""Where a file tool may go: to a regular file inside the workspace, and nowhere else.
+
+Two steps. First the path is resolved, links and `..` and all, and must lead into the workspace; this says
+where it goes and gives a clear error. Then it is walked from the workspace's own descriptor, one folder at
+a time, following nothing: the resolved path holds no link, so one that is met was put there meanwhile, and
+is refused. Whatever changes between the steps, nothing outside is ever opened.
+
+POSIX only: it needs openat() and its kin. Paths are never expanded: `$HOME` and `*` are plain names.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import ToolError
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link that was put there just now",
+}
+
+
+class Target(NamedTuple):
+    """A path as the model gave it, and where it leads: components below the workspace, none of them a link."""
+
+    given: str
+    workspace: Path
+    parts: tuple[str, ...]
+
+
+def resolve(path: str, workspace: Path) -> Target:
+    """Where a path leads; ToolError if that is not inside the workspace."""
+    if "\0" in path or not path.strip():
+        raise ToolError(f"{path!r} is not a path")
+    if path == "~" or path.startswith("~/"):
+        raise ToolError(f"{path}: ~ is not expanded", "Give a path relative to the workspace.")
+    try:
+        real = Path(os.path.realpath(workspace / path))
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{path!r} is not a path: {error}") from error
+    if not real.is_relative_to(workspace):
+        raise ToolError(f"{path} is outside the workspace", "Only files inside the workspace can be reached.")
+    return Target(path, workspace, real.relative_to(workspace).parts)
+
+
+def writable(target: Target, protected: tuple[Path, ...]) -> None:
+    """ToolError for what no tool may write: git's own files, whose hooks run as code, and what `protected` names.
+
+    Case is folded, since some file systems do.
+    """
+    parts = _folded(target.parts)
+    if ".git" in parts:
+        raise ToolError(f"{target.given}: git's own files are not written", "Use git through a command.")
+    real = _folded(target.workspace.parts) + parts
+    for path in protected:
+        if real[: len(path.parts)] == _folded(path.parts):
+            raise ToolError(f"{target.given} is protected: it holds the user's settings for this program")
+
+
+def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.casefold() for part in parts)
+
+
+@contextmanager
+def parent_of(target: Target, *, create: bool = False) -> Iterator[int]:
+    """A descriptor of the folder that holds the target; with `create`, missing folders are made."""
+    if not target.parts:
+        raise ToolError(f"{target.given} is a folder")
+    folder = os.open(target.workspace, FOLDER)
+    try:
+        for part in target.parts[:-1]:
+            inner = _enter(part, folder, create)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _enter(name: str, folder: int, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+    return os.open(name, FOLDER, dir_fd=folder)
+
+
+def state_of(target: Target, folder: int) -> os.stat_result:
+    """The state of the regular file there; ToolError for a device, a pipe, a folder. FileNotFoundError passes."""
+    state = os.stat(target.parts[-1], dir_fd=folder, follow_symlinks=False)
+    _refuse_special(target, state)
+    return state
+
+
+def open_to_read(target: Target) -> int:
+    """A descriptor of the target's content; looked at before it is opened, since opening some devices acts."""
+    with parent_of(target) as folder:
+        state_of(target, folder)
+        descriptor = os.open(target.parts[-1], READ, dir_fd=folder)
+    try:
+        _refuse_special(target, os.fstat(descriptor))
+    except ToolError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_special(target: Target, state: os.stat_result) -> None:
+    kind = stat.S_IFMT(state.st_mode)
+    if kind != stat.S_IFREG:
+        raise ToolError(f"{target.given} is {KINDS.get(kind, 'no file')}")
+
+
+def replace(target: Target, data: bytes, protected: tuple[Path, ...]) -> bool:
+    """Put `data` there in one step, and say whether the file is new.
+
+    It is written whole beside its place and renamed, so that a reader sees the old or the new, a hard link
+    elsewhere keeps the old, and a crash loses neither. The permissions stay, less set-user-ID and its kin.
+    """
+    writable(target, protected)
+    with parent_of(target, create=True) as folder:
+        name = target.parts[-1]
+        try:
+            old = state_of(target, folder)
+        except FileNotFoundError:
+            old = None
+        if old and not os.access(name, os.W_OK, dir_fd=folder):
+            raise ToolError(f"{target.given} is read-only")  # which a rename would not ask
+        temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
+        try:
+            _write_whole(temporary, data, folder, old)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        os.fsync(folder)
+    return old is None
+
+
+def _write_whole(name: str, data: bytes, folder: int, old: os.stat_result | None) -> None:
+    descriptor = os.open(name, CREATE, 0o600 if old else 0o666, dir_fd=folder)
+    with os.fdopen(descriptor, "wb") as file:
+        if old:
+            _keep_owner_and_mode(descriptor, old)
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
+    with suppress(PermissionError):  # only root can give a file away; the content matters more
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o1777)

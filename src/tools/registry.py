@@ -1,0 +1,226 @@
+"""A typed function becomes a tool by one decorator; a registry holds tools and runs calls.
+
+    @tool(risk="low")
+    def count_lines(path: Annotated[str, "File to count"], ctx: ToolContext) -> int:
+        \"\"\"Count the lines of a file.\"\"\"
+
+This is the only place where a tool is described: everything a model is told of it (the OpenAI list, the
+system prompt) comes from its ToolDefinition. Running never raises: what a tool returns becomes a result
+of kind text or data, what it raises, or what was wrong with the call, one of kind error that says how to
+do it right. Only what is meant for the program (KeyboardInterrupt, SystemExit) passes through.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from ..errors import BotError, ToolError
+from ..messages import JSON, ToolCall, ToolDefinition, ToolResult
+from .schema import as_declared, parameters_of, signature, type_name
+
+Risk = Literal["low", "high"]
+Kind = Literal["text", "data", "error"]
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+PREVIEW = 80  # characters of a wrong value shown back to the model
+JSON_NAMES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a tool may know of where it runs; made once a session by whoever runs the loop."""
+
+    workspace: Path  # no file tool reaches out of it
+    max_file_bytes: int = 10_000_000
+    protected: tuple[Path, ...] = ()  # never written by a tool, whether they exist or not
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # for commands, less its secrets
+    exec_enabled: bool = True
+    exec_timeout: float = 120.0  # seconds
+    exec_max_output: int = 30_000  # characters
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A function that a model may call. `takes_context` names the parameter that gets the ToolContext."""
+
+    definition: ToolDefinition
+    function: Callable[..., object]
+    risk: Risk = "high"
+    takes_context: str = ""
+
+    @property
+    def signature(self) -> str:
+        return signature(self.definition.name, self.definition.parameters)
+
+    def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> tuple[Kind, JSON]:
+        """Check the arguments and run. Never raises an Exception: it becomes the error it returns."""
+        try:
+            accepted = self._accepted(arguments)
+        except ToolError as error:
+            return "error", f"Wrong arguments for {self.definition.name}: {error.message}. Usage: {self.signature}"
+        if self.takes_context:
+            accepted[self.takes_context] = ctx
+        try:
+            return _outcome(self.function(**accepted))
+        except BotError as error:
+            return "error", _printable(f"Error executing tool: {error}")
+        except Exception as error:  # noqa: BLE001 - a tool is anyone's code, and none may break the loop
+            return "error", _printable(f"Error executing tool: {type(error).__name__}: {error}")
+
+    def _accepted(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+        """The arguments as the function's hints promise them; ToolError says what is wrong with them."""
+        if not isinstance(arguments, Mapping):
+            raise ToolError(f"expected an object, got {_described(arguments)}")
+        schema: Mapping[str, Any] = self.definition.parameters
+        properties, required = schema["properties"], schema["required"]
+        for name in arguments:
+            if name not in properties:
+                raise ToolError(f"there is no parameter {_preview(name)}{_meant(name, properties)}")
+        for name in required:
+            if name not in arguments:
+                raise ToolError(f"{name} is missing, expected {type_name(properties[name])}")
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name in required or "anyOf" in properties[name]
+        }  # a null for what may be left out, and may not be null, was meant as left out
+        self._check(given)
+        return {name: as_declared(value, properties[name]) for name, value in given.items()}
+
+    def _check(self, given: dict[str, JSON]) -> None:
+        from fastjsonschema import JsonSchemaValueException  # not before a tool is run
+
+        try:
+            self._validate(given)
+        except JsonSchemaValueException as error:
+            where = ".".join(error.path[1:])
+            expected, came = type_name(error.definition), _described(error.value)
+            raise ToolError(f"{where}: expected {expected}, got {came}") from error
+
+    @cached_property
+    def _validate(self) -> Callable[[object], object]:
+        import fastjsonschema  # start-up is measured, and this is not needed before a tool is run
+
+        validate: Callable[[object], object] = fastjsonschema.compile(dict(self.definition.parameters))
+        return validate
+
+
+class Registry:
+    """Tools by name, in the order they were added, and the list of them that an OpenAI-like server is sent."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self.openai_tools: list[dict[str, JSON]] = []  # grows with the registry: whoever holds it sees every tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        return tuple(tool.definition for tool in self)
+
+    def add(self, tool: Tool) -> Tool:
+        """Raises TypeError for a name no server would take, ValueError for one that is taken."""
+        definition = tool.definition
+        if not NAME.fullmatch(definition.name):
+            raise TypeError(f"a tool's name matches {NAME.pattern}, and {definition.name!r} does not")
+        if definition.name in self:
+            raise ValueError(f"there is a tool {definition.name} already")
+        self._tools[definition.name] = tool
+        self.openai_tools.append(_openai_tool(definition))
+        return tool
+
+    @overload
+    def tool(self, function: Callable[..., object], /) -> Tool: ...
+    @overload
+    def tool(self, /, *, risk: Risk) -> Callable[[Callable[..., object]], Tool]: ...
+    def tool(
+        self, function: Callable[..., object] | None = None, /, *, risk: Risk = "high"
+    ) -> Tool | Callable[[Callable[..., object]], Tool]:
+        """The decorator: `@tool(risk="low")`, or `@tool` alone, which is of high risk."""
+        if function is not None:
+            return self.add(tool_of(function, risk))
+        return lambda function: self.add(tool_of(function, risk))
+
+    def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
+        """The answer to a call, whatever is wrong with it."""
+        tool = self._tools.get(call.name)
+        kind, value = tool.execute(call.arguments, ctx) if tool else ("error", self._unknown(call.name))
+        return ToolResult(call.id, call.name, kind, value)
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join(self._tools) or "none"
+        return f"There is no tool {_preview(name)}{_meant(name, self._tools)}. Available tools: {known}."
+
+
+def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
+    """The tool that a typed function with a docstring is; TypeError where it lacks a hint or the docstring."""
+    name = function.__name__
+    description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+    if not description:
+        raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
+    parameters, taker = parameters_of(function, ToolContext)
+    return Tool(ToolDefinition(name, description, parameters), function, risk, taker)
+
+
+def _openai_tool(definition: ToolDefinition) -> dict[str, JSON]:
+    function: dict[str, JSON] = {
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": dict(definition.parameters),
+    }
+    return {"type": "function", "function": function}
+
+
+def _outcome(value: object) -> tuple[Kind, JSON]:
+    """A str is text; anything else must be JSON, and is copied, so that no tool's state is shared."""
+    if isinstance(value, str):
+        return "text", _printable(value)
+    return "data", json.loads(_printable(json.dumps(value, ensure_ascii=False, allow_nan=False)))
+
+
+def _printable(text: str) -> str:
+    """Without lone surrogates, which no file and no request could hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _described(value: object) -> str:
+    kind = JSON_NAMES.get(type(value), type(value).__name__)
+    return kind if value is None else f"{kind} {_preview(value)}"
+
+
+def _preview(value: object) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}... ({len(text)} characters)"
+
+
+def _meant(name: str, known: Mapping[str, object]) -> str:
+    import difflib  # only for a mistake
+
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower()[:PREVIEW], by_lower, n=3, cutoff=0.6)
+    return f" (nearest: {', '.join(by_lower[each] for each in near)})" if near else ""
+
+
+REGISTRY = Registry()
+tool = REGISTRY.tool

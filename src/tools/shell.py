@@ -1,0 +1,195 @@
+"""exec: one command in the workspace, bounded in time and output, and gone with all it started when it ends.
+
+The command runs in a session of its own, so that its whole process group can be killed: at the timeout, on
+Ctrl-C, and also after a normal end, since a background process would hold its pipe and outlive the answer.
+Only the shell's end or the timeout ends the reading, never somebody who keeps the pipe open. Memory is
+bounded by the output kept: its head and its tail.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import select
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+from ..errors import ToolError
+from .registry import ToolContext, tool
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
+PROC = Path("/proc")
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
+LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
+GRACE = 0.5  # seconds from the request to end to the kill
+CHUNK = 1 << 16
+
+
+@tool(risk="high")
+def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext) -> str:
+    """Run a shell command in the workspace and show its output and exit code."""
+    if not ctx.exec_enabled:
+        raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
+    if "\0" in command:
+        raise ToolError("a command cannot hold a NUL")
+    process = _start(command, ctx)
+    output = Output(ctx.exec_max_output)
+    try:
+        ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout)
+    finally:
+        left_over = _stop(process)
+    text = output.text()
+    line_end = "" if not text or text.endswith("\n") else "\n"
+    return text + line_end + _ending(process.returncode if ended else None, left_over, ctx.exec_timeout)
+
+
+class Output:
+    """What was printed, as text: all of it while it is short, else its head and its tail. Linear in what is fed."""
+
+    def __init__(self, most: int) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._head: list[str] = []
+        self._head_room = most // 2
+        self._tail: deque[str] = deque()
+        self._tail_most = most - most // 2
+        self._tail_size = 0
+        self._cut = 0
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        text = self._decoder.decode(data, final)
+        if self._head_room:
+            self._head.append(text[: self._head_room])
+            text = text[self._head_room :]
+            self._head_room -= len(self._head[-1])
+        self._tail.append(text)
+        self._tail_size += len(text)
+        while self._tail_size - len(self._tail[0]) > self._tail_most:
+            self._cut += len(self._tail[0])
+            self._tail_size -= len(self._tail.popleft())
+
+    def text(self) -> str:
+        self.feed(b"", final=True)
+        tail = "".join(self._tail)
+        over = max(0, len(tail) - self._tail_most)
+        gap = f"\n[... {self._cut + over:,} characters cut out of the middle ...]\n" if self._cut + over else ""
+        return ("".join(self._head) + gap + tail[over:]).replace("\0", "\ufffd")
+
+
+def _start(command: str, ctx: ToolContext) -> Popen[bytes]:
+    import subprocess  # start-up is measured, and this is not needed before a command is run
+
+    try:
+        return subprocess.Popen(  # noqa: S603 - running what the model asks for, once allowed, is what this is for
+            [SHELL, "-c", "--", command],
+            cwd=ctx.workspace,
+            env={name: value for name, value in ctx.environment.items() if not SECRET.search(name)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolError(f"the command could not be started: {error.strerror}") from error
+
+
+def _read_until_end(process: Popen[bytes], output: Output, deadline: float) -> bool:
+    """Read until the shell has ended; False if the deadline came first."""
+    pipe = _pipe(process).fileno()
+    ready = select.poll()
+    ready.register(pipe, select.POLLIN)
+    ended = False
+    while True:
+        left = deadline - time.monotonic()
+        if ready.poll(max(0.0, min(left, TICK)) * 1000):
+            data = os.read(pipe, CHUNK)
+            if not data:
+                return _wait(process, left)
+            output.feed(data)
+        if left <= 0:
+            return ended
+        if not ended and process.poll() is not None:
+            ended = True
+            deadline = min(deadline, time.monotonic() + LINGER)
+
+
+def _pipe(process: Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None  # noqa: S101 - it was started with a pipe
+    return process.stdout
+
+
+def _wait(process: Popen[bytes], seconds: float) -> bool:
+    from subprocess import TimeoutExpired
+
+    try:
+        process.wait(max(0.0, seconds))
+    except TimeoutExpired:
+        return False
+    return True
+
+
+def _stop(process: Popen[bytes]) -> bool:
+    """End the whole group, first by asking; True if anything of it was still running."""
+    try:
+        left_over = running = _runs(process)
+        _signal(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while running and time.monotonic() < deadline:
+            time.sleep(0.01)
+            running = _runs(process)
+    finally:  # also when Ctrl-C comes a second time
+        _signal(process.pid, signal.SIGKILL)
+        _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
+        _pipe(process).close()
+    return left_over
+
+
+def _signal(group: int, number: int) -> bool:
+    """Send a signal to a process group; False if there is nobody in it."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _runs(process: Popen[bytes]) -> bool:
+    """Whether anything of the group still runs.
+
+    The dead belong to a group until they are waited for, and in many a container nobody waits for orphans:
+    where there is a /proc, it tells the dead (state Z) from the living.
+    """
+    process.poll()
+    if not _signal(process.pid, 0):
+        return False
+    return not PROC.is_dir() or any(state != "Z" and group == str(process.pid) for state, group in _processes())
+
+
+def _processes() -> Iterator[tuple[str, str]]:
+    """The state and the process group of every process there is."""
+    for stat in PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, _parent, group, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
+            yield state, group
+
+
+def _ending(code: int | None, left_over: bool, timeout: float) -> str:
+    if code is None:
+        return f"[timed out after {timeout:g} s, and was killed]"
+    note = "\n[what it left running was ended: nothing outlives its command]" if left_over else ""
+    if code >= 0:
+        return f"[exit code {code}]{note}"
+    names = {each.value: each.name for each in signal.Signals}
+    return f"[killed by {names.get(-code, f'signal {-code}')}]{note}"
