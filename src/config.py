@@ -76,7 +76,6 @@ class Settings:
     workspace: Workspace = field(default_factory=Workspace)
     security: Security = field(default_factory=Security)
     system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
-    debug: int = 0  # 0 to 2, from DEBUG
     files: tuple[Path, ...] = ()  # where settings are read from, there or not: no tool may write these
 
 
@@ -88,7 +87,7 @@ SECTIONS: Mapping[str, type] = {
     "system_prompt": SystemPrompt,
 }
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
-DEBUG_LEVELS = {"1": 1, "true": 1, "yes": 1, "on": 1, "2": 2}  # DEBUG is set for many programs: other values are theirs
+DEBUG_LEVELS = {"1": 1, "true": 1, "yes": 1, "on": 1, "2": 2}
 
 
 LARGEST = 1e300  # so that a number is neither NaN nor infinite, and any integer fits a float
@@ -161,9 +160,13 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     _choose_model(values["vllm"])
     return Settings(
         **{name: section(**values[name]) for name, section in SECTIONS.items()},
-        debug=DEBUG_LEVELS.get(environ.get("DEBUG", "").lower(), 0),
         files=tuple(each.resolve() for each in ((path,) if path else ()) + usual),
     )
+
+
+def debug_level(environ: Mapping[str, str]) -> int:
+    """0 to 2. DEBUG is set for many programs: a value that is none of ours counts as 0."""
+    return DEBUG_LEVELS.get(environ.get("DEBUG", "").lower(), 0)
 
 
 def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from ..errors import BotError, ToolError
-from ..messages import JSON, ToolCall, ToolDefinition, ToolResult
+from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
 from .schema import as_declared, parameters_of, signature, type_name
 
 Risk = Literal["low", "high"]
@@ -66,12 +66,19 @@ class Tool:
     def signature(self) -> str:
         return signature(self.definition.name, self.definition.parameters)
 
+    def misuse(self, arguments: Mapping[str, JSON]) -> str:
+        """What is wrong with the arguments and how it is done right; "" where nothing is."""
+        try:
+            self._accepted(arguments)
+        except ToolError as error:
+            return f"Wrong arguments for {self.definition.name}: {error.message}. Usage: {self.signature}"
+        return ""
+
     def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> tuple[Kind, JSON]:
         """Check the arguments and run. Never raises an Exception: it becomes the error it returns."""
-        try:
-            accepted = self._accepted(arguments)
-        except ToolError as error:
-            return "error", f"Wrong arguments for {self.definition.name}: {error.message}. Usage: {self.signature}"
+        if misuse := self.misuse(arguments):
+            return "error", misuse
+        accepted = self._accepted(arguments)
         if self.takes_context:
             accepted[self.takes_context] = ctx
         try:
@@ -147,7 +154,7 @@ class Registry:
         if definition.name in self:
             raise ValueError(f"there is a tool {definition.name} already")
         self._tools[definition.name] = tool
-        self.openai_tools.append(_openai_tool(definition))
+        self.openai_tools.append(openai_tool(definition))
         return tool
 
     @overload
@@ -162,10 +169,17 @@ class Registry:
             return self.add(tool_of(function, risk))
         return lambda function: self.add(tool_of(function, risk))
 
+    def check(self, call: ToolCall) -> ToolResult | None:
+        """The answer to a call that cannot be run, so that nobody is asked about it; None where it can."""
+        tool = self._tools.get(call.name)
+        wrong = tool.misuse(call.arguments) if tool else self._unknown(call.name)
+        return ToolResult(call.id, call.name, "error", wrong) if wrong else None
+
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """The answer to a call, whatever is wrong with it."""
-        tool = self._tools.get(call.name)
-        kind, value = tool.execute(call.arguments, ctx) if tool else ("error", self._unknown(call.name))
+        if wrong := self.check(call):
+            return wrong
+        kind, value = self._tools[call.name].execute(call.arguments, ctx)
         return ToolResult(call.id, call.name, kind, value)
 
     def _unknown(self, name: str) -> str:
@@ -181,15 +195,6 @@ def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
     parameters, taker = parameters_of(function, ToolContext)
     return Tool(ToolDefinition(name, description, parameters), function, risk, taker)
-
-
-def _openai_tool(definition: ToolDefinition) -> dict[str, JSON]:
-    function: dict[str, JSON] = {
-        "name": definition.name,
-        "description": definition.description,
-        "parameters": dict(definition.parameters),
-    }
-    return {"type": "function", "function": function}
 
 
 def _outcome(value: object) -> tuple[Kind, JSON]:
