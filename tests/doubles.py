@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Union
 
+from src.client import HttpReply
 from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
 from src.tools.registry import Registry, ToolContext
 
@@ -83,3 +86,31 @@ def toolbox() -> tuple[Registry, list[str]]:
 
 def context(folder: Path = Path("/")) -> ToolContext:
     return ToolContext(workspace=folder)
+
+
+class ScriptedClient:
+    """A server's answers, one a request: (status, body), stream deltas, or a stream's bytes; keeps what was asked."""
+
+    base_url = "http://scripted/v1"
+
+    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes) -> None:
+        self.answers = list(answers)
+        self.requests: list[dict] = []
+
+    @contextmanager
+    def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
+        self.requests.append(json.loads(body) if body else {"GET": path})
+        answer = self.answers.pop(0)
+        if isinstance(answer, tuple):
+            status, value = answer
+            yield HttpReply(status, "application/json", "", iter([json.dumps(value).encode()]))
+            return
+        stream = [answer] if isinstance(answer, bytes) else [*map(stream_event, answer), b"data: [DONE]\n\n"]
+        yield HttpReply(200, "text/event-stream", "", iter(stream))
+
+
+def stream_event(delta: dict) -> bytes:
+    """One chunk of a chat completion as it is streamed; a delta's "finish" becomes its finish_reason."""
+    choice = {"index": 0, "delta": delta, "finish_reason": delta.get("finish")}
+    chunk = {"model": "tiny", "choices": [choice]}
+    return f"data: {json.dumps(chunk)}\n\n".encode()

@@ -28,10 +28,21 @@ LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 
 
 class Chat:
-    """One conversation at the terminal. `agent` makes what answers, once, when the first question is asked."""
+    """One conversation at the terminal. `agent` makes what answers, once, when the first question is asked.
 
-    def __init__(self, settings: Settings, screen: Screen, debug: Debug, agent: Callable[[], Agent]) -> None:
+    `read` gives the next line for a prompt, and raises EOFError or KeyboardInterrupt, as input() does.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        screen: Screen,
+        debug: Debug,
+        agent: Callable[[], Agent],
+        read: Callable[[str], str] = input,
+    ) -> None:
         self._settings = settings
+        self._read = read
         self._screen = screen
         self._debug = debug
         self._make_agent = agent
@@ -43,12 +54,12 @@ class Chat:
         """Until the user leaves; the exit code."""
         while not self._left:
             try:
-                line = input(PROMPT).strip()
+                line = self._read(PROMPT).strip()
             except EOFError:
-                print()
+                self._screen.say("")
                 return 0
             except KeyboardInterrupt:
-                print(f"\n{LEAVING}")
+                self._screen.say(f"\n{LEAVING}")
                 continue
             if line.startswith("/"):
                 self._command(line)

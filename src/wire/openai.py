@@ -104,7 +104,10 @@ class OpenAICodec:
             return StreamDecoder(self._new_id)
         raise WireError(f"The server answered with {kind}, not with a chat completion.", "Check vllm.base_url.")
 
-    def refusal(self, status: int, body: bytes) -> ServerError:
+    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
+        if location:  # not followed: it might lead the API key to another host
+            hint = "If that is the right server, set vllm.base_url to it."
+            return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
         message = error_message(body) or f"HTTP {status} without an explanation."
         kind, hint = next(
             (kind, hint)
