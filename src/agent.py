@@ -129,7 +129,7 @@ class Agent:
 
     def _forbidden(self, call: ToolCall) -> str:
         """Why the call may not run, or "" where it may."""
-        risk = self._registry[call.name].risk
+        risk = self._registry.risk(call.name)
         decision = decide(risk, call, self._allowed_commands, exec_enabled=self._context.exec_enabled)
         if decision.verdict == "ask":
             return "" if self._approver.approve(call, decision.reason) else self._approver.refusal

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,11 @@ class Workspace:
     dir: str = option(".", "Folder the tools work in; relative to the current folder")
     max_file_size_mb: float = option(10.0, "Largest file that is read whole, written or edited, in MB", least=0.001)
 
+    @property
+    def root(self) -> Path:
+        """The folder itself, where no link and no change of the current folder can move it."""
+        return Path(self.dir).expanduser().resolve()
+
 
 @dataclass(frozen=True, slots=True)
 class Security:
@@ -76,7 +82,7 @@ class Settings:
     workspace: Workspace = field(default_factory=Workspace)
     security: Security = field(default_factory=Security)
     system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
-    files: tuple[Path, ...] = ()  # where settings are read from, there or not: no tool may write these
+    files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
 
 
 SECTIONS: Mapping[str, type] = {
@@ -88,8 +94,6 @@ SECTIONS: Mapping[str, type] = {
 }
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
 DEBUG_LEVELS = {"1": 1, "true": 1, "yes": 1, "on": 1, "2": 2}
-
-
 LARGEST = 1e300  # so that a number is neither NaN nor infinite, and any integer fits a float
 
 
@@ -152,21 +156,22 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     """
     usual = default_files(environ)
     source = path or next((each for each in usual if each.is_file()), None)
-    values: dict[str, Any] = {name: {} for name in SECTIONS}
-    for given in (*_from_file(source), *_from_environment(environ), *_from_command_line(overrides)):
-        value = _checked(given)
-        section, _, name = given.key.partition(".")
-        values[section][name] = value
-    _choose_model(values["vllm"])
-    return Settings(
-        **{name: section(**values[name]) for name, section in SECTIONS.items()},
+    sources = chain(_from_file(source), _from_environment(environ), _from_command_line(overrides))
+    known = {given.key: _checked(given) for given in sources}
+    _choose_model(known)
+    settings = Settings(
+        **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
         files=tuple(each.resolve() for each in ((path,) if path else ()) + usual),
     )
+    if not settings.workspace.root.is_dir():
+        place = known["workspace.dir"].place if "workspace.dir" in known else "workspace.dir"
+        raise ConfigError(f"{place}: there is no folder {settings.workspace.dir}")
+    return settings
 
 
 def debug_level(environ: Mapping[str, str]) -> int:
-    """0 to 2. DEBUG is set for many programs: a value that is none of ours counts as 0."""
-    return DEBUG_LEVELS.get(environ.get("DEBUG", "").lower(), 0)
+    """0, 1 or 2, from DEBUG. Many programs read it, so that a value which means nothing here is 0."""
+    return DEBUG_LEVELS.get(environ.get("DEBUG", "").strip().lower(), 0)
 
 
 def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -212,22 +217,20 @@ def _from_command_line(overrides: Mapping[str, object]) -> Iterator[Given]:
             yield Given(key, value, f"command line: {key}")
 
 
-def _checked(given: Given) -> object:
-    """The value as it is kept; ConfigError says what is wrong with it."""
+def _checked(given: Given) -> Given:
+    """With the value as it is kept; ConfigError says what is wrong with it."""
     key, value, place = given
     option = OPTIONS.get(key)
     if option is None:
         raise ConfigError(f"{place}: there is no such key{_nearest(key)}")
     kind = KINDS[str(option.type)]
     if not kind.holds(value):
-        came = "something else" if not option.repr else _shown(value)
-        raise ConfigError(f"{place}: expected {kind.name}, got {came}")
+        came = f", got {_shown(value)}" if option.repr else ""
+        raise ConfigError(f"{place}: expected {kind.name}{came}")
     least = option.metadata["least"]
     if least is not None and value is not None and value < least:
         raise ConfigError(f"{place}: expected {kind.name} of at least {least:g}, got {value}")
-    if key == "vllm.base_url":
-        return _base_url(str(value), place)
-    return kind.keep(value)
+    return Given(key, _base_url(str(value), place) if key == "vllm.base_url" else kind.keep(value), place)
 
 
 def _base_url(value: str, place: str) -> str:
@@ -235,21 +238,29 @@ def _base_url(value: str, place: str) -> str:
 
     try:
         url = urlsplit(value)
-        good = url.scheme in ("http", "https") and url.hostname and url.port != 0 and value.isprintable()
+        is_address = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not url.query + url.fragment
     except ValueError:
-        good = False
-    if not good or " " in value:
-        raise ConfigError(f"{place}: expected an address such as http://localhost:8000/v1, got {_shown(value)}")
+        is_address = False
+    if not is_address or " " in value or not value.isprintable():
+        raise ConfigError(f"{place}: expected an address such as {Vllm().base_url}, got {_shown(value)}")
     return value.rstrip("/")
 
 
-def _choose_model(vllm: dict[str, Any]) -> None:
-    """Where no model is named, the one that default_model_index names among those available."""
-    available, index = vllm.get("available_models", ()), vllm.get("default_model_index", 0)
-    if available and index >= len(available):
-        raise ConfigError(f"vllm.default_model_index: {index}, but available_models ends at {len(available) - 1}")
-    if available and not vllm.get("model"):
-        vllm["model"] = available[index]
+def _values_of(section: str, known: Mapping[str, Given]) -> dict[str, Any]:
+    return {key.partition(".")[2]: given.value for key, given in known.items() if key.startswith(f"{section}.")}
+
+
+def _choose_model(known: dict[str, Given]) -> None:
+    """Where no model is named, take the one that default_model_index names among those available."""
+    vllm = Vllm(**_values_of("vllm", known))
+    if not vllm.available_models:
+        return
+    if vllm.default_model_index >= len(vllm.available_models):
+        last = len(vllm.available_models) - 1
+        place = known["vllm.default_model_index"].place
+        raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
+    chosen = vllm.model or vllm.available_models[vllm.default_model_index]
+    known["vllm.model"] = Given("vllm.model", chosen, known["vllm.available_models"].place)
 
 
 def _parsed(path: Path) -> object:

@@ -18,7 +18,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_./:,=@%+-]+(?: +[A-Za-z0-9_./:,=@%+-]+)*", re.AS
 
 
 class Decision(NamedTuple):
-    verdict: Literal["allow", "ask", "deny"]
+    action: Literal["allow", "ask", "deny"]
     reason: str
 
 

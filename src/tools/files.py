@@ -56,7 +56,8 @@ def read(
         size = os.fstat(file.fileno()).st_size
         if size > ctx.max_file_bytes and offset is None and limit is None:
             raise ToolError(f"{path} is too large to be read whole: {size:,} bytes", "Give offset and limit.")
-        return _window(path, _as_text(path, file, ctx.max_file_bytes), first, limit)
+        with _as_text(path, file, ctx.max_file_bytes) as text:
+            return _window(path, text, first, limit)
 
 
 @tool(risk="high")

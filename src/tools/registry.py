@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from ..errors import BotError, ToolError
+from ..errors import BotError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
 from .schema import as_declared, parameters_of, signature, type_name
 
@@ -66,61 +66,63 @@ class Tool:
     def signature(self) -> str:
         return signature(self.definition.name, self.definition.parameters)
 
-    def misuse(self, arguments: Mapping[str, JSON]) -> str:
-        """What is wrong with the arguments and how it is done right; "" where nothing is."""
-        try:
-            self._accepted(arguments)
-        except ToolError as error:
-            return f"Wrong arguments for {self.definition.name}: {error.message}. Usage: {self.signature}"
-        return ""
+    def wrong(self, arguments: Mapping[str, JSON]) -> str:
+        """What is wrong with the arguments, and how the tool is called; empty: nothing."""
+        misfit = self._misfit(arguments)
+        return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
     def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> tuple[Kind, JSON]:
         """Check the arguments and run. Never raises an Exception: it becomes the error it returns."""
-        if misuse := self.misuse(arguments):
-            return "error", misuse
-        accepted = self._accepted(arguments)
-        if self.takes_context:
-            accepted[self.takes_context] = ctx
+        if wrong := self.wrong(arguments):
+            return "error", wrong
+        properties = self._schema["properties"]
+        promised = {name: as_declared(value, properties[name]) for name, value in self._given(arguments).items()}
+        context = {self.takes_context: ctx} if self.takes_context else {}
         try:
-            return _outcome(self.function(**accepted))
+            return _outcome(self.function(**promised, **context))
         except BotError as error:
             return "error", _printable(f"Error executing tool: {error}")
         except Exception as error:  # noqa: BLE001 - a tool is anyone's code, and none may break the loop
             return "error", _printable(f"Error executing tool: {type(error).__name__}: {error}")
 
-    def _accepted(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments as the function's hints promise them; ToolError says what is wrong with them."""
-        if not isinstance(arguments, Mapping):
-            raise ToolError(f"expected an object, got {_described(arguments)}")
-        schema: Mapping[str, Any] = self.definition.parameters
-        properties, required = schema["properties"], schema["required"]
-        for name in arguments:
-            if name not in properties:
-                raise ToolError(f"there is no parameter {_preview(name)}{_meant(name, properties)}")
-        for name in required:
-            if name not in arguments:
-                raise ToolError(f"{name} is missing, expected {type_name(properties[name])}")
-        given = {
+    @property
+    def _schema(self) -> Mapping[str, Any]:
+        return self.definition.parameters
+
+    def _given(self, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Less each null for a parameter that may be left out but not be null: it was meant as left out."""
+        properties, required = self._schema["properties"], self._schema["required"]
+        return {
             name: value
             for name, value in arguments.items()
             if value is not None or name in required or "anyOf" in properties[name]
-        }  # a null for what may be left out, and may not be null, was meant as left out
-        self._check(given)
-        return {name: as_declared(value, properties[name]) for name, value in given.items()}
+        }
 
-    def _check(self, given: dict[str, JSON]) -> None:
-        from fastjsonschema import JsonSchemaValueException  # not before a tool is run
+    def _misfit(self, arguments: Mapping[str, JSON]) -> str:
+        if not isinstance(arguments, Mapping):
+            return f"expected an object, got {_described(arguments)}"
+        properties, required = self._schema["properties"], self._schema["required"]
+        for name in arguments:
+            if name not in properties:
+                return f"there is no parameter {_preview(name)}{_nearest(name, properties)}"
+        for name in required:
+            if name not in arguments:
+                return f"{name} is missing, expected {type_name(properties[name])}"
+        return self._wrong_value(self._given(arguments))
+
+    def _wrong_value(self, given: dict[str, JSON]) -> str:
+        from fastjsonschema import JsonSchemaValueException  # start-up is measured: not before a tool is run
 
         try:
             self._validate(given)
         except JsonSchemaValueException as error:
-            where = ".".join(error.path[1:])
             expected, came = type_name(error.definition), _described(error.value)
-            raise ToolError(f"{where}: expected {expected}, got {came}") from error
+            return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
+        return ""
 
     @cached_property
     def _validate(self) -> Callable[[object], object]:
-        import fastjsonschema  # start-up is measured, and this is not needed before a tool is run
+        import fastjsonschema  # as above
 
         validate: Callable[[object], object] = fastjsonschema.compile(dict(self.definition.parameters))
         return validate
@@ -169,22 +171,24 @@ class Registry:
             return self.add(tool_of(function, risk))
         return lambda function: self.add(tool_of(function, risk))
 
+    def risk(self, name: str) -> Risk:
+        """A tool's risk; what is not known is of high risk."""
+        return self._tools[name].risk if name in self else "high"
+
     def check(self, call: ToolCall) -> ToolResult | None:
-        """The answer to a call that cannot be run, so that nobody is asked about it; None where it can."""
-        tool = self._tools.get(call.name)
-        wrong = tool.misuse(call.arguments) if tool else self._unknown(call.name)
+        """The answer to a call that cannot be run, so that nobody is asked to approve it; None where it can."""
+        if call.name in self:
+            wrong = self[call.name].wrong(call.arguments)
+        else:
+            known = ", ".join(self._tools) or "none"
+            wrong = (
+                f"There is no tool {_preview(call.name)}{_nearest(call.name, self._tools)}. Available tools: {known}."
+            )
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """The answer to a call, whatever is wrong with it."""
-        if wrong := self.check(call):
-            return wrong
-        kind, value = self._tools[call.name].execute(call.arguments, ctx)
-        return ToolResult(call.id, call.name, kind, value)
-
-    def _unknown(self, name: str) -> str:
-        known = ", ".join(self._tools) or "none"
-        return f"There is no tool {_preview(name)}{_meant(name, self._tools)}. Available tools: {known}."
+        return self.check(call) or ToolResult(call.id, call.name, *self[call.name].execute(call.arguments, ctx))
 
 
 def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
@@ -219,7 +223,7 @@ def _preview(value: object) -> str:
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}... ({len(text)} characters)"
 
 
-def _meant(name: str, known: Mapping[str, object]) -> str:
+def _nearest(name: str, known: Mapping[str, object]) -> str:
     import difflib  # only for a mistake
 
     by_lower = {each.lower(): each for each in known}
