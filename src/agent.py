@@ -131,9 +131,9 @@ class Agent:
         """Why the call may not run, or "" where it may."""
         risk = self._registry.risk(call.name)
         decision = decide(risk, call, self._allowed_commands, exec_enabled=self._context.exec_enabled)
-        if decision.verdict == "ask":
+        if decision.action == "ask":
             return "" if self._approver.approve(call, decision.reason) else self._approver.refusal
-        return decision.reason if decision.verdict == "deny" else ""
+        return decision.reason if decision.action == "deny" else ""
 
     def _sum_up(self, conversation: list[Message]) -> Iterator[Event]:
         """One last turn without tools. Calls in it are not run, and the user is told."""
