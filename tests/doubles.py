@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple, Union
 
@@ -114,3 +116,55 @@ def stream_event(delta: dict) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": delta.get("finish")}
     chunk = {"model": "tiny", "choices": [choice]}
     return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+class ScriptedServer:
+    """A server on loopback: each POST takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
+
+    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, models: Sequence[str] = ("tiny",)) -> None:
+        self.answers = list(answers)
+        self.models = models
+        self.requests: list[dict] = []
+        self.url = ""
+
+    def __enter__(self) -> ScriptedServer:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _handler(scripted: ScriptedServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send(
+                200, "application/json", json.dumps({"data": [{"id": name} for name in scripted.models]}).encode()
+            )
+
+        def do_POST(self) -> None:
+            scripted.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            answer = scripted.answers.pop(0)
+            if isinstance(answer, tuple):
+                self._send(answer[0], "application/json", json.dumps(answer[1]).encode())
+            elif isinstance(answer, bytes):
+                self._send(200, "text/event-stream", answer)
+            else:
+                self._send(200, "text/event-stream", b"".join([*map(stream_event, answer), b"data: [DONE]\n\n"]))
+
+        def _send(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    return Handler

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import __version__
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from ..messages import UserMessage
+from ..messages import Notice, UserMessage
 from . import start
 from .debug import Debug
 from .render import Screen, plain
@@ -75,7 +75,7 @@ class Chat:
         except KeyboardInterrupt:
             self._screen.say("(stopped)")
         except BotError as error:
-            self._screen.say(f"! {plain(str(error))}")
+            self._screen.draw(Notice(str(error)))
             self._debug.traceback()
         if self._conversation[-1] is asked:  # nothing was said to it: it can be asked again
             self._conversation.pop()
