@@ -6,7 +6,6 @@ models write LF whatever they read. The helpful errors look at a bounded part of
 
 from __future__ import annotations
 
-import difflib
 import json
 
 from ..errors import ToolError
@@ -27,11 +26,11 @@ def replace_once(text: str, old: str, new: str) -> tuple[str, int]:
     places = _occurrences(text, old)
     if not places:
         raise ToolError("oldText does not occur in the file", _nearest(text.split("\n"), old))
-    lines = [text.count("\n", 0, place) + 1 for place in places[:10]]
+    line = text.count("\n", 0, places[0]) + 1
     if len(places) > 1:
-        raise ToolError(_ambiguous(len(places), lines), "Add lines before or after it, so that it occurs once.")
+        raise ToolError(_ambiguous(text, places), "Add lines before or after it, so that it occurs once.")
     changed = text[: places[0]] + new + text[places[0] + len(old) :]
-    return changed.replace("\n", "\r\n") if crlf else changed, lines[0]
+    return changed.replace("\n", "\r\n") if crlf else changed, line
 
 
 def _occurrences(text: str, old: str) -> list[int]:
@@ -43,10 +42,11 @@ def _occurrences(text: str, old: str) -> list[int]:
     return places
 
 
-def _ambiguous(count: int, lines: list[int]) -> str:
-    times = f"{count} times" if count < MANY else f"{MANY} times or more"
-    listed = ", ".join(map(str, lines)) + (", ..." if count > len(lines) else "")
-    return f"oldText occurs {times}, at lines {listed}"
+def _ambiguous(text: str, places: list[int]) -> str:
+    times = f"{len(places)} times" if len(places) < MANY else f"{MANY} times or more"
+    lines = dict.fromkeys(text.count("\n", 0, place) + 1 for place in places[:10])
+    more = ", ..." if len(places) > 10 else ""
+    return f"oldText occurs {times}, at lines {', '.join(map(str, lines))}{more}"
 
 
 def _nearest(lines: list[str], old: str) -> str:
@@ -74,6 +74,8 @@ def _agreeing(lines: list[str], wanted: list[str], start: int) -> int:
 
 
 def _similar(lines: list[str], line: str) -> str:
+    import difflib  # only for a mistake
+
     shortened = [each[:WIDTH] for each in lines[:SIMILAR_IN]]
     near = difflib.get_close_matches(line[:WIDTH], shortened, n=1)
     if not near:

@@ -68,8 +68,7 @@ def write(
 ) -> str:
     """Create a text file, or replace its whole content; missing folders are made."""
     new = _store(path, content, Encoding(b"", "utf-8", NUL), ctx)
-    lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    return f"{'Created' if new else 'Replaced'} {path}: {lines} lines, {len(content)} characters"
+    return f"{'Created' if new else 'Replaced'} {path}: {len(content):,} characters"
 
 
 @tool(risk="high")

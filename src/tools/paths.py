@@ -11,6 +11,7 @@ POSIX only: it needs openat() and its kin. Paths are never expanded: `$HOME` and
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,13 +23,15 @@ from ..errors import ToolError
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+LONGEST = 4096  # characters of a path; the cost of resolving one grows with the square of its length
+UNPASSABLE = re.compile("[\0\ud800-\udfff]")  # no system takes a NUL, and a lone surrogate is no character
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
-    stat.S_IFLNK: "a link that was put there just now",
+    stat.S_IFLNK: "a link that leads nowhere",
 }
 
 
@@ -42,17 +45,16 @@ class Target(NamedTuple):
 
 def resolve(path: str, workspace: Path) -> Target:
     """Where a path leads; ToolError if that is not inside the workspace."""
-    if "\0" in path or not path.strip():
-        raise ToolError(f"{path!r} is not a path")
+    if len(path) > LONGEST:
+        raise ToolError(f"a path of {len(path):,} characters is too long")
+    if not path.strip() or UNPASSABLE.search(path):
+        raise ToolError(f"{path!a} is not a path")
     if path == "~" or path.startswith("~/"):
         raise ToolError(f"{path}: ~ is not expanded", "Give a path relative to the workspace.")
-    try:
-        real = Path(os.path.realpath(workspace / path))
-    except (OSError, ValueError) as error:
-        raise ToolError(f"{path!r} is not a path: {error}") from error
-    if not real.is_relative_to(workspace):
+    root, real = (Path(os.path.realpath(each)) for each in (workspace, workspace / path))
+    if not real.is_relative_to(root):
         raise ToolError(f"{path} is outside the workspace", "Only files inside the workspace can be reached.")
-    return Target(path, workspace, real.relative_to(workspace).parts)
+    return Target(path, root, real.relative_to(root).parts)
 
 
 def writable(target: Target, protected: tuple[Path, ...]) -> None:

@@ -1,7 +1,8 @@
 """exec: one command in the workspace, bounded in time and output, and gone with all it started when it ends.
 
-The command runs in a session of its own, so that its whole process group can be killed: at the timeout, on
-Ctrl-C, and also after a normal end, since a background process would hold its pipe and outlive the answer.
+The command runs in a session of its own, so that all of it can be killed: at the timeout, on Ctrl-C, and
+also after a normal end, so that nothing works on unseen. (What makes itself a new session escapes; only a
+sandbox ends that.)
 Only the shell's end or the timeout ends the reading, never somebody who keeps the pipe open. Memory is
 bounded by the output kept: its head and its tail.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 PROC = Path("/proc")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+UNPASSABLE = re.compile("[\0\ud800-\udfff]")
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
 GRACE = 0.5  # seconds from the request to end to the kill
@@ -40,8 +42,8 @@ def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext
     """Run a shell command in the workspace and show its output and exit code."""
     if not ctx.exec_enabled:
         raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
-    if "\0" in command:
-        raise ToolError("a command cannot hold a NUL")
+    if UNPASSABLE.search(command):
+        raise ToolError("a command can hold neither a NUL nor a lone surrogate")
     process = _start(command, ctx)
     output = Output(ctx.exec_max_output)
     try:
@@ -139,56 +141,64 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
 
 
 def _stop(process: Popen[bytes]) -> bool:
-    """End the whole group, first by asking; True if anything of it was still running."""
+    """End the whole session, first by asking; True if anything of it was still running."""
+    running = True
     try:
-        left_over = running = _runs(process)
-        _signal(process.pid, signal.SIGTERM)
+        left_over = running = _signal(process, signal.SIGTERM)
         deadline = time.monotonic() + GRACE
         while running and time.monotonic() < deadline:
             time.sleep(0.01)
-            running = _runs(process)
+            running = _signal(process, 0)
     finally:  # also when Ctrl-C comes a second time
-        _signal(process.pid, signal.SIGKILL)
+        if running:
+            _signal(process, signal.SIGKILL)
         _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
         _pipe(process).close()
     return left_over
 
 
-def _signal(group: int, number: int) -> bool:
-    """Send a signal to a process group; False if there is nobody in it."""
+def _signal(process: Popen[bytes], number: int) -> bool:
+    """Send a signal to all of the command's session; True if anyone of it was alive.
+
+    By groups, since the kernel signals a whole group at once, and nobody in it can fork away meanwhile.
+    """
+    process.poll()  # else the shell counts as alive until it is asked for
+    groups = _groups(process.pid)
+    for group in groups:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    return bool(groups)
+
+
+def _groups(session: int) -> set[int]:
+    """The session's process groups that somebody is alive in: job control and timeout(1) make their own.
+
+    Without a /proc only the first group is known.
+    """
+    if PROC.is_dir():
+        return {group for group, its_session in _living() if its_session == session}
     try:
-        os.killpg(group, number)
+        os.killpg(session, 0)
     except ProcessLookupError:
-        return False
+        return set()
     except PermissionError:
         pass
-    return True
+    return {session}
 
 
-def _runs(process: Popen[bytes]) -> bool:
-    """Whether anything of the group still runs.
-
-    The dead belong to a group until they are waited for, and in many a container nobody waits for orphans:
-    where there is a /proc, it tells the dead (state Z) from the living.
-    """
-    process.poll()
-    if not _signal(process.pid, 0):
-        return False
-    return not PROC.is_dir() or any(state != "Z" and group == str(process.pid) for state, group in _processes())
-
-
-def _processes() -> Iterator[tuple[str, str]]:
-    """The state and the process group of every process there is."""
+def _living() -> Iterator[tuple[int, int]]:
+    """Group and session of every process, less the dead (many a container has nobody who waits for orphans)."""
     for stat in PROC.glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile
-            state, _parent, group, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
-            yield state, group
+            state, _parent, group, session, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if state not in "ZX":
+                yield int(group), int(session)
 
 
 def _ending(code: int | None, left_over: bool, timeout: float) -> str:
     if code is None:
         return f"[timed out after {timeout:g} s, and was killed]"
-    note = "\n[what it left running was ended: nothing outlives its command]" if left_over else ""
+    note = "\n[what it left running in the background was ended]" if left_over else ""
     if code >= 0:
         return f"[exit code {code}]{note}"
     names = {each.value: each.name for each in signal.Signals}
