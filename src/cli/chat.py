@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import importlib
 import os
 import sys
 import threading
@@ -95,6 +93,8 @@ class Chat:
         if command := _COMMANDS.get(name):
             command.run(self)
             return
+        import difflib  # only for a mistake
+
         near = difflib.get_close_matches(name, _COMMANDS, n=1)
         self._screen.say(
             f"There is no command {plain(name)}. " + (f"Did you mean {near[0]}?" if near else "Try /help.")
@@ -179,8 +179,7 @@ def _approver(yes: bool) -> Approver:
 
 def _load_rooms() -> None:
     """requests and all that needs it, while the user reads the banner and types."""
-    importlib.import_module("..agent", __package__)
-    importlib.import_module("..model", __package__)
+    from .. import agent, model  # noqa: F401
 
 
 def _edit_lines() -> None:

@@ -1,10 +1,8 @@
-"""From settings to a running conversation: one question, or a chat."""
+"""From settings to what a conversation needs: its first message, the agent, the model's name."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING
 from .. import config
 from ..errors import ConfigError, ServerError
 from ..messages import Message, SystemMessage
-from .debug import Debug
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
@@ -20,40 +17,6 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..security.approval import Approver
 
 Choose = Callable[[list[str]], str]
-
-
-def run(given: argparse.Namespace, debug_level: int) -> int:
-    """Raises BotError."""
-    overrides = {
-        "vllm.base_url": given.base_url,
-        "vllm.model": given.model,
-        "vllm.enable_function_calling": False if given.no_function_calling else None,
-        "workspace.dir": given.workspace,
-    }
-    settings = config.load(
-        Path(given.config) if given.config else None,
-        {key: value for key, value in overrides.items() if value is not None},
-        os.environ,
-    )
-    debug = Debug(debug_level, settings.vllm.api_key)
-    question = _question(given)
-    if question is None:
-        from .chat import open_chat
-
-        return open_chat(settings, debug, yes=given.yes)
-    from .ask import ask
-
-    return ask(settings, debug, question, yes=given.yes)
-
-
-def _question(given: argparse.Namespace) -> str | None:
-    """The one question to answer, from the command line or standard input; None opens the chat."""
-    if given.prompt is None and sys.stdin.isatty():
-        return None
-    question: str = sys.stdin.read() if given.prompt is None else given.prompt
-    if not question.strip():
-        raise ConfigError("The question is empty.", 'Ask one: vllm-bot -p "What is in this folder?"')
-    return question
 
 
 def opening(settings: config.Settings) -> list[Message]:
