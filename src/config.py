@@ -229,7 +229,7 @@ def _checked(given: Given) -> Given:
         raise ConfigError(f"{place}: expected {kind.name}{came}")
     least = option.metadata["least"]
     if least is not None and value is not None and value < least:
-        raise ConfigError(f"{place}: expected {kind.name} of at least {least:g}, got {value}")
+        raise ConfigError(f"{place}: expected at least {least:g}, got {value}")
     return Given(key, _base_url(str(value), place) if key == "vllm.base_url" else kind.keep(value), place)
 
 
