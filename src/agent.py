@@ -66,7 +66,7 @@ class Agent:
         self._allowed_commands = allowed_commands
         self._max_tool_turns = max_tool_turns
 
-    def run(self, conversation: list[Message]) -> Iterator[Event]:
+    def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
         """Answer the user's last message, appending to `conversation` what is said on the way.
 
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
@@ -122,13 +122,18 @@ class Agent:
             return _error(call, call.reason)
         if wrong := self._registry.check(call):
             return wrong
-        decision = decide(self._registry.risk(call.name), call, self._allowed_commands)
-        if decision.action == "deny" or (
-            decision.action == "ask" and not self._approver.approve(call, decision.reason)
-        ):
-            return _error(call, f"Not run: {self._approver.refusal}")
+        if no := self._forbidden(call):
+            return _error(call, f"Not run: {no}")
         yield CallStarted(call)
         return self._registry.run(call, self._context)
+
+    def _forbidden(self, call: ToolCall) -> str:
+        """Why the call may not run, or "" where it may."""
+        risk = self._registry.risk(call.name)
+        decision = decide(risk, call, self._allowed_commands, exec_enabled=self._context.exec_enabled)
+        if decision.action == "ask":
+            return "" if self._approver.approve(call, decision.reason) else self._approver.refusal
+        return decision.reason if decision.action == "deny" else ""
 
     def _sum_up(self, conversation: list[Message]) -> Iterator[Event]:
         """One last turn without tools. Calls in it are not run, and the user is told."""

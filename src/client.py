@@ -8,6 +8,7 @@ Foreign errors (requests', urllib3's) are translated here and nowhere else. Bodi
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -92,7 +93,7 @@ class Client:
         try:
             while chunk := answer.raw.read1(READ_SIZE, decode_content=True):
                 if tracing:
-                    log.debug("received %s", chunk.decode(errors="replace"))
+                    log.debug("received %s", chunk.decode(errors="replace").rstrip())
                 yield chunk
         except urllib3_errors.ReadTimeoutError as error:
             raise self._silence() from error
@@ -139,5 +140,5 @@ def _root(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     if isinstance(reason, BaseException):
         return _root(reason)
-    text = str(error)
-    return text.rsplit(": ", 1)[-1].strip("'\")(") or type(error).__name__
+    text = getattr(error, "strerror", None) or str(error).rsplit(": ", 1)[-1]
+    return re.sub(r"^\[Errno -?\d+\] ", "", text) or type(error).__name__

@@ -27,6 +27,18 @@ class ToolDefinition:
     strict: bool = False
 
 
+def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
+    """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS shows is what the wire sends."""
+    function: dict[str, JSON] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A model's wish to run a tool, whatever shape it came in.

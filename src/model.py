@@ -42,8 +42,8 @@ from .wire.openai import OpenAICodec
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 TEXT_FALLBACK = (
-    "This server takes no native tool calls; going on with calls in the text, which need nothing of it.\n"
-    "For native calls start it with: --enable-auto-tool-choice --tool-call-parser PARSER"
+    "This server takes no native tool calls; going on with calls in the text. "
+    "To enable native ones, start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 )
 ROLES_MERGED = "The model's chat template takes only user and assistant in turn; the conversation is sent that way."
 SYSTEM_FOLDED = "The model's chat template takes no system prompt; it is sent with the first user message."
@@ -80,10 +80,9 @@ def served_models(client: Client) -> list[str]:
     """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
     codec = OpenAICodec(random_id)
     with client.open("GET", "models") as reply:
-        body = reply.read()
-    if reply.status != 200:
-        raise codec.refusal(reply.status, body)
-    return codec.models(body)
+        if reply.status != 200:
+            raise codec.refusal(reply.status, reply.read(), reply.location)
+        return codec.models(reply.read())
 
 
 class Model:
@@ -135,7 +134,7 @@ class Model:
         turn = _Turn(tools, self._new_id)
         with self._client.open("POST", request.path, request.body) as reply:
             if reply.status != 200:
-                raise self._codec.refusal(reply.status, reply.read())
+                raise self._codec.refusal(reply.status, reply.read(), reply.location)
             decoder = self._codec.decoder(reply.content_type)
             for chunk in reply.chunks:
                 for event in decoder.feed(chunk):
@@ -238,7 +237,7 @@ class _Turn:
 
     def _whole(self, answered: Response) -> Response:
         """The server's text replaced by what was found in it; a native call repeated in the text is one call."""
-        native = [*answered.calls, *answered.malformed]
+        native: list[Block] = [*answered.calls, *answered.malformed]
         repeated = {(call.name, repr(call.arguments)) for call in answered.calls}
         parsed = [b for b in self._blocks if not (isinstance(b, ToolCall) and (b.name, repr(b.arguments)) in repeated)]
         thoughts = [block for block in answered.content if isinstance(block, Reasoning)]

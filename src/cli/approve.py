@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from typing import TextIO
 
 from ..messages import JSON, ToolCall
 from .render import revealed
@@ -16,15 +18,19 @@ class AtTerminal:
 
     refusal = "the user said no. Ask what to do instead, or go on without it."
 
+    def __init__(self, read: Callable[[str], str] = input, aside: TextIO | None = None) -> None:
+        self._read = read
+        self._aside = aside or sys.stderr
+
     def approve(self, call: ToolCall, reason: str) -> bool:
-        print(f"  {revealed(call.name)} wants to run ({reason}):", file=sys.stderr)
+        print(f"  {revealed(call.name)} wants to run ({reason}):", file=self._aside)
         for name, value in call.arguments.items():
-            print(_shown(name, value), file=sys.stderr)
+            print(_shown(name, value), file=self._aside)
         _forget_typed_ahead()
         try:
-            answer = input("  Run it? [y/N] ")
+            answer = self._read("  Run it? [y/N] ")
         except EOFError:
-            print()
+            print(file=self._aside)
             return False
         return answer.strip().lower() in ("y", "yes")
 

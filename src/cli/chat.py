@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import importlib
 import os
 import sys
 import threading
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import __version__
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from ..messages import UserMessage
+from ..messages import Notice, UserMessage
 from . import start
 from .debug import Debug
 from .render import Screen, plain
@@ -28,10 +26,21 @@ LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 
 
 class Chat:
-    """One conversation at the terminal. `agent` makes what answers, once, when the first question is asked."""
+    """One conversation at the terminal. `agent` makes what answers, once, when the first question is asked.
 
-    def __init__(self, settings: Settings, screen: Screen, debug: Debug, agent: Callable[[], Agent]) -> None:
+    `read` gives the next line for a prompt, and raises EOFError or KeyboardInterrupt, as input() does.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        screen: Screen,
+        debug: Debug,
+        agent: Callable[[], Agent],
+        read: Callable[[str], str] = input,
+    ) -> None:
         self._settings = settings
+        self._read = read
         self._screen = screen
         self._debug = debug
         self._make_agent = agent
@@ -43,12 +52,12 @@ class Chat:
         """Until the user leaves; the exit code."""
         while not self._left:
             try:
-                line = input(PROMPT).strip()
+                line = self._read(PROMPT).strip()
             except EOFError:
-                print()
+                self._screen.say("")
                 return 0
             except KeyboardInterrupt:
-                print(f"\n{LEAVING}")
+                self._screen.say(f"\n{LEAVING}")
                 continue
             if line.startswith("/"):
                 self._command(line)
@@ -64,7 +73,7 @@ class Chat:
         except KeyboardInterrupt:
             self._screen.say("(stopped)")
         except BotError as error:
-            self._screen.say(f"! {plain(str(error))}")
+            self._screen.draw(Notice(str(error)))
             self._debug.traceback()
         if self._conversation[-1] is asked:  # nothing was said to it: it can be asked again
             self._conversation.pop()
@@ -84,6 +93,8 @@ class Chat:
         if command := _COMMANDS.get(name):
             command.run(self)
             return
+        import difflib  # only for a mistake
+
         near = difflib.get_close_matches(name, _COMMANDS, n=1)
         self._screen.say(
             f"There is no command {plain(name)}. " + (f"Did you mean {near[0]}?" if near else "Try /help.")
@@ -138,7 +149,7 @@ def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
         "server": settings.vllm.base_url,
         "model": model_name,
         "tools": f"{path}; {asking}",
-        "workspace": str(settings.workspace.root),
+        "workspace": str(start.workspace(settings)),
     }
     lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
     return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
@@ -168,8 +179,7 @@ def _approver(yes: bool) -> Approver:
 
 def _load_rooms() -> None:
     """requests and all that needs it, while the user reads the banner and types."""
-    importlib.import_module("..agent", __package__)
-    importlib.import_module("..model", __package__)
+    from .. import agent, model  # noqa: F401
 
 
 def _edit_lines() -> None:

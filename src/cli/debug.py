@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-import traceback
+from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
+
+if TYPE_CHECKING:
+    import logging
 
 
 class Debug:
@@ -16,6 +18,8 @@ class Debug:
         self._level = level
         self._secret = secret
         if level > 1:
+            import logging  # start-up is measured, and few debug
+
             handler = logging.StreamHandler()
             handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
             handler.addFilter(self._redact)
@@ -35,6 +39,8 @@ class Debug:
     def traceback(self) -> None:
         """Of the error being handled."""
         if self._level:
+            import traceback
+
             self._print(traceback.format_exc())
 
     def _print(self, line: str) -> None:

@@ -6,7 +6,6 @@ import argparse
 import io
 import os
 import sys
-import traceback
 
 from .. import __version__
 
@@ -46,14 +45,14 @@ def main(arguments: list[str] | None = None) -> int:
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError
-    from . import start
+    from .run import run
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a model may write what this terminal's encoding lacks
     debug = debug_level(os.environ)
     try:
-        return start.run(given, debug)
+        return run(given, debug)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -62,6 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
         if debug:
+            import traceback
+
             traceback.print_exc()
         said = str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
         print(f"vllm-bot: {said}", file=sys.stderr)

@@ -51,8 +51,10 @@ def outcome(result: ToolResult) -> str:
     lines = text.strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
-        return f"error: {first[: 4 * SHORT]}"
-    return first if len(lines) <= 1 and len(first) <= SHORT else f"{len(lines)} lines, {len(text):,} characters"
+        return first[: 4 * SHORT] if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
+    if len(lines) <= 1 and len(first) <= SHORT:
+        return first or "nothing"
+    return f"{len(lines)} line{'s' if len(lines) > 1 else ''}, {len(text):,} characters"
 
 
 def _short(value: JSON) -> str:

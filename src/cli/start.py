@@ -1,10 +1,8 @@
-"""From settings to a running conversation: one question, or a chat."""
+"""From settings to what a conversation needs: its first message, the agent, the model's name."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING
 from .. import config
 from ..errors import ConfigError, ServerError
 from ..messages import Message, SystemMessage
-from .debug import Debug
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
@@ -22,45 +19,19 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
 Choose = Callable[[list[str]], str]
 
 
-def run(given: argparse.Namespace, debug_level: int) -> int:
-    """Raises BotError."""
-    overrides = {
-        "vllm.base_url": given.base_url,
-        "vllm.model": given.model,
-        "vllm.enable_function_calling": False if given.no_function_calling else None,
-        "workspace.dir": given.workspace,
-    }
-    settings = config.load(
-        Path(given.config) if given.config else None,
-        {key: value for key, value in overrides.items() if value is not None},
-        os.environ,
-    )
-    debug = Debug(debug_level, settings.vllm.api_key)
-    question = _question(given)
-    if question is None:
-        from .chat import open_chat
-
-        return open_chat(settings, debug, yes=given.yes)
-    from .ask import ask
-
-    return ask(settings, debug, question, yes=given.yes)
-
-
-def _question(given: argparse.Namespace) -> str | None:
-    """The one question to answer, from the command line or standard input; None opens the chat."""
-    if given.prompt is None and sys.stdin.isatty():
-        return None
-    question: str = sys.stdin.read() if given.prompt is None else given.prompt
-    if not question.strip():
-        raise ConfigError("The question is empty.", 'Ask one: vllm-bot -p "What is in this folder?"')
-    return question
-
-
 def opening(settings: config.Settings) -> list[Message]:
     """A conversation in which nothing has been said but the system prompt."""
     notes = settings.system_prompt
-    workspace = notes.workspace_note.replace("{workspace}", str(settings.workspace.root))
-    return [SystemMessage("\n\n".join(filter(None, [notes.role, workspace, notes.tools_note])))]
+    where = notes.workspace_note.replace("{workspace}", str(workspace(settings)))
+    return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note])))]
+
+
+def workspace(settings: config.Settings) -> Path:
+    """The folder the tools work in, links resolved. Raises ConfigError where it is none."""
+    folder = Path(settings.workspace.dir).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"workspace.dir: there is no folder {folder}.", "Make it, or name another with --workspace.")
+    return folder.resolve()
 
 
 def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
@@ -76,7 +47,15 @@ def agent(settings: config.Settings, model_name: str, approver: Approver) -> Age
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
     )
-    context = ToolContext(...)
+    context = ToolContext(
+        workspace=workspace(settings),
+        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
+        protected=settings.files,
+        environment=dict(os.environ),
+        exec_enabled=security.exec_enabled,
+        exec_timeout=security.exec_timeout,
+        exec_max_output=security.exec_max_output,
+    )
     return Agent(
         model,
         REGISTRY,

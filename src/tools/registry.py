@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from ..errors import BotError
-from ..messages import JSON, ToolCall, ToolDefinition, ToolResult
+from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
 from .schema import as_declared, parameters_of, signature, type_name
 
 Risk = Literal["low", "high"]
@@ -156,7 +156,7 @@ class Registry:
         if definition.name in self:
             raise ValueError(f"there is a tool {definition.name} already")
         self._tools[definition.name] = tool
-        self.openai_tools.append(_openai_tool(definition))
+        self.openai_tools.append(openai_tool(definition))
         return tool
 
     @overload
@@ -199,15 +199,6 @@ def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
     parameters, taker = parameters_of(function, ToolContext)
     return Tool(ToolDefinition(name, description, parameters), function, risk, taker)
-
-
-def _openai_tool(definition: ToolDefinition) -> dict[str, JSON]:
-    function: dict[str, JSON] = {
-        "name": definition.name,
-        "description": definition.description,
-        "parameters": dict(definition.parameters),
-    }
-    return {"type": "function", "function": function}
 
 
 def _outcome(value: object) -> tuple[Kind, JSON]:

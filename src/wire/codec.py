@@ -42,8 +42,8 @@ class Codec(Protocol):
     def decoder(self, content_type: str) -> Decoder:
         """For an answer with status 200. Raises WireError where such a content type cannot hold one."""
 
-    def refusal(self, status: int, body: bytes) -> ServerError:
-        """What an answer with another status means."""
+    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
+        """What an answer with another status means; `location` is where a redirect points."""
 
     def models(self, body: bytes) -> list[str]:
         """The names in an answer to GET /models. Raises WireError."""

@@ -38,11 +38,11 @@ from ..messages import (
     Text,
     TextDelta,
     ToolCall,
-    ToolDefinition,
     ToolResult,
     ToolResults,
     Usage,
     UserMessage,
+    openai_tool,
 )
 from .codec import ChatRequest, Decoder, HttpRequest
 from .deltas import CallAssembler
@@ -91,7 +91,7 @@ class OpenAICodec:
         if request.max_tokens is not None:
             fields["max_tokens"] = request.max_tokens
         if request.tools:  # an empty list is refused
-            fields["tools"] = [encode_tool(tool) for tool in request.tools]
+            fields["tools"] = [openai_tool(tool) for tool in request.tools]
         messages = ",".join(filter(None, self._fragments(request.messages)))
         body = f'{{"messages":[{messages}],{_dumps(fields)[1:]}'
         return HttpRequest("chat/completions", body.encode(errors="replace"))
@@ -104,7 +104,10 @@ class OpenAICodec:
             return StreamDecoder(self._new_id)
         raise WireError(f"The server answered with {kind}, not with a chat completion.", "Check vllm.base_url.")
 
-    def refusal(self, status: int, body: bytes) -> ServerError:
+    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
+        if location:  # not followed: it might lead the API key to another host
+            hint = "If that is the right server, set vllm.base_url to it."
+            return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
         message = error_message(body) or f"HTTP {status} without an explanation."
         kind, hint = next(
             (kind, hint)
@@ -118,17 +121,6 @@ class OpenAICodec:
             return [str(model["id"]) for model in json.loads(body)["data"]]
         except (ValueError, TypeError, KeyError) as error:
             raise WireError("The server's list of models is not in OpenAI's shape.", "Check vllm.base_url.") from error
-
-
-def encode_tool(tool: ToolDefinition) -> dict[str, JSON]:
-    function: dict[str, JSON] = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-    }
-    if tool.strict:
-        function["strict"] = True
-    return {"type": "function", "function": function}
 
 
 def _encode_message(message: Message) -> str:

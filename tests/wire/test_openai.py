@@ -271,6 +271,10 @@ def test_the_title_of_a_proxys_page_is_its_message(codec):
     assert "Bad Gateway" in codec.refusal(502, b"<html><title>Bad\n Gateway</title><body>...</body></html>").message
 
 
+def test_a_redirect_says_where_to(codec):
+    assert "to http://elsewhere.test/" in codec.refusal(302, b"", "http://elsewhere.test/").message
+
+
 class TestModels:
     def test_names(self, codec):
         assert codec.models(b'{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]

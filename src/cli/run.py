@@ -1,0 +1,42 @@
+"""From the command line's options to one question, or a chat."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from .. import config
+from ..errors import ConfigError
+from .debug import Debug
+
+
+def run(given: argparse.Namespace, debug_level: int) -> int:
+    """Raises BotError."""
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+    }
+    settings = config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    debug = Debug(debug_level, settings.vllm.api_key)
+    question = _question(given)
+    if question is None:
+        from .chat import open_chat
+
+        return open_chat(settings, debug, yes=given.yes)
+    from .ask import ask
+
+    return ask(settings, debug, question, yes=given.yes)
+
+
+def _question(given: argparse.Namespace) -> str | None:
+    """The one question to answer, from the command line or standard input; None opens the chat."""
+    if given.prompt is None and sys.stdin.isatty():
+        return None
+    question: str = sys.stdin.read() if given.prompt is None else given.prompt
+    if not question.strip():
+        raise ConfigError("The question is empty.", 'Ask one: vllm-bot -p "What is in this folder?"')
+    return question

@@ -1,0 +1,128 @@
+"""One question through the whole program, but for the server, which is scripted."""
+
+import io
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from src.cli.main import main
+from tests.doubles import ScriptedServer
+
+CALL_TEXT = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
+HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
+READ = [{"content": f"Reading.\n{CALL_TEXT}"}, {"finish": "stop"}]
+WRITE = [{"content": 'TOOL_CALL: {"name": "write", "args": {"path": "new.txt", "content": "x"}}'}, {"finish": "stop"}]
+CUT = b'data: {"choices": [{"delta": {"content": "Half an ans"}}]}\n\n'
+
+
+@pytest.fixture
+def ask(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("hello from notes\n")
+    (tmp_path / "config.json").write_text("{}")
+
+    def run(*answers, prompt=("-p", "go"), options=(), models=("tiny",)):
+        with ScriptedServer(*answers, models=models) as server:
+            where = ["-u", server.url, "-w", str(tmp_path), "-c", str(tmp_path / "config.json")]
+            code = main([*where, *prompt, *options])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err, server.requests
+
+    return run
+
+
+@contextmanager
+def standard_input(text):
+    kept, sys.stdin = sys.stdin, io.StringIO(text)
+    try:
+        yield
+    finally:
+        sys.stdin = kept
+
+
+def test_the_answer_alone_is_on_standard_output(ask):
+    code, out, err, requests = ask(HELLO)
+    assert (code, out, err) == (0, "Hello\n", "")
+    assert requests[0]["messages"][-1] == {"role": "user", "content": "go"}
+
+
+def test_a_question_on_standard_input(ask):
+    with standard_input("what is this?\n"):
+        code, out, _, requests = ask(HELLO, prompt=())
+    assert (code, out) == (0, "Hello\n")
+    assert requests[0]["messages"][-1]["content"] == "what is this?\n"
+
+
+def test_what_is_said_before_a_call_and_the_call_itself_are_on_standard_error(ask):
+    code, out, err, requests = ask(READ, HELLO)
+    assert (code, out) == (0, "Hello\n")
+    assert err == 'Reading.\n  read(path="notes.txt") -> hello from notes\n'
+    assert "hello from notes" in requests[1]["messages"][-1]["content"]
+
+
+def test_writing_is_refused_where_nobody_can_be_asked(ask, tmp_path):
+    code, _, err, requests = ask(WRITE, HELLO)
+    assert code == 0
+    assert "Not run: nobody is there to be asked" in err
+    assert not (tmp_path / "new.txt").exists()
+    assert "Not run" in requests[1]["messages"][-1]["content"]
+
+
+def test_yes_lets_it_write(ask, tmp_path):
+    ask(WRITE, HELLO, options=["--yes"])
+    assert (tmp_path / "new.txt").read_text() == "x"
+
+
+def test_no_function_calling_sends_no_tools(ask):
+    assert "tools" not in ask(HELLO, options=["--no-function-calling"])[3][0]
+    assert "tools" in ask(HELLO)[3][0]
+
+
+def test_half_an_answer_is_kept_and_the_exit_code_says_that_it_failed(ask):
+    code, out, err, _ = ask(CUT)
+    assert (code, out) == (1, "Half an ans\n")
+    assert err.startswith("vllm-bot: The server's answer ended in the middle.")
+    assert "Traceback" not in err
+
+
+def test_no_server_is_one_message(ask, tmp_path, capsys):
+    with ScriptedServer() as gone:
+        url = gone.url
+    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"vllm-bot: No server at {url}")
+    assert "vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER" in err
+
+
+def test_several_models_are_named_and_none_is_guessed(ask):
+    code, _, err, _ = ask(models=("big", "small"))
+    assert code == 2
+    assert "big, small" in err
+    assert "--model" in err
+
+
+def test_a_server_without_models_is_an_error(ask):
+    code, _, err, _ = ask(models=())
+    assert (code, "serves no model" in err) == (1, True)
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n"])
+def test_an_empty_question_is_bad_usage(ask, prompt):
+    code, _, err, _ = ask(prompt=("-p", prompt))
+    assert (code, "question is empty" in err) == (2, True)
+
+
+def test_a_workspace_that_is_not_there_is_bad_usage(ask):
+    code, _, err, _ = ask(options=["-w", "/nowhere/at/all"])
+    assert (code, "/nowhere/at/all" in err) == (2, True)
+
+
+def test_a_missing_configuration_file_is_bad_usage(capsys):
+    assert main(["-c", "/nowhere.json", "-p", "go"]) == 2
+    assert "/nowhere.json" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_bad_usage():
+    with pytest.raises(SystemExit) as left:
+        main(["--no-such-option"])
+    assert left.value.code == 2

@@ -1,0 +1,179 @@
+import pytest
+
+from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, SUM_UP, Agent
+from src.errors import StreamCut
+from src.messages import (
+    CallFinished,
+    CallStarted,
+    MalformedCall,
+    Notice,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    TurnStarted,
+    UserMessage,
+)
+
+from .doubles import ScriptedApprover, ScriptedModel, context, says, toolbox
+
+LOOK = ToolCall("c1", "look", {"path": "a"})
+CHANGE = ToolCall("c2", "change", {"path": "a"})
+
+
+class Run:
+    """One question put to a scripted model, and all that came of it."""
+
+    def __init__(self, *turns, answers=(), **options):
+        self.model = ScriptedModel(*turns, partial=options.pop("partial", ""))
+        self.registry, self.ran = toolbox()
+        self.approver = ScriptedApprover(*answers)
+        self.agent = Agent(self.model, self.registry, context(), self.approver, **options)
+        self.conversation = [UserMessage("go")]
+        self.events = []
+
+    def all(self):
+        for event in self.agent.run(self.conversation):
+            self.events.append(event)
+        return self
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def results(self):
+        return [
+            result for message in self.conversation if isinstance(message, ToolResults) for result in message.results
+        ]
+
+
+def test_an_answer_without_calls_ends_the_loop():
+    run = Run(says("hello")).all()
+    assert run.conversation == [UserMessage("go"), says("hello")]
+    assert run.of(Notice) == []
+
+
+def test_a_call_is_run_and_its_result_sent():
+    run = Run(says("Looking.", LOOK), says("Seen.")).all()
+    result = ToolResult("c1", "look", "text", "contents of a")
+    assert run.conversation == [UserMessage("go"), says("Looking.", LOOK), ToolResults((result,)), says("Seen.")]
+    assert run.model.asked[1].messages == run.conversation[:3]
+    assert run.of(CallStarted) == [CallStarted(LOOK)]
+    assert run.of(CallFinished) == [CallFinished(LOOK, result)]
+    assert run.of(TurnStarted) == [TurnStarted(1), TurnStarted(2)]
+
+
+def test_the_loop_does_not_care_where_a_call_came_from():
+    for origin in ("native", "text", "hermes"):
+        assert Run(says("", ToolCall("c", "look", {"path": "a"}, origin)), says("ok")).all().ran == ["look a"]
+
+
+def test_several_calls_are_answered_in_their_order():
+    run = Run(says("", LOOK, ToolCall("c3", "look", {"path": "b"})), says("ok")).all()
+    assert [(result.tool_call_id, result.value) for result in run.results()] == [
+        ("c1", "contents of a"),
+        ("c3", "contents of b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "help"),
+    [
+        (ToolCall("c", "lok", {"path": "a"}), "nearest: look"),
+        (ToolCall("c", "look", {"pth": "a"}), "look(path: string)"),
+        (ToolCall("c", "look", {}), "look(path: string)"),
+        (ToolCall("c", "look", {"path": 3}), "look(path: string)"),
+    ],
+)
+def test_a_wrong_call_is_answered_with_what_is_right_and_the_loop_goes_on(call, help):
+    run = Run(says("", call), says("ok")).all()
+    assert run.results()[0].kind == "error"
+    assert help in run.results()[0].value
+    assert run.conversation[-1] == says("ok")
+
+
+class TestApproval:
+    def test_what_is_approved_runs(self):
+        run = Run(says("", CHANGE), says("ok"), answers=[True]).all()
+        assert run.ran == ["change a"]
+        assert run.approver.asked == [CHANGE]
+
+    def test_what_is_refused_does_not_run_and_the_model_is_told(self):
+        run = Run(says("", CHANGE), says("ok"), answers=[False]).all()
+        assert run.ran == []
+        assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.")]
+        assert run.of(CallStarted) == []
+
+    def test_reading_asks_nobody(self):
+        assert Run(says("", LOOK), says("ok")).all().approver.asked == []
+
+    def test_nobody_is_asked_about_a_call_that_could_not_run(self):
+        run = Run(says("", ToolCall("c", "change", {"pat": "a"})), says("ok")).all()
+        assert run.approver.asked == []
+
+
+class TestMalformed:
+    BROKEN = Response((MalformedCall("c1", "look", "{", "It has no end.", "text"),))
+
+    def test_a_malformed_call_is_answered_with_its_reason(self):
+        run = Run(self.BROKEN, says("ok")).all()
+        assert run.results() == [ToolResult("c1", "look", "error", "It has no end.")]
+
+    def test_after_a_few_in_a_row_the_loop_stops_and_says_so(self):
+        run = Run(*[self.BROKEN] * (MAX_MALFORMED_TURNS + 1)).all()
+        assert "cannot be read" in run.of(Notice)[-1].text
+
+    def test_a_good_call_between_starts_the_count_anew(self):
+        turns = [*[self.BROKEN] * MAX_MALFORMED_TURNS, says("", LOOK), *[self.BROKEN] * MAX_MALFORMED_TURNS, says("ok")]
+        assert Run(*turns).all().conversation[-1] == says("ok")
+
+
+class TestLimits:
+    def test_after_the_last_tool_turn_the_model_sums_up_without_tools(self):
+        run = Run(says("", LOOK), says("", LOOK), says("So far."), max_tool_turns=2).all()
+        assert run.model.asked[1].tools == ["look", "change", "wait"]
+        assert run.model.asked[2].tools == []
+        assert run.model.asked[2].messages[-1] == UserMessage(SUM_UP)
+        assert "Stopped after 2" in run.of(Notice)[0].text
+        assert run.conversation[-1] == says("So far.")
+
+    def test_calls_in_the_summary_are_not_run_and_the_user_is_told(self):
+        run = Run(says("", LOOK), says("More.", CHANGE), max_tool_turns=1).all()
+        assert run.ran == ["look a"]
+        assert run.results()[-1].kind == "error"
+        assert "1 more tool calls" in run.of(Notice)[-1].text
+
+    def test_an_answer_cut_at_max_tokens_is_said_so(self):
+        run = Run(says("Once upon", stop_reason="max_tokens")).all()
+        assert "max_tokens" in run.of(Notice)[0].text
+
+    def test_an_empty_answer_is_said_so(self):
+        assert "without saying anything" in Run(says("")).all().of(Notice)[0].text
+
+
+class TestInterrupts:
+    def test_what_was_said_before_a_broken_stream_is_kept(self):
+        run = Run(StreamCut("cut"), partial="Half an")
+        with pytest.raises(StreamCut):
+            run.all()
+        assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
+
+    def test_what_was_said_before_ctrl_c_is_kept(self):
+        run = Run(KeyboardInterrupt(), partial="Half an")
+        with pytest.raises(KeyboardInterrupt):
+            run.all()
+        assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
+
+    def test_leaving_the_events_in_the_middle_keeps_what_was_said(self):
+        run = Run(StreamCut("never reached"), partial="Half an")
+        events = run.agent.run(run.conversation)
+        assert [next(events), next(events).text] == [TurnStarted(1), "Half an"]
+        events.close()
+        assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
+
+    def test_an_interrupted_call_and_those_behind_it_are_answered_as_not_finished(self):
+        run = Run(says("", LOOK, ToolCall("c5", "wait", {}), CHANGE))
+        with pytest.raises(KeyboardInterrupt):
+            run.all()
+        assert [result.value for result in run.results()] == ["contents of a", NOT_FINISHED, NOT_FINISHED]
+        assert run.ran == ["look a"]

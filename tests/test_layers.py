@@ -1,0 +1,296 @@
+"""Who may import whom, who may touch the world, and that a tool is described in one place only.
+
+The tables below are the design; the sources are read with `ast`. An import counts wherever it stands,
+inside a function as well, and also under `if TYPE_CHECKING`: to name another room's type is to know it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import pytest
+
+from src.client import HttpReply
+from src.messages import SystemMessage, UserMessage
+from src.model import Model
+from src.protocol import instructions
+from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+
+MESSAGES = {"messages", "errors"}
+EVERYTHING = {"*"}
+
+MAY_IMPORT = {  # room -> rooms, or single modules of a room
+    "messages": set(),
+    "errors": set(),
+    "protocol": MESSAGES,
+    "wire": MESSAGES,
+    "tools": MESSAGES,
+    "security": MESSAGES,
+    "context": MESSAGES,
+    "session": MESSAGES,
+    "config": MESSAGES,
+    "client": {"errors"},
+    "model": {"protocol", "wire", "client", *MESSAGES},
+    "agent": {"model", "tools.registry", "security", "context", *MESSAGES},
+    "cli": EVERYTHING,
+}
+MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
+    "print": {"cli"},
+    "input": {"cli"},
+    "sys": {"cli"},
+    "open": {"cli", "config", "session", "tools"},
+    "io": {"cli", "config", "session", "tools"},
+    "os": {"cli", "config", "session", "tools"},
+    "os.environ": {"cli", "config"},
+    "time": {"cli", "client", "session", "tools"},
+    "random": {"model"},  # names calls that came without an id
+    "logging": {"cli", "client"},
+    "subprocess": {"tools"},
+    "socket": set(),
+    "threading": {"cli"},
+}
+MAY_USE = {  # package from outside -> the room that uses it
+    "requests": {"client"},
+    "urllib3": {"client"},
+    "yaml": {"config"},
+    "regex": {"protocol"},
+    "fastjsonschema": {"tools"},
+}
+MAY_CATCH_ALL = {  # the three places for `except Exception`; a plugin's load is the third, once there are plugins
+    ("tools", "execute"),
+    ("cli", "main"),
+}
+LONGEST_FILE = 400  # lines
+FILE_METHODS = {"read_text", "write_text", "read_bytes", "write_bytes"}
+
+
+class Import(NamedTuple):
+    """`target` is a dotted name: inside src without the leading `src.`, else as it is written."""
+
+    module: str
+    target: str
+    ours: bool
+
+
+def module_name(path: Path) -> str:
+    """`tools.files` for src/tools/files.py, `tools` for its package, "" for src itself."""
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def is_in(target: str, allowed: set[str]) -> bool:
+    return any(each == "*" or target == each or target.startswith(f"{each}.") for each in allowed)
+
+
+FILES = {module_name(path): path for path in sorted(SRC.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+def imports_of(name: str) -> Iterator[Import]:
+    is_package = FILES[name].name == "__init__.py"
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import):
+            yield from (Import(name, alias.name, alias.name.partition(".")[0] == "src") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if not node.level:
+                yield Import(name, node.module or "", (node.module or "").partition(".")[0] == "src")
+                continue
+            here = name.split(".") if name else []
+            base = here[: len(here) - node.level + is_package]
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{stem}.{alias.name}".lstrip(".")
+                yield Import(name, inner if inner in FILES else stem, ours=True)
+
+
+IMPORTS = [each for name in FILES for each in imports_of(name)]
+
+
+def test_every_module_belongs_to_a_room_of_the_table():
+    assert {room(name) for name in FILES if name} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_room_imports_only_the_rooms_it_may_know(name):
+    allowed = {room(name), *MAY_IMPORT.get(room(name), set())}
+    known = {each.target for each in IMPORTS if each.module == name and each.ours and each.target}
+    assert {target for target in known if not is_in(target, allowed)} == set()
+
+
+def test_only_the_terminal_knows_the_version():
+    assert {room(each.module) for each in IMPORTS if each.ours and not each.target} == {"cli"}
+
+
+def test_nobody_imports_the_terminal():
+    assert {
+        each for each in IMPORTS if each.ours and room(each.target) == "cli" and room(each.module) != "cli"
+    } == set()
+
+
+def test_inside_src_imports_are_relative_so_that_it_installs_under_another_name():
+    assert [each for each in IMPORTS if room(each.target) in ("src", "vllm_bot", "tests")] == []
+
+
+def test_there_is_no_circle_of_imports_not_even_a_deferred_one():
+    graph = {name: {each.target for each in IMPORTS if each.module == name and each.ours} - {name} for name in FILES}
+    while free := {name for name, targets in graph.items() if not targets}:
+        graph = {name: targets - free for name, targets in graph.items() if name not in free}
+    assert graph == {}
+
+
+@pytest.mark.parametrize("package", MAY_USE)
+def test_a_package_from_outside_is_used_by_one_room(package):
+    users = {room(each.module) for each in IMPORTS if not each.ours and room(each.target) == package}
+    assert users <= MAY_USE[package]
+
+
+def touched(name: str) -> Iterator[str]:
+    """The keys of MAY_TOUCH that a module imports, calls or looks at."""
+    yield from (room(each.target) for each in IMPORTS if each.module == name and not each.ours)
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+        elif isinstance(node, ast.Attribute):
+            if node.attr in FILE_METHODS:
+                yield "open"
+            elif node.attr in ("environ", "getenv"):
+                yield "os.environ"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_the_rooms_at_the_edge_touch_the_world(name):
+    assert {thing for thing in touched(name) if room(name) not in MAY_TOUCH.get(thing, {room(name)})} == set()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_can_be_read_in_one_sitting(name):
+    assert len(FILES[name].read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+
+
+def catches_all(handler: ast.ExceptHandler) -> bool:
+    """Whether everything ends here; who tidies up and raises again catches nothing."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    names = {each.id if isinstance(each, ast.Name) else each for each in caught}
+    raises_again = isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None
+    return bool(names & {None, "Exception", "BaseException"}) and not raises_again
+
+
+def test_everything_is_caught_in_three_places_only():
+    found = [
+        (room(name), function.name)
+        for name, tree in TREES.items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for handler in ast.walk(function)
+        if isinstance(handler, ast.ExceptHandler) and catches_all(handler)
+    ]
+    assert Counter(found) == Counter(MAY_CATCH_ALL)
+
+
+class TestAToolIsDescribedInOnePlace:
+    def test_there_is_one_registry(self):
+        made = [
+            name
+            for name, tree in TREES.items()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Registry"
+        ]
+        assert made == ["tools.registry"]
+
+    def test_the_list_is_the_registrys_own(self):
+        assert TOOL_DEFINITIONS is REGISTRY.openai_tools
+        assert [each["function"]["name"] for each in TOOL_DEFINITIONS] == [tool.definition.name for tool in REGISTRY]
+
+    def test_what_is_said_of_a_tool_stands_in_its_own_file_and_nowhere_else(self):
+        said = [
+            text
+            for tool in REGISTRY
+            for text in (
+                tool.definition.description,
+                *(schema["description"] for schema in tool.definition.parameters["properties"].values()),
+            )
+        ]
+        strings = {
+            name: {" ".join(node.value.split()) for node in ast.walk(tree) if is_string(node)}
+            for name, tree in TREES.items()
+        }
+        places = {
+            text: {room(name) for name, texts in strings.items() if any(text in each for each in texts)}
+            for text in said
+        }
+        assert places == {text: {"tools"} for text in said}
+
+    def test_schemas_are_written_by_one_function_and_openai_entries_by_another(self):
+        def writers(key: str) -> set[str]:
+            return {
+                name
+                for name, tree in TREES.items()
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Dict) and any(is_string(each) and each.value == key for each in node.keys)
+            }
+
+        assert writers("properties") == {"tools.schema"}
+        assert writers("parameters") == {"messages"}
+
+    def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
+        registry = Registry()
+
+        @registry.tool
+        def weigh(parcel: Annotated[str, "Which parcel"], precise: bool = False) -> str:
+            """Weigh a parcel on the scales."""
+            return "2 kg"
+
+        (entry,) = registry.openai_tools
+        assert entry["function"]["name"] == "weigh"
+        assert instructions(registry.definitions).count("Weigh a parcel on the scales.") == 1
+
+        server = RecordingClient()
+        model = Model(server, "any")
+        list(model.respond([SystemMessage("Be brief."), UserMessage("How heavy?")], registry.definitions))
+        (body,) = server.bodies
+        assert body["tools"] == registry.openai_tools
+        prompt = body["messages"][0]["content"]
+        assert prompt.startswith("Be brief.")
+        assert instructions(registry.definitions, native=True) in prompt
+
+    def test_the_request_holds_the_list_as_it_is(self):
+        server = RecordingClient()
+        list(Model(server, "any").respond([UserMessage("Hello")], REGISTRY.definitions))
+        assert server.bodies[0]["tools"] == TOOL_DEFINITIONS
+
+    def test_on_the_text_path_the_prompt_alone_tells_of_the_tools(self):
+        server = RecordingClient()
+        list(Model(server, "any", native=False).respond([UserMessage("Hello")], REGISTRY.definitions))
+        assert "tools" not in server.bodies[0]
+        assert server.bodies[0]["messages"][0] == {"role": "system", "content": instructions(REGISTRY.definitions)}
+
+
+def is_string(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+class RecordingClient:
+    """Keeps the bodies it is sent; answers each with a short word."""
+
+    answer = json.dumps({"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode()
+
+    def __init__(self) -> None:
+        self.bodies: list[dict] = []
+
+    @contextmanager
+    def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
+        self.bodies.append(json.loads(body))
+        yield HttpReply(200, "application/json", "", iter([self.answer]))

@@ -1,0 +1,123 @@
+"""What is loaded when: little before the prompt, next to nothing for --help. Each test is a fresh process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from src import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+SLOW = {"dataclasses", "inspect", "typing", "json", "logging", "subprocess", "socket", "asyncio", "importlib.metadata"}
+THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema"}
+BEHIND_THE_PROMPT = {"agent", "model", "client", "protocol", "wire", "tools"}
+
+
+class Loaded(NamedTuple):
+    output: str
+    modules: set[str]
+
+
+def loaded_by(*command: str) -> Loaded:
+    """What Python imports for a command, as -X importtime lists it: nothing of the test's own is among it."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return Loaded(done.stdout, {line.rpartition("|")[2].strip() for line in lines})
+
+
+@pytest.fixture(scope="module")
+def bare() -> set[str]:
+    """What this Python loads in any case: a virtual environment may add to it."""
+    return loaded_by("-c", "pass").modules
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+class TestHelpAndVersion:
+    def test_they_load_nothing_from_outside_the_standard_library(self, option, bare):
+        names = {module.partition(".")[0] for module in loaded_by("cli.py", option).modules - bare}
+        assert names - sys.stdlib_module_names - {"src"} == set()
+
+    def test_of_ours_they_load_the_command_line_alone(self, option, bare):
+        modules = loaded_by("cli.py", option).modules - bare
+        assert {module for module in modules if module.startswith("src")} == {"src", "src.cli", "src.cli.main"}
+
+    def test_they_load_nothing_slow(self, option, bare):
+        assert (loaded_by("cli.py", option).modules - bare) & SLOW == set()
+
+    def test_they_say_what_they_are_asked(self, option, bare):
+        output = loaded_by("cli.py", option).output
+        assert output.startswith("usage: vllm-bot") if option == "--help" else output == f"vllm-bot {__version__}\n"
+
+
+# Runs the program to its prompt. Python itself tells of every import and of the moment a line is asked for.
+TO_THE_PROMPT = """
+import json, os, sys, threading
+
+main_thread = threading.get_ident()
+imported = []
+
+def watch(event, args):
+    if event == "import" and threading.get_ident() == main_thread:
+        imported.append(args[0])
+    elif event == "builtins.input":
+        before = list(imported)
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join()
+        report = {"prompt": args[0], "before": before, "behind": list(sys.modules)}
+        with open(sys.argv.pop(), "w") as file:
+            json.dump(report, file)
+        os._exit(0)
+
+sys.addaudithook(watch)
+from src.cli.main import main
+main([])
+"""
+
+
+@pytest.fixture(scope="module")
+def at_the_prompt(tmp_path_factory) -> dict:
+    """`before`: what the main thread imported until the prompt; `behind`: all that is loaded once its helper is done."""
+    report = tmp_path_factory.mktemp("startup") / "report.json"
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "VLLM_MODEL": "any", "VLLM_BASE_URL": "http://127.0.0.1:9/v1", "DEBUG": ""}
+    try:
+        subprocess.run(
+            [sys.executable, "-c", TO_THE_PROMPT, str(report)],
+            cwd=ROOT,
+            env=environment,
+            stdin=end,
+            stdout=end,
+            stderr=subprocess.PIPE,
+            check=True,
+            timeout=30,
+        )
+    finally:
+        os.close(terminal)
+        os.close(end)
+    return json.loads(report.read_text())
+
+
+class TestThePrompt:
+    def test_it_is_what_the_program_asks_for_first(self, at_the_prompt):
+        assert at_the_prompt["prompt"] == "> "
+
+    def test_nothing_from_outside_the_standard_library_is_loaded_before_it(self, at_the_prompt):
+        assert {name.partition(".")[0] for name in at_the_prompt["before"]} & THIRD_PARTY == set()
+
+    def test_the_rooms_that_need_such_packages_are_not_loaded_before_it(self, at_the_prompt):
+        ours = {name.split(".")[1] for name in at_the_prompt["before"] if name.startswith("src.")}
+        assert "config" in ours
+        assert ours & BEHIND_THE_PROMPT == set()
+
+    def test_they_are_loaded_behind_it_while_the_user_types(self, at_the_prompt):
+        assert {"requests", "src.agent", "src.model"} <= set(at_the_prompt["behind"])
