@@ -1,10 +1,9 @@
 """One model on one server: a conversation in, the model's turn out, as events.
 
 Two choices are composed here and nowhere else: the codec (whose bytes) and the call path (how tools
-are asked for). On the native path tools are sent as `tools`, and the text instructions stand in the
-system prompt as well; on the text path there is only the text. Either way the answer's text goes
-through the stream parser, so that both end in the same blocks. What a server refuses is learnt from
-its refusal, the turn is asked for again in another way, and the rest of the conversation stays with it.
+are asked for, see path.py). On every path the answer's text goes through the stream parser, so that all
+end in the same blocks. What a server refuses is learnt from its refusal, and the turn is asked for again
+in another way; what its tool parser lost is had back from the tokens it was made of (see recovery.py).
 """
 
 from __future__ import annotations
@@ -12,41 +11,37 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
 
 from .client import Client
-from .errors import ServerError, TemplateRejected, ToolsUnsupported
+from .errors import ContextTooLong, ServerError, ToolsUnsupported
 from .messages import (
-    Block,
+    JSON,
     Completed,
-    MalformedCall,
     Message,
     ModelEvent,
     Notice,
-    PerMessage,
     Reasoning,
     Response,
-    StopReason,
-    SystemMessage,
     Text,
     TextDelta,
-    ToolCall,
     ToolDefinition,
-    ToolResults,
-    UserMessage,
 )
-from .protocol import Malformed, ParsedCall, ParserEvent, StreamParser, as_text, instructions
-from .wire.codec import ChatRequest, Codec
+from .path import Path
+from .recovery import Turn, fits, with_content, without_truncated
+from .server import Server
+from .transcript import Transcript
+from .wire import vllm
+from .wire.codec import ChatRequest
 from .wire.openai import OpenAICodec
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
-TEXT_FALLBACK = (
-    "This server takes no native tool calls; going on with calls in the text. "
-    "To enable native ones, start it with --enable-auto-tool-choice --tool-call-parser PARSER."
-)
-ROLES_MERGED = "The model's chat template takes only user and assistant in turn; the conversation is sent that way."
-SYSTEM_FOLDED = "The model's chat template takes no system prompt; it is sent with the first user message."
+PROMPT_OVERHEAD = 2000  # tokens that a chat template may add to what it is given
+ANSWER_ROOM = 256  # tokens that an answer needs at the least
+MARGIN = 1  # some servers count one token more than they say
 
 
 def random_id() -> str:
@@ -54,60 +49,54 @@ def random_id() -> str:
     return "".join(random.choices(_ALPHANUMERIC, k=9))  # noqa: S311 - names a call, guards nothing
 
 
-@dataclass(slots=True)
-class Path:
-    """How this server is spoken to; what it refuses changes it for good."""
-
-    native: bool
-    alternate: bool = False
-    fold_system: bool = False
-
-    def adapt(self, refusal: ServerError) -> str:
-        """Give up what the server refused and say so. Raises the refusal where there is nothing left to give up."""
-        if isinstance(refusal, ToolsUnsupported) and self.native:
-            self.native = False
-            return TEXT_FALLBACK
-        if isinstance(refusal, TemplateRejected) and not self.alternate:
-            self.alternate = True
-            return ROLES_MERGED
-        if isinstance(refusal, TemplateRejected) and not self.fold_system:
-            self.fold_system = True
-            return SYSTEM_FOLDED
-        raise refusal
-
-
 def served_models(client: Client) -> list[str]:
     """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
-    codec = OpenAICodec(random_id)
-    with client.open("GET", "models") as reply:
-        if reply.status != 200:
-            raise codec.refusal(reply.status, reply.read(), reply.location)
-        return codec.models(reply.read())
+    return list(Server(client, OpenAICodec(random_id)).models())
+
+
+class _Counted(NamedTuple):
+    """The size of a prompt that the server has counted: how many messages, the last of them, bytes, tokens."""
+
+    messages: int
+    last: Message
+    size: int
+    tokens: int
 
 
 class Model:
-    """`native`: send `tools` until the server refuses them. `max_tokens`: of one answer; None is the server's own."""
+    """`path`: how to begin, and where what is learnt stays. `max_tokens`: of one answer; None is the server's own.
+
+    `constrained`: on the text path, let the server allow nothing but a valid call after TOOL_CALL:.
+    """
 
     def __init__(
         self,
         client: Client,
         name: str,
         *,
-        native: bool = True,
+        path: Path | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
+        constrained: bool = True,
         new_id: Callable[[], str] = random_id,
     ) -> None:
         self.name = name
-        self.path = Path(native)
+        self.path = path or Path()
         self._client = client
-        self._codec: Codec = OpenAICodec(new_id)
+        self._codec = OpenAICodec(new_id)
+        self._server = Server(client, self._codec)
+        self._transcript = Transcript()
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._constrained = constrained
         self._new_id = new_id
-        self._as_text = PerMessage(as_text)
-        self._instructed = PerMessage(as_text)
-        self._instructed_for: tuple[Sequence[ToolDefinition], bool] | None = None
+        self._counted: _Counted | None = None
+        self._told_of_loss = False
+
+    @cached_property
+    def context_length(self) -> int | None:
+        """In tokens; None where the server does not say."""
+        return self._server.context_length(self.name)
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
@@ -115,140 +104,131 @@ class Model:
         Raises ClientError, ServerError, WireError. Nothing of a turn that raises may be run.
         """
         while True:
+            request = self._request(messages, tools)
             try:
-                yield from self._attempt(messages, tools)
+                yield from self._attempt(request, tools)
                 return
-            except (ToolsUnsupported, TemplateRejected) as refusal:
-                yield Notice(self.path.adapt(refusal))
+            except ServerError as refusal:
+                shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
+                if notice := self.path.adapt(refusal, _optional_fields(request), shown):
+                    yield Notice(notice)
 
-    def _attempt(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
-        request = self._codec.encode(
-            ChatRequest(
-                self.name,
-                self._render(messages, tools),
-                tools if self.path.native else (),
-                self._temperature,
-                self._max_tokens,
-            )
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
+        request = ChatRequest(
+            self.name,
+            self._transcript.render(messages, tools, self.path),
+            self._offered(tools),
+            self._temperature,
+            self._max_tokens,
+            {name: value for name, value in self._options(tools).items() if name not in self.path.without},
         )
-        turn = _Turn(tools, self._new_id)
-        with self._client.open("POST", request.path, request.body) as reply:
+        return self._fitting(request)
+
+    def _offered(self, tools: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
+        if self.path.mode == "text":
+            return ()
+        return [replace(tool, strict=False) for tool in tools] if "strict" in self.path.without else tools
+
+    def _options(self, tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
+        options: dict[str, JSON] = {"stream_options": {"include_usage": True}, "return_token_ids": True}
+        if tools and self.path.mode == "template":
+            options |= {"tool_choice": "none", "skip_special_tokens": False}
+        if tools and self.path.mode == "text" and self._constrained:
+            options["structured_outputs"] = vllm.constrained(tools)
+        return options
+
+    def _template_shows_tools(self, request: ChatRequest) -> bool:
+        """Whether the prompt is longer with the tools than without."""
+        shown, hidden = self._server.prompt(request), self._server.prompt(replace(request, tools=()))
+        return shown is not None and hidden is not None and len(shown.tokens) > len(hidden.tokens)
+
+    def _fitting(self, request: ChatRequest) -> ChatRequest:
+        """The request, its answer cut to the room there is. Raises ContextTooLong where there is none.
+
+        The server is asked to count only where a bound, a token being a byte at least, does not settle it.
+        """
+        limit = self.context_length
+        if limit is None or self._bound(request) + (request.max_tokens or ANSWER_ROOM) + MARGIN <= limit:
+            return request
+        prompt = self._server.prompt(request)
+        if prompt is None:
+            return request
+        room = limit - len(prompt.tokens) - MARGIN
+        least = min(request.max_tokens or ANSWER_ROOM, ANSWER_ROOM, limit // 8)
+        if room < least:
+            raise _too_long(len(prompt.tokens), limit, least - room)
+        return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
+
+    def _bound(self, request: ChatRequest) -> int:
+        size, known = len(self._codec.encode(request).body), self._counted
+        if known and len(request.messages) >= known.messages and request.messages[known.messages - 1] is known.last:
+            return known.tokens + size - known.size
+        return size + PROMPT_OVERHEAD
+
+    def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
+        wire = self._codec.encode(request)
+        turn = Turn(tools, self._new_id)
+        with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != 200:
                 raise self._codec.refusal(reply.status, reply.read(), reply.location)
             decoder = self._codec.decoder(reply.content_type)
             for chunk in reply.chunks:
                 for event in decoder.feed(chunk):
                     yield from turn.take(event)
-            for event in decoder.close():
-                yield from turn.take(event)
+            for last in decoder.close():
+                yield from turn.take(last)
+        response = turn.response()
+        if response.usage and request.messages:
+            tokens = response.usage.input_tokens
+            self._counted = _Counted(len(request.messages), request.messages[-1], len(wire.body), tokens)
+        yield from self._recovered(turn, response, request, tools)
 
-    def _render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> list[Message]:
-        """The conversation as the path in use wants it."""
-        wanted = tools, self.path.native
-        if wanted != self._instructed_for:
-            self._instructed_for = wanted
-            text = instructions(tools, native=self.path.native)
-            self._instructed = PerMessage(lambda message: _instruct(message, text))
-        if not messages or not isinstance(messages[0], SystemMessage):
-            messages = [_NO_SYSTEM, *messages]
-        rendered = [*self._instructed(messages[:1]), *self._textual(messages[1:])]
-        if self.path.fold_system:
-            rendered = _fold_system(rendered)
-        return _merge(rendered) if self.path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
+    def _recovered(
+        self, turn: Turn, response: Response, request: ChatRequest, tools: Sequence[ToolDefinition]
+    ) -> Iterator[ModelEvent]:
+        """The rest of the turn: what the server lost is shown and counted in."""
+        if turn.lost_something() and (whole := self._reread(turn)) and _says_more(whole, response, tools):
+            if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
+                yield TextDelta(rest)
+            yield from self._tell_of_loss()
+            response = whole
+        if _is_only_thought(response):
+            answer = next(block.text for block in response.content if isinstance(block, Reasoning))
+            yield TextDelta(answer)
+            response = with_content(response, [Text(answer)])
+        yield Completed(without_truncated(response, tools, request.max_tokens))
 
-    def _textual(self, messages: Sequence[Message]) -> list[Message]:
-        """Every exchange as text on the text path; on the native path those that went through text."""
-        as_text_from = self._as_text(messages)
-        if not self.path.native or self.path.alternate:
-            return as_text_from
-        rendered: list[Message] = []
-        native = False
-        for message, textual in zip(messages, as_text_from, strict=True):
-            if isinstance(message, Response):
-                native = _is_native(message)
-            rendered.append(message if native and isinstance(message, (Response, ToolResults)) else textual)
-        return rendered
+    def _reread(self, turn: Turn) -> Response | None:
+        text = self._server.text(self.name, turn.tokens.ids) if turn.tokens.ids else None
+        return None if text is None else turn.reread(text)
 
-
-_NO_SYSTEM = SystemMessage("")
-
-
-def _instruct(message: Message, text: str) -> Message:
-    if not text or not isinstance(message, SystemMessage):
-        return message
-    return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
+    def _tell_of_loss(self) -> Iterator[Notice]:
+        if not self._told_of_loss:
+            self._told_of_loss = True
+            yield Notice("The server's tool parser lost part of the answer; it was had back from its tokens.")
 
 
-def _is_native(response: Response) -> bool:
-    return any(block.origin == "native" for block in response.content if isinstance(block, (ToolCall, MalformedCall)))
+def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the text that the tokens were holds more than what the server made of it."""
+    more_calls = sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls)
+    more_text = len(whole.text.strip()) > len(response.text.strip())
+    return more_calls or more_text or (bool(whole.malformed) and not response.calls and not response.malformed)
 
 
-def _fold_system(messages: list[Message]) -> list[Message]:
-    system, *rest = messages
-    return [UserMessage(system.text), *rest] if isinstance(system, SystemMessage) and system.text else rest
+def _is_only_thought(response: Response) -> bool:
+    """A thought that was never closed took the answer with it."""
+    return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)
 
 
-def _merge(messages: Sequence[Message]) -> list[Message]:
-    """Neighbours of one role as one message. Empty messages go: a template counts them as turns."""
-    merged: list[Message] = []
-    for message in messages:
-        last = merged[-1] if merged else None
-        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            merged[-1] = UserMessage(f"{last.text}\n\n{message.text}")
-        elif isinstance(message, Response) and isinstance(last, Response):
-            merged[-1] = Response((Text(f"{last.text}\n\n{message.text}"),))
-        elif isinstance(message, ToolResults) or message.text:
-            merged.append(message)
-    return merged
+def _optional_fields(request: ChatRequest) -> frozenset[str]:
+    strict = ["strict"] if any(tool.strict for tool in request.tools) else []
+    return frozenset([*request.options, *strict])
 
 
-class _Turn:
-    """One answer as it comes: the server's text goes through the parser, and both kinds of calls into one Response."""
-
-    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str]) -> None:
-        self._parser = StreamParser(tools, new_id=new_id)
-        self._blocks: list[Block] = []
-        self._text: list[str] = []
-
-    def take(self, event: ModelEvent) -> list[ModelEvent]:
-        if isinstance(event, TextDelta):
-            return self._parsed(self._parser.feed(event.text))
-        if isinstance(event, Completed):
-            rest = self._parsed(self._parser.close())
-            self._end_text()
-            return [*rest, Completed(self._whole(event.response))]
-        return [event]
-
-    def _parsed(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
-        shown: list[ModelEvent] = []
-        for event in found:
-            if isinstance(event, TextDelta):
-                self._text.append(event.text)
-                shown.append(event)
-            elif isinstance(event, (ParsedCall, Malformed)):
-                self._end_text()
-                self._blocks.append(event.call if isinstance(event, ParsedCall) else event.malformed)
-        return shown
-
-    def _end_text(self) -> None:
-        if text := "".join(self._text):
-            self._blocks.append(Text(text))
-        self._text = []
-
-    def _whole(self, answered: Response) -> Response:
-        """The server's text replaced by what was found in it; a native call repeated in the text is one call."""
-        native: list[Block] = [*answered.calls, *answered.malformed]
-        repeated = {(call.name, repr(call.arguments)) for call in answered.calls}
-        parsed = [b for b in self._blocks if not (isinstance(b, ToolCall) and (b.name, repr(b.arguments)) in repeated)]
-        thoughts = [block for block in answered.content if isinstance(block, Reasoning)]
-        content = (*thoughts, *parsed, *native)
-        return Response(content, _stop_reason(answered.stop_reason, content), answered.usage, answered.model)
-
-
-def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
-    """The server does not know of calls in the text, and may speak of calls that it then lost."""
-    if said == "max_tokens":
-        return said
-    if any(isinstance(block, ToolCall) for block in content):
-        return "tool_use"
-    return "end_turn" if said == "tool_use" else said
+def _too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:
+    error = ContextTooLong(
+        f"The conversation has {tokens:,} tokens and the model's context {limit:,}: no room is left for an answer.",
+        "Use /reset, or ask for less at once.",
+    )
+    error.excess = excess
+    return error

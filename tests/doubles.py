@@ -91,18 +91,26 @@ def context(folder: Path = Path("/")) -> ToolContext:
 
 
 class ScriptedClient:
-    """A server's answers, one a request: (status, body), stream deltas, or a stream's bytes; keeps what was asked."""
+    """A server's answers, one a chat request: (status, body), stream deltas, or a stream's bytes; keeps what was asked.
+
+    `aside` are the answers of its other addresses, by path, as a JSON value or a function of the request's body.
+    """
 
     base_url = "http://scripted/v1"
 
-    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes) -> None:
+    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, **aside: object) -> None:
         self.answers = list(answers)
+        self.aside = aside
         self.requests: list[dict] = []
 
     @contextmanager
     def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
-        self.requests.append(json.loads(body) if body else {"GET": path})
-        answer = self.answers.pop(0)
+        asked = json.loads(body) if body else {}
+        if path == "chat/completions":
+            self.requests.append(asked)
+            answer = self.answers.pop(0)
+        else:
+            answer = self._aside(path.strip("/"), asked)
         if isinstance(answer, tuple):
             status, value = answer
             yield HttpReply(status, "application/json", "", iter([json.dumps(value).encode()]))
@@ -110,11 +118,17 @@ class ScriptedClient:
         stream = [answer] if isinstance(answer, bytes) else [*map(stream_event, answer), b"data: [DONE]\n\n"]
         yield HttpReply(200, "text/event-stream", "", iter(stream))
 
+    def _aside(self, name: str, asked: dict) -> tuple[int, object]:
+        if name not in self.aside:
+            return 404, {"detail": "Not Found"}
+        answer = self.aside[name]
+        return 200, answer(asked) if callable(answer) else answer
+
 
 def stream_event(delta: dict) -> bytes:
     """One chunk of a chat completion as it is streamed; a delta's "finish" becomes its finish_reason."""
-    choice = {"index": 0, "delta": delta, "finish_reason": delta.get("finish")}
-    chunk = {"model": "tiny", "choices": [choice]}
+    choice = {"index": 0, "delta": delta, "finish_reason": delta.get("finish"), "token_ids": delta.get("ids")}
+    chunk = {"model": "tiny", "choices": [choice], "usage": delta.get("usage")}
     return f"data: {json.dumps(chunk)}\n\n".encode()
 
 

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from src.errors import ModelNotFound, StreamCut, TemplateRejected, WireError
+from src.errors import ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
 from src.messages import (
     Completed,
     Notice,
@@ -17,7 +17,8 @@ from src.messages import (
     ToolResults,
     UserMessage,
 )
-from src.model import ROLES_MERGED, SYSTEM_FOLDED, TEXT_FALLBACK, Model, random_id, served_models
+from src.model import Model, random_id, served_models
+from src.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, Path
 
 from .doubles import ScriptedClient
 
@@ -125,7 +126,7 @@ class TestNative:
 
 class TestText:
     def test_no_tools_are_sent_and_every_exchange_is_text(self):
-        served = Served(HELLO, native=False)
+        served = Served(HELLO, path=Path("text"))
         served.ask(UserMessage("go"), *NATIVE_EXCHANGE)
         assert "tools" not in served.sent
         assert served.roles == ["system", "user", "assistant", "user"]
@@ -133,13 +134,13 @@ class TestText:
 
     def test_prose_around_calls_is_kept_in_order(self):
         text = f"One.\n{CALL_TEXT}\nTwo.\n{CALL_TEXT}"
-        response = Served([{"content": text}, {"finish": "stop"}], native=False).ask()
+        response = Served([{"content": text}, {"finish": "stop"}], path=Path("text")).ask()
         kinds = [type(block).__name__ for block in response.content]
         assert kinds[:4] == ["Text", "ToolCall", "Text", "ToolCall"]
         assert [call.id for call in response.calls] == ["made0", "made1"]
 
     def test_a_block_cut_by_max_tokens_is_malformed_and_no_call(self):
-        response = Served([{"content": CALL_TEXT[:-8]}, {"finish": "length"}], native=False).ask()
+        response = Served([{"content": CALL_TEXT[:-8]}, {"finish": "length"}], path=Path("text")).ask()
         assert (response.calls, len(response.malformed), response.stop_reason) == ((), 1, "max_tokens")
 
 
@@ -147,7 +148,7 @@ class TestRefusals:
     def test_a_server_without_a_parser_gets_the_same_turn_as_text_and_the_user_is_told_once(self):
         served = Served(NO_PARSER, HELLO, HELLO)
         assert served.ask(SystemMessage("s"), UserMessage("go")).text == "Hello"
-        assert served.notices == [TEXT_FALLBACK]
+        assert served.notices == [NOTICES["text"]]
         first, second = served.client.requests
         assert "tools" in first
         assert "tools" not in second
@@ -182,7 +183,7 @@ class TestRefusals:
     def test_both_kinds_of_refusal_in_one_turn(self):
         served = Served(NO_PARSER, ALTERNATE, HELLO)
         assert served.ask().text == "Hello"
-        assert served.notices == [TEXT_FALLBACK, ROLES_MERGED]
+        assert served.notices == [NOTICES["text"], ROLES_MERGED]
 
     def test_a_refusal_that_nothing_helps_against_is_an_error(self):
         with pytest.raises(TemplateRejected):
@@ -217,15 +218,15 @@ class TestFaults:
 
 class TestServedModels:
     def test_names(self):
-        assert served_models(ScriptedClient((200, {"data": [{"id": "a"}, {"id": "b"}]}))) == ["a", "b"]
+        assert served_models(ScriptedClient(models={"data": [{"id": "a"}, {"id": "b"}]})) == ["a", "b"]
 
     def test_a_refusal_is_an_error(self):
-        with pytest.raises(ModelNotFound):
-            served_models(ScriptedClient((404, {"error": {"message": "no model"}})))
+        with pytest.raises(ServerError):
+            served_models(ScriptedClient())
 
     def test_another_server_is_an_error(self):
         with pytest.raises(WireError):
-            served_models(ScriptedClient((200, {"hello": "world"})))
+            served_models(ScriptedClient(models={"hello": "world"}))
 
 
 def test_ids_are_what_every_chat_template_takes():

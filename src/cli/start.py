@@ -37,13 +37,14 @@ def workspace(settings: config.Settings) -> Path:
 def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
     from ..agent import Agent
     from ..model import Model
+    from ..path import Path as CallPath
     from ..tools import REGISTRY, ToolContext
 
     vllm, security = settings.vllm, settings.security
     model = Model(
         _client(settings),
         model_name,
-        native=vllm.enable_function_calling,
+        path=CallPath() if vllm.enable_function_calling else CallPath("text", "enable_function_calling is false"),
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
     )

@@ -44,7 +44,7 @@ from ..messages import (
     UserMessage,
     openai_tool,
 )
-from .codec import ChatRequest, Decoder, HttpRequest
+from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .deltas import CallAssembler
 from .sse import EventDecoder
 
@@ -85,16 +85,18 @@ class OpenAICodec:
         self._fragments = PerMessage(_encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
-        fields: dict[str, Any] = {"model": request.model, "stream": True, "stream_options": {"include_usage": True}}
+        fields: dict[str, Any] = {"model": request.model, "stream": True, **request.options}
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
             fields["max_tokens"] = request.max_tokens
+        return HttpRequest("chat/completions", self._body(request, fields))
+
+    def _body(self, request: ChatRequest, fields: dict[str, Any]) -> bytes:
         if request.tools:  # an empty list is refused
             fields["tools"] = [openai_tool(tool) for tool in request.tools]
         messages = ",".join(filter(None, self._fragments(request.messages)))
-        body = f'{{"messages":[{messages}],{_dumps(fields)[1:]}'
-        return HttpRequest("chat/completions", body.encode(errors="replace"))
+        return f'{{"messages":[{messages}],{_dumps(fields)[1:]}'.encode(errors="replace")
 
     def decoder(self, content_type: str) -> Decoder:
         kind = content_type.partition(";")[0].strip().lower()
@@ -116,10 +118,14 @@ class OpenAICodec:
         )
         return kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
 
-    def models(self, body: bytes) -> list[str]:
+    def prompt(self, request: ChatRequest) -> bytes:
+        """The body of vLLM's /tokenize for the prompt that `request` would make."""
+        return self._body(request, {"model": request.model})
+
+    def models(self, body: bytes) -> dict[str, int | None]:
         try:
-            return [str(model["id"]) for model in json.loads(body)["data"]]
-        except (ValueError, TypeError, KeyError) as error:
+            return {str(model["id"]): model.get("max_model_len") for model in json.loads(body)["data"]}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WireError("The server's list of models is not in OpenAI's shape.", "Check vllm.base_url.") from error
 
 
@@ -170,6 +176,8 @@ class StreamDecoder:
         self._done = False
         self._usage: Usage | None = None
         self._model = ""
+        self._token_ids: list[int] = []
+        self._silent = 0
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         found: list[ModelEvent] = []
@@ -192,8 +200,18 @@ class StreamDecoder:
             self._usage = _usage(usage)
         for choice in _objects(chunk["choices"]):
             self._finish = choice.get("finish_reason") or self._finish
+            before = len(found)
             if isinstance(delta := choice.get("delta"), dict):
                 self._delta(delta, found)
+            if ids := choice.get("token_ids"):
+                self._tokens(ids, became_something=len(found) > before, last=bool(choice.get("finish_reason")))
+
+    def _tokens(self, ids: list[int], *, became_something: bool, last: bool) -> None:
+        if became_something:
+            self._token_ids += ids
+        elif not last:  # the last is the end-of-turn token, which is no part of what was said
+            self._token_ids += ids
+            self._silent += len(ids)
 
     def _delta(self, delta: Mapping[str, Any], found: list[ModelEvent]) -> None:
         if (text := delta.get("content")) and isinstance(text, str):
@@ -205,13 +223,15 @@ class StreamDecoder:
             found.append(ReasoningDelta(thought))
         found.extend(map(self._assembler.add, _objects(delta.get("tool_calls"))))
 
-    def close(self) -> list[ModelEvent]:
+    def close(self) -> list[WireEvent]:
         """Raises StreamCut where the stream ended without saying so."""
         if not self._finish and not self._done:
             raise StreamCut("The server's answer ended in the middle.", "Nothing of it was run. Ask again.")
         calls = self._assembler.finish(truncated=self._finish == "length")
         content = _blocks("".join(self._reasoning), "".join(self._text), calls)
-        return [Completed(Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model))]
+        tokens = [RawTokens(self._token_ids, self._silent)] if self._token_ids else []
+        response = Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model)
+        return [*tokens, Completed(response)]
 
 
 class WholeDecoder(StreamDecoder):
@@ -225,7 +245,7 @@ class WholeDecoder(StreamDecoder):
         self._body += chunk
         return []
 
-    def close(self) -> list[ModelEvent]:
+    def close(self) -> list[WireEvent]:
         """Raises WireError, ServerError or StreamCut: see Decoder."""
         found: list[ModelEvent] = []
         completion = _load(bytes(self._body))

@@ -60,8 +60,8 @@ def decoded(codec, *chunks, content_type="text/event-stream"):
 
 
 class TestEncode:
-    def test_every_request_streams_and_asks_for_usage(self, codec):
-        sent = body(codec, [UserMessage("hi")])
+    def test_every_request_streams_and_carries_the_options_it_is_given(self, codec):
+        sent = body(codec, [UserMessage("hi")], options={"stream_options": {"include_usage": True}})
         assert sent == {
             "model": "tiny",
             "messages": [{"role": "user", "content": "hi"}],
@@ -277,7 +277,7 @@ def test_a_redirect_says_where_to(codec):
 
 class TestModels:
     def test_names(self, codec):
-        assert codec.models(b'{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]
+        assert codec.models(b'{"data": [{"id": "a", "max_model_len": 9}, {"id": "b"}]}') == {"a": 9, "b": None}
 
     @pytest.mark.parametrize("text", [b"", b"[]", b"null", b'{"data": [1]}', b"<html>"])
     def test_another_shape_is_an_error(self, codec, text):

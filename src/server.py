@@ -1,0 +1,50 @@
+"""What a server tells beside the chat: its models, how it would make a prompt, what tokens were.
+
+Only the list of models is every server's; what only vLLM has is None where it is not to be had, and the
+conversation goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .client import Client
+from .errors import BotError
+from .wire import vllm
+from .wire.codec import ChatRequest
+from .wire.openai import OpenAICodec
+
+T = TypeVar("T")
+
+
+class Server:
+    def __init__(self, client: Client, codec: OpenAICodec) -> None:
+        self._client = client
+        self._codec = codec
+
+    def models(self) -> dict[str, int | None]:
+        """The models served, each with its context's length in tokens. Raises ClientError, ServerError, WireError."""
+        return self._get("GET", "models", None, self._codec.models)
+
+    def context_length(self, model: str) -> int | None:
+        return (self._softly("GET", "models", None, self._codec.models) or {}).get(model)
+
+    def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
+        """The tokens that the request's prompt has, exactly."""
+        return self._softly("POST", "/tokenize", self._codec.prompt(request), vllm.read_prompt)
+
+    def text(self, model: str, tokens: Sequence[int]) -> str | None:
+        return self._softly("POST", "/detokenize", vllm.detokenize(model, tokens), vllm.read_text)
+
+    def _softly(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T | None:
+        try:
+            return self._get(method, path, body, read)
+        except BotError:
+            return None
+
+    def _get(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T:
+        with self._client.open(method, path, body) as reply:
+            if reply.status != 200:
+                raise self._codec.refusal(reply.status, reply.read(), reply.location)
+            return read(reply.read())
