@@ -18,7 +18,7 @@ from src.messages import (
     UserMessage,
 )
 from src.model import Model, random_id, served_models
-from src.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, Path
+from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, Path
 
 from .doubles import ScriptedClient
 

@@ -37,7 +37,7 @@ def workspace(settings: config.Settings) -> Path:
 def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
     from ..agent import Agent
     from ..model import Model
-    from ..path import Path as CallPath
+    from ..model.path import Path as CallPath
     from ..tools import REGISTRY, ToolContext
 
     vllm, security = settings.vllm, settings.security

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from .errors import ServerError, TemplateRejected, ToolsUnsupported
+from ..errors import ServerError, TemplateRejected, ToolsUnsupported
 
 Mode = Literal["native", "template", "text"]
 MODES: tuple[Mode, ...] = ("native", "template", "text")

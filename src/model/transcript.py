@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .messages import (
+from ..messages import (
     MalformedCall,
     Message,
     PerMessage,
@@ -19,8 +19,8 @@ from .messages import (
     ToolResults,
     UserMessage,
 )
+from ..protocol import as_text, instructions
 from .path import Path
-from .protocol import as_text, instructions
 
 _NO_SYSTEM = SystemMessage("")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .client import Client
-from .errors import BotError
-from .wire import vllm
-from .wire.codec import ChatRequest
-from .wire.openai import OpenAICodec
+from ..client import Client
+from ..errors import BotError
+from ..wire import vllm
+from ..wire.codec import ChatRequest
+from ..wire.openai import OpenAICodec
 
 T = TypeVar("T")
 

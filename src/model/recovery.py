@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .messages import (
+from ..messages import (
     Block,
     Completed,
     MalformedCall,
@@ -23,8 +23,8 @@ from .messages import (
     ToolCall,
     ToolDefinition,
 )
-from .protocol import Malformed, ParsedCall, ParserEvent, StreamParser
-from .wire.codec import RawTokens, WireEvent
+from ..protocol import Malformed, ParsedCall, ParserEvent, StreamParser
+from ..wire.codec import RawTokens, WireEvent
 
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "

@@ -15,9 +15,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
-from .client import Client
-from .errors import ContextTooLong, ServerError, ToolsUnsupported
-from .messages import (
+from ..client import Client
+from ..errors import ContextTooLong, ServerError, ToolsUnsupported
+from ..messages import (
     JSON,
     Completed,
     Message,
@@ -29,13 +29,13 @@ from .messages import (
     TextDelta,
     ToolDefinition,
 )
+from ..wire import vllm
+from ..wire.codec import ChatRequest
+from ..wire.openai import OpenAICodec
 from .path import Path
 from .recovery import Turn, fits, with_content, without_truncated
 from .server import Server
 from .transcript import Transcript
-from .wire import vllm
-from .wire.codec import ChatRequest
-from .wire.openai import OpenAICodec
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
