@@ -32,10 +32,10 @@ class Server:
 
     def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
         """The tokens that the request's prompt has, exactly."""
-        return self._softly("POST", "/tokenize", self._codec.prompt(request), vllm.read_prompt)
+        return self._softly("POST", "/tokenize", self._codec.prompt(request), vllm.prompt_of)
 
     def text(self, model: str, tokens: Sequence[int]) -> str | None:
-        return self._softly("POST", "/detokenize", vllm.detokenize(model, tokens), vllm.read_text)
+        return self._softly("POST", "/detokenize", vllm.detokenize(model, tokens), vllm.text_of)
 
     def _softly(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T | None:
         try:

@@ -47,6 +47,7 @@ from ..messages import (
 from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .deltas import CallAssembler
 from .sse import EventDecoder
+from .vllm import excess_tokens
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -116,7 +117,10 @@ class OpenAICodec:
             for wanted, pattern, kind, hint in _REFUSALS
             if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
         )
-        return kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+        refused = kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+        if isinstance(refused, ContextTooLong):
+            refused.excess = excess_tokens(message)
+        return refused
 
     def prompt(self, request: ChatRequest) -> bytes:
         """The body of vLLM's /tokenize for the prompt that `request` would make."""

@@ -9,6 +9,7 @@ structured_outputs.structural_tag: free text until a trigger, then a grammar (sa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ class Prompt(NamedTuple):
     max_model_len: int
 
 
-def read_prompt(body: bytes) -> Prompt:
+def prompt_of(body: bytes) -> Prompt:
     """The answer of /tokenize. Raises WireError."""
     value = _object(body)
     tokens, limit = value.get("tokens"), value.get("max_model_len")
@@ -40,7 +41,7 @@ def detokenize(model: str, tokens: Sequence[int]) -> bytes:
     return json.dumps({"model": model, "tokens": list(tokens)}).encode()
 
 
-def read_text(body: bytes) -> str:
+def text_of(body: bytes) -> str:
     """The answer of /detokenize. Raises WireError."""
     text = _object(body).get("prompt")
     if not isinstance(text, str):
@@ -68,6 +69,23 @@ def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
         "required": ["name", "args"],
         "additionalProperties": False,
     }
+
+
+# What a request that is too long is told, by vLLM 0.32 and before (serve/utils/api_utils.py, renderers/params.py).
+_TOO_MANY_IN_PROMPT = re.compile(r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S)
+_TOO_MANY_IN_ALL = re.compile(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
+_TOO_MANY_CHARACTERS = re.compile(r"contains (\d+) characters \(more than (\d+) characters.*?for (\d+) input tokens", re.S)
+
+
+def excess_tokens(message: str) -> int:
+    """By how many tokens a request was too long, as far as the refusal's message says; else 0."""
+    if match := _TOO_MANY_IN_PROMPT.search(message) or _TOO_MANY_IN_ALL.search(message):
+        limit, came = map(int, match.groups())
+        return max(came - limit, 0)
+    if match := _TOO_MANY_CHARACTERS.search(message):
+        characters, most, tokens = map(int, match.groups())
+        return (characters - most) * tokens // max(most, 1)
+    return 0
 
 
 def _object(body: bytes) -> dict[str, Any]:
