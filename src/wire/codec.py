@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ..errors import ServerError
-from ..messages import Message, ModelEvent, ToolDefinition
+from ..errors import ServerError, WireError
+from ..messages import Message, ModelEvent, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One turn to ask for. No tools means that none are offered natively."""
+    """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose."""
 
     model: str
     messages: Sequence[Message]
     tools: Sequence[ToolDefinition] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    tool_choice: ToolChoice = "auto"
 
 
 class HttpRequest(NamedTuple):
@@ -36,6 +37,14 @@ class Decoder(Protocol):
         """What is left, and Completed last: text as the server gave it, native calls. Raises StreamCut too."""
 
 
+def streams(content_type: str) -> bool:
+    """Whether an answer comes as events or as one JSON body. Raises WireError where it can be neither."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("text/event-stream", "", "application/json"):
+        return kind != "application/json"
+    raise WireError(f"The server answered with {kind}, not with a model's turn.", "Check vllm.base_url.")
+
+
 class Codec(Protocol):
     def encode(self, request: ChatRequest) -> HttpRequest: ...
 
@@ -46,4 +55,4 @@ class Codec(Protocol):
         """What an answer with another status means; `location` is where a redirect points."""
 
     def models(self, body: bytes) -> list[str]:
-        """The names in an answer to GET /models. Raises WireError."""
+        """The names in an answer to GET models. Raises WireError."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..messages import JSON, MalformedCall, ToolCall, ToolCallDelta
+from .values import text
 
 
 class _Slot:
@@ -35,7 +36,7 @@ class CallAssembler:
         function = delta.get("function")
         if not isinstance(function, Mapping):
             function = {}
-        id, name, piece = _text(delta.get("id")), _text(function.get("name")), _piece(function.get("arguments"))
+        id, name, piece = text(delta.get("id")), text(function.get("name")), _piece(function.get("arguments"))
         position = self._position(delta.get("index"), id, name)
         slot = self._slots[position]
         slot.id = slot.id or id
@@ -101,8 +102,4 @@ def _refuse_constant(name: str) -> JSON:
 
 def _piece(arguments: object) -> str:
     """Some servers send the object itself in place of a string."""
-    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else _text(arguments)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else text(arguments)
