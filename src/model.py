@@ -76,9 +76,9 @@ class Path:
         raise refusal
 
 
-def served_models(client: Client) -> list[str]:
+def served_models(client: Client, codec: Codec | None = None) -> list[str]:
     """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
-    codec = OpenAICodec(random_id)
+    codec = codec or OpenAICodec(random_id)
     with client.open("GET", "models") as reply:
         if reply.status != 200:
             raise codec.refusal(reply.status, reply.read(), reply.location)
@@ -86,13 +86,17 @@ def served_models(client: Client) -> list[str]:
 
 
 class Model:
-    """`native`: send `tools` until the server refuses them. `max_tokens`: of one answer; None is the server's own."""
+    """`codec`: whose wire, OpenAI's where none is given. `native`: send `tools` until the server refuses them.
+
+    `max_tokens`: of one answer; None is the server's own.
+    """
 
     def __init__(
         self,
         client: Client,
         name: str,
         *,
+        codec: Codec | None = None,
         native: bool = True,
         temperature: float | None = None,
         max_tokens: int | None = None,
@@ -101,7 +105,7 @@ class Model:
         self.name = name
         self.path = Path(native)
         self._client = client
-        self._codec: Codec = OpenAICodec(new_id)
+        self._codec = codec or OpenAICodec(new_id)
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._new_id = new_id

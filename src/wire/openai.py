@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..errors import ServerError, StreamCut, WireError
+from ..errors import ServerError, WireError
 from ..messages import (
     JSON,
     Block,
@@ -35,8 +35,9 @@ from ..messages import (
     block_text,
     openai_tool,
 )
+from .answer import cut
 from .codec import ChatRequest, Decoder, HttpRequest, streams
-from .deltas import CallAssembler
+from .deltas import CallAssembler, as_sent
 from .replies import broken_off, model_names, openai_names, refusal
 from .sse import EventDecoder
 from .values import body, count, dumps, load, mapping, objects, text
@@ -110,9 +111,8 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:
-    # A malformed call's own text would make every later turn an HTTP 400 on servers that parse it.
-    arguments = dumps(dict(call.arguments)) if isinstance(call, ToolCall) else "{}"
-    return {"id": call.id, "type": "function", "function": {"name": call.name or "unknown", "arguments": arguments}}
+    name, arguments = as_sent(call)
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dumps(arguments)}}
 
 
 def result_content(result: ToolResult) -> JSON:
@@ -199,7 +199,7 @@ class StreamDecoder:
     def close(self) -> list[ModelEvent]:
         """Raises StreamCut where the stream ended without saying so."""
         if not self._finish and not self._done:
-            raise StreamCut("The server's answer ended in the middle.", "Nothing of it was run. Ask again.")
+            raise cut()
         calls = self._assembler.finish(truncated=self._finish == "length")
         content = _blocks("".join(self._reasoning), "".join(self._text), calls)
         return [Completed(Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model))]
