@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
     from ..client import Client
     from ..security.approval import Approver
+    from ..wire.providers import Provider
 
 Choose = Callable[[list[str]], str]
 
@@ -36,14 +37,16 @@ def workspace(settings: config.Settings) -> Path:
 
 def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
     from ..agent import Agent
-    from ..model import Model
-    from ..model.path import Path as CallPath
+    from ..model import Model, random_id
+    from ..model import Path as CallPath
     from ..tools import REGISTRY, ToolContext
 
     vllm, security = settings.vllm, settings.security
     model = Model(
         _client(settings),
         model_name,
+        codec=_provider(settings).codec(random_id),
+        is_vllm=vllm.provider == "vllm",
         path=CallPath() if vllm.enable_function_calling else CallPath("text", "enable_function_calling is false"),
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
@@ -69,10 +72,10 @@ def agent(settings: config.Settings, model_name: str, approver: Approver) -> Age
 
 def served_model(settings: config.Settings, choose: Choose) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    from ..model import served_models
+    from ..model import random_id, served_models
 
     with _client(settings) as client:
-        names = served_models(client)
+        names = served_models(client, _provider(settings).codec(random_id))
     if not names:
         raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
     return names[0] if len(names) == 1 else choose(names)
@@ -81,4 +84,18 @@ def served_model(settings: config.Settings, choose: Choose) -> str:
 def _client(settings: config.Settings) -> Client:
     from ..client import Client
 
-    return Client(settings.vllm.base_url, settings.vllm.api_key, settings.vllm.timeout)
+    vllm, provider = settings.vllm, _provider(settings)
+    return Client(
+        vllm.base_url,
+        vllm.api_key,
+        vllm.timeout,
+        key_header=provider.key_header,
+        key_prefix=provider.key_prefix,
+        headers=provider.headers,
+    )
+
+
+def _provider(settings: config.Settings) -> Provider:
+    from ..wire.providers import PROVIDERS
+
+    return PROVIDERS[settings.vllm.provider]

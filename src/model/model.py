@@ -30,7 +30,7 @@ from ..messages import (
     ToolDefinition,
 )
 from ..wire import vllm
-from ..wire.codec import ChatRequest
+from ..wire.codec import ChatRequest, Codec
 from ..wire.openai import OpenAICodec
 from .path import Path
 from .recovery import Turn, fits, with_content, without_truncated
@@ -49,9 +49,9 @@ def random_id() -> str:
     return "".join(random.choices(_ALPHANUMERIC, k=9))  # noqa: S311 - names a call, guards nothing
 
 
-def served_models(client: Client) -> list[str]:
+def served_models(client: Client, codec: Codec | None = None) -> list[str]:
     """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
-    return list(Server(client, OpenAICodec(random_id)).models())
+    return Server(client, codec or OpenAICodec(random_id), is_vllm=False).models()
 
 
 class _Counted(NamedTuple):
@@ -66,6 +66,7 @@ class _Counted(NamedTuple):
 class Model:
     """`path`: how to begin, and where what is learnt stays. `max_tokens`: of one answer; None is the server's own.
 
+    `codec`: whose wire, OpenAI's where none is given; `is_vllm`: what only vLLM has may be used.
     `constrained`: on the text path, let the server allow nothing but a valid call after TOOL_CALL:.
     """
 
@@ -74,6 +75,8 @@ class Model:
         client: Client,
         name: str,
         *,
+        codec: Codec | None = None,
+        is_vllm: bool = True,
         path: Path | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
@@ -83,8 +86,9 @@ class Model:
         self.name = name
         self.path = path or Path()
         self._client = client
-        self._codec = OpenAICodec(new_id)
-        self._server = Server(client, self._codec)
+        self._codec = codec or OpenAICodec(new_id)
+        self._is_vllm = is_vllm
+        self._server = Server(client, self._codec, is_vllm=is_vllm)
         self._transcript = Transcript()
         self._temperature = temperature
         self._max_tokens = max_tokens
@@ -120,6 +124,7 @@ class Model:
             self._offered(tools),
             self._temperature,
             self._max_tokens,
+            "none" if self.path.mode == "template" else "auto",
             {name: value for name, value in self._options(tools).items() if name not in self.path.without},
         )
         return self._fitting(request)
@@ -130,9 +135,12 @@ class Model:
         return [replace(tool, strict=False) for tool in tools] if "strict" in self.path.without else tools
 
     def _options(self, tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
-        options: dict[str, JSON] = {"stream_options": {"include_usage": True}, "return_token_ids": True}
+        options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
+        if not self._is_vllm:
+            return options
+        options["return_token_ids"] = True
         if tools and self.path.mode == "template":
-            options |= {"tool_choice": "none", "skip_special_tokens": False}
+            options["skip_special_tokens"] = False  # in many a format the markers are special tokens
         if tools and self.path.mode == "text" and self._constrained:
             options["structured_outputs"] = vllm.constrained(tools)
         return options

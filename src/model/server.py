@@ -12,30 +12,37 @@ from typing import TypeVar
 from ..client import Client
 from ..errors import BotError
 from ..wire import vllm
-from ..wire.codec import ChatRequest
+from ..wire.codec import ChatRequest, Codec
 from ..wire.openai import OpenAICodec
 
 T = TypeVar("T")
 
 
 class Server:
-    def __init__(self, client: Client, codec: OpenAICodec) -> None:
+    """`is_vllm`: whether it is one, and not another that speaks the same wire."""
+
+    def __init__(self, client: Client, codec: Codec, *, is_vllm: bool) -> None:
         self._client = client
         self._codec = codec
+        self._vllm_codec = codec if is_vllm and isinstance(codec, OpenAICodec) else None
 
-    def models(self) -> dict[str, int | None]:
-        """The models served, each with its context's length in tokens. Raises ClientError, ServerError, WireError."""
+    def models(self) -> list[str]:
+        """The names of the models served. Raises ClientError, ServerError, WireError."""
         return self._get("GET", "models", None, self._codec.models)
 
     def context_length(self, model: str) -> int | None:
-        return (self._softly("GET", "models", None, self._codec.models) or {}).get(model)
+        """In tokens."""
+        lengths = self._softly("GET", "models", None, vllm.context_lengths) if self._vllm_codec else None
+        return (lengths or {}).get(model)
 
     def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
         """The tokens that the request's prompt has, exactly."""
-        return self._softly("POST", "/tokenize", self._codec.prompt(request), vllm.prompt_of)
+        codec = self._vllm_codec
+        return self._softly("POST", "/tokenize", codec.prompt(request), vllm.prompt_of) if codec else None
 
     def text(self, model: str, tokens: Sequence[int]) -> str | None:
-        return self._softly("POST", "/detokenize", vllm.detokenize(model, tokens), vllm.text_of)
+        body = vllm.detokenize(model, tokens)
+        return self._softly("POST", "/detokenize", body, vllm.text_of) if self._vllm_codec else None
 
     def _softly(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T | None:
         try:

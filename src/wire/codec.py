@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Union
 
-from ..errors import ServerError
-from ..messages import JSON, Message, ModelEvent, ToolDefinition
+from ..errors import ServerError, WireError
+from ..messages import JSON, Message, ModelEvent, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One turn to ask for. No tools means that none are offered natively.
+    """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose.
 
     `options` are fields of the request's body that only some servers know; a server may refuse them.
     """
@@ -22,6 +22,7 @@ class ChatRequest:
     tools: Sequence[ToolDefinition] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    tool_choice: ToolChoice = "auto"
     options: Mapping[str, JSON] = field(default_factory=dict)
 
 
@@ -46,11 +47,19 @@ class Decoder(Protocol):
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         """Raises WireError, or ServerError where the server reports one inside the stream."""
 
-    def close(self) -> list[WireEvent]:
+    def close(self) -> Sequence[WireEvent]:
         """What is left, RawTokens where the server gives them, and Completed last. Raises StreamCut too.
 
         Completed holds the text as the server gave it, and the native calls.
         """
+
+
+def streams(content_type: str) -> bool:
+    """Whether an answer comes as events or as one JSON body. Raises WireError where it can be neither."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("text/event-stream", "", "application/json"):
+        return kind != "application/json"
+    raise WireError(f"The server answered with {kind}, not with a model's turn.", "Check vllm.base_url.")
 
 
 class Codec(Protocol):
@@ -62,5 +71,5 @@ class Codec(Protocol):
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         """What an answer with another status means; `location` is where a redirect points."""
 
-    def models(self, body: bytes) -> dict[str, int | None]:
-        """The models in an answer to GET /models, each with its context's length in tokens. Raises WireError."""
+    def models(self, body: bytes) -> list[str]:
+        """The names in an answer to GET models. Raises WireError."""

@@ -9,12 +9,12 @@ structured_outputs.structural_tag: free text until a trigger, then a grammar (sa
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..errors import WireError
 from ..messages import JSON, ToolDefinition
+from .values import load, objects, text
 
 TRIGGER = "TOOL_CALL:"
 # A grammar that allows blanks without end lets a weak model write nothing else.
@@ -71,28 +71,14 @@ def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
     }
 
 
-# What a request that is too long is told, by vLLM 0.32 and before (serve/utils/api_utils.py, renderers/params.py).
-_TOO_MANY_IN_PROMPT = re.compile(r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S)
-_TOO_MANY_IN_ALL = re.compile(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
-_TOO_MANY_CHARACTERS = re.compile(r"contains (\d+) characters \(more than (\d+) characters.*?for (\d+) input tokens", re.S)
-
-
-def excess_tokens(message: str) -> int:
-    """By how many tokens a request was too long, as far as the refusal's message says; else 0."""
-    if match := _TOO_MANY_IN_PROMPT.search(message) or _TOO_MANY_IN_ALL.search(message):
-        limit, came = map(int, match.groups())
-        return max(came - limit, 0)
-    if match := _TOO_MANY_CHARACTERS.search(message):
-        characters, most, tokens = map(int, match.groups())
-        return (characters - most) * tokens // max(most, 1)
-    return 0
+def context_lengths(body: bytes) -> dict[str, int]:
+    """The models in the answer of /v1/models, each with its context's length in tokens. Raises WireError."""
+    models = [model for model in objects(_object(body).get("data")) if isinstance(model.get("max_model_len"), int)]
+    return {text(model.get("id")): model["max_model_len"] for model in models}
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError as error:
-        raise WireError("The server's answer is no JSON.") from error
+    value = load(body)
     if not isinstance(value, dict):
         raise WireError("The server's answer is no JSON object.")
     return value
