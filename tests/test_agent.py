@@ -1,6 +1,6 @@
 import pytest
 
-from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, SUM_UP, Agent
+from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, NUDGE, SUM_UP, Agent
 from src.errors import StreamCut
 from src.messages import (
     CallFinished,
@@ -147,8 +147,14 @@ class TestLimits:
         run = Run(says("Once upon", stop_reason="max_tokens")).all()
         assert "max_tokens" in run.of(Notice)[0].text
 
-    def test_an_empty_answer_is_said_so(self):
-        assert "without saying anything" in Run(says("")).all().of(Notice)[0].text
+    def test_an_empty_answer_is_said_so_and_asked_about_once(self):
+        run = Run(says(""), says("Here.")).all()
+        assert "without saying anything" in run.of(Notice)[0].text
+        assert run.model.asked[1].messages[-1] == UserMessage(NUDGE)
+        assert run.conversation[-1] == says("Here.")
+
+    def test_two_empty_answers_end_the_loop(self):
+        assert len(Run(says(""), says("")).all().model.asked) == 2
 
 
 class TestInterrupts:

@@ -102,6 +102,11 @@ class Model:
         """In tokens; None where the server does not say."""
         return self._server.context_length(self.name)
 
+    @cached_property
+    def server_version(self) -> str:
+        """vLLM's; empty where the server does not say."""
+        return self._server.version()
+
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
 

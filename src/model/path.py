@@ -25,6 +25,9 @@ NOTICES: dict[Mode, str] = {
 ROLES_MERGED = "The model's chat template takes only user and assistant in turn; the conversation is sent that way."
 SYSTEM_FOLDED = "The model's chat template takes no system prompt; it is sent with the first user message."
 
+BY_HAND = "chosen by hand"
+BY_CONFIGURATION = "enable_function_calling is false"
+
 # Fields of a request that a server may not know: what is lost without them is comfort, not the answer.
 OPTIONAL_FIELDS = (
     "return_token_ids",
@@ -32,7 +35,6 @@ OPTIONAL_FIELDS = (
     "stream_options",
     "skip_special_tokens",
     "strict",
-    "temperature",
 )
 
 
@@ -71,6 +73,15 @@ class Path:
             self.fold_system = True
             return SYSTEM_FOLDED
         raise refusal
+
+    def choose(self, mode: Mode) -> None:
+        """Take a path by hand; what was refused on another may be tried again."""
+        self.mode, self.why = mode, BY_HAND
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether it says something of the server, and not of what the user wanted."""
+        return self.why not in (BY_HAND, BY_CONFIGURATION) and self != Path()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -35,6 +35,10 @@ class Server:
         lengths = self._softly("GET", "models", None, vllm.context_lengths) if self._vllm_codec else None
         return (lengths or {}).get(model)
 
+    def version(self) -> str:
+        """Empty where it does not say."""
+        return (self._softly("GET", "/version", None, vllm.version_of) if self._vllm_codec else None) or ""
+
     def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
         """The tokens that the request's prompt has, exactly."""
         codec = self._vllm_codec

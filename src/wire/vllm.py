@@ -71,6 +71,11 @@ def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
     }
 
 
+def version_of(body: bytes) -> str:
+    """The answer of /version. Raises WireError."""
+    return text(_object(body).get("version"))
+
+
 def context_lengths(body: bytes) -> dict[str, int]:
     """The models in the answer of /v1/models, each with its context's length in tokens. Raises WireError."""
     models = [model for model in objects(_object(body).get("data")) if isinstance(model.get("max_model_len"), int)]

@@ -23,7 +23,7 @@ class Session:
         screen = Screen(self.answer, self.aside, styled=False)
         registry, self.ran = toolbox()
         self.code = Chat(
-            Settings(), screen, Debug(0), lambda: Agent(self.model, registry, context(), APPROVE_ALL), self._read
+            Settings(), screen, Debug(0), lambda: Bot(Agent(self.model, registry, context(), APPROVE_ALL), self.model, Learnt(folder), "http://server"), self._read
         ).run()
 
     def _read(self, prompt):
