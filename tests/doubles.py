@@ -12,6 +12,7 @@ from typing import NamedTuple, Union
 
 from src.client import HttpReply
 from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
+from src.model.path import CallPath
 from src.tools.registry import Registry, ToolContext
 
 
@@ -35,6 +36,7 @@ class ScriptedModel:
         self.turns = list(turns)
         self.partial = partial
         self.asked: list[Asked] = []
+        self.path = CallPath()
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         self.asked.append(Asked(list(messages), [tool.name for tool in tools]))

@@ -15,8 +15,7 @@ from typing import Annotated, NamedTuple
 import pytest
 
 from src.messages import SystemMessage, UserMessage
-from src.model import Model
-from src.model import Path as CallPath
+from src.model import CallPath, Model
 from src.protocol import instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
 from tests.doubles import ScriptedClient

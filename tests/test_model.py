@@ -18,7 +18,7 @@ from src.messages import (
     UserMessage,
 )
 from src.model import Model, random_id, served_models
-from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, Path
+from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
 
 from .doubles import ScriptedClient
 
@@ -126,7 +126,7 @@ class TestNative:
 
 class TestText:
     def test_no_tools_are_sent_and_every_exchange_is_text(self):
-        served = Served(HELLO, path=Path("text"))
+        served = Served(HELLO, path=CallPath("text"))
         served.ask(UserMessage("go"), *NATIVE_EXCHANGE)
         assert "tools" not in served.sent
         assert served.roles == ["system", "user", "assistant", "user"]
@@ -134,13 +134,13 @@ class TestText:
 
     def test_prose_around_calls_is_kept_in_order(self):
         text = f"One.\n{CALL_TEXT}\nTwo.\n{CALL_TEXT}"
-        response = Served([{"content": text}, {"finish": "stop"}], path=Path("text")).ask()
+        response = Served([{"content": text}, {"finish": "stop"}], path=CallPath("text")).ask()
         kinds = [type(block).__name__ for block in response.content]
         assert kinds[:4] == ["Text", "ToolCall", "Text", "ToolCall"]
         assert [call.id for call in response.calls] == ["made0", "made1"]
 
     def test_a_block_cut_by_max_tokens_is_malformed_and_no_call(self):
-        response = Served([{"content": CALL_TEXT[:-8]}, {"finish": "length"}], path=Path("text")).ask()
+        response = Served([{"content": CALL_TEXT[:-8]}, {"finish": "length"}], path=CallPath("text")).ask()
         assert (response.calls, len(response.malformed), response.stop_reason) == ((), 1, "max_tokens")
 
 

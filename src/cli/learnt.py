@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..model import Path as CallPath
+from ..model import CallPath
 
 FILE = "servers.json"
 

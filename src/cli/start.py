@@ -81,8 +81,7 @@ def bot(settings: config.Settings, model_name: str, approver: Approver, *, relea
 
 
 def _model(settings: config.Settings, name: str) -> Model:
-    from ..model import BY_CONFIGURATION, Model, random_id
-    from ..model import Path as CallPath
+    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
 
     vllm = settings.vllm
     return Model(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .model import Model, random_id, served_models
-from .path import BY_CONFIGURATION, MODES, Path
+from .path import BY_CONFIGURATION, MODES, CallPath
 
-__all__ = ["BY_CONFIGURATION", "MODES", "Model", "Path", "random_id", "served_models"]
+__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "Model", "random_id", "served_models"]

@@ -25,14 +25,14 @@ from ..messages import (
     Notice,
     Reasoning,
     Response,
-    Text,
     TextDelta,
     ToolDefinition,
 )
+from ..protocol import parsers_of
 from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec
 from ..wire.openai import OpenAICodec
-from .path import Path
+from .path import CallPath
 from .recovery import Turn, fits, with_content, without_truncated
 from .server import Server
 from .transcript import Transcript
@@ -77,14 +77,14 @@ class Model:
         *,
         codec: Codec | None = None,
         is_vllm: bool = True,
-        path: Path | None = None,
+        path: CallPath | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
         constrained: bool = True,
         new_id: Callable[[], str] = random_id,
     ) -> None:
         self.name = name
-        self.path = path or Path()
+        self.path = path or CallPath()
         self._client = client
         self._codec = codec or OpenAICodec(new_id)
         self._is_vllm = is_vllm
@@ -95,7 +95,7 @@ class Model:
         self._constrained = constrained
         self._new_id = new_id
         self._counted: _Counted | None = None
-        self._told_of_loss = False
+        self._told: set[str] = set()
 
     @cached_property
     def context_length(self) -> int | None:
@@ -200,25 +200,49 @@ class Model:
         self, turn: Turn, response: Response, request: ChatRequest, tools: Sequence[ToolDefinition]
     ) -> Iterator[ModelEvent]:
         """The rest of the turn: what the server lost is shown and counted in."""
-        if turn.lost_something() and (whole := self._reread(turn)) and _says_more(whole, response, tools):
-            if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
-                yield TextDelta(rest)
-            yield from self._tell_of_loss()
-            response = whole
-        if _is_only_thought(response):
-            answer = next(block.text for block in response.content if isinstance(block, Reasoning))
-            yield TextDelta(answer)
-            response = with_content(response, [Text(answer)])
-        yield Completed(without_truncated(response, tools, request.max_tokens))
+        whole = response
+        if turn.lost_something() and (reread := self._reread(turn)) and _says_more(reread, response, tools):
+            whole = reread
+            yield from self._tell("The server's tool parser lost part of the answer; it was had back from its tokens.")
+        elif _is_only_thought(response):
+            whole = self._out_of_thought(turn, response)
+        if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
+            yield TextDelta(rest)
+        yield from self._tell_of_leak(whole)
+        room = self.context_length - whole.usage.input_tokens if self.context_length and whole.usage else None
+        yield Completed(without_truncated(whole, tools, request.max_tokens or room))
+
+    def _raw(self, turn: Turn) -> str | None:
+        return self._server.text(self.name, turn.tokens.ids) if turn.tokens.ids else None
 
     def _reread(self, turn: Turn) -> Response | None:
-        text = self._server.text(self.name, turn.tokens.ids) if turn.tokens.ids else None
+        text = self._raw(turn)
         return None if text is None else turn.reread(text)
 
-    def _tell_of_loss(self) -> Iterator[Notice]:
-        if not self._told_of_loss:
-            self._told_of_loss = True
-            yield Notice("The server's tool parser lost part of the answer; it was had back from its tokens.")
+    def _out_of_thought(self, turn: Turn, response: Response) -> Response:
+        """A thought that was never closed took the answer with it; one that was may end in a call."""
+        thought = "".join(block.text for block in response.content if isinstance(block, Reasoning))
+        raw = self._raw(turn)
+        if raw is None or raw.rstrip().endswith(thought.rstrip()):
+            answer = turn.reread(thought)
+            return with_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
+        found = turn.reread(f"<think>{thought}</think>")
+        return found if found.calls else response
+
+    def _tell_of_leak(self, response: Response) -> Iterator[Notice]:
+        """Calls that a native server left in the text: which format they are in, and what reads it."""
+        clean = (call.origin for call in response.calls if not call.repaired)
+        leaked = next((origin for origin in clean if origin not in ("native", "text")), "")
+        if leaked and self.path.mode == "native":
+            parsers = parsers_of(leaked)
+            advice = f"--tool-call-parser {parsers[0]} reads it" if parsers else "no --tool-call-parser reads it"
+            yield from self._tell(f"The model's calls came in the text, in the format {leaked}; {advice}.")
+
+    def _tell(self, text: str) -> Iterator[Notice]:
+        """Each thing once."""
+        if text not in self._told:
+            self._told.add(text)
+            yield Notice(text)
 
 
 def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:

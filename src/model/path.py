@@ -39,7 +39,7 @@ OPTIONAL_FIELDS = (
 
 
 @dataclass(slots=True)
-class Path:
+class CallPath:
     """`why` says for the user how the mode came about; `without` names fields that the server refused."""
 
     mode: Mode = "native"
@@ -81,13 +81,13 @@ class Path:
     @property
     def is_learnt(self) -> bool:
         """Whether it says something of the server, and not of what the user wanted."""
-        return self.why not in (BY_HAND, BY_CONFIGURATION) and self != Path()
+        return self.why not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Path:
+    def from_dict(cls, stored: dict[str, Any]) -> CallPath:
         """Raises TypeError or ValueError where `stored` is not what to_dict gave."""
         path = cls(**stored)
         if path.mode not in MODES:

@@ -20,7 +20,7 @@ from ..messages import (
     UserMessage,
 )
 from ..protocol import as_text, instructions
-from .path import Path
+from .path import CallPath
 
 _NO_SYSTEM = SystemMessage("")
 
@@ -33,7 +33,7 @@ class Transcript:
         self._instructed = PerMessage(as_text)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: Path) -> list[Message]:
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
         if not messages or not isinstance(messages[0], SystemMessage):
             messages = [_NO_SYSTEM, *messages]
         self._instruct_for(tools, path)
@@ -42,7 +42,7 @@ class Transcript:
             rendered = _fold_system(rendered)
         return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
 
-    def _instruct_for(self, tools: Sequence[ToolDefinition], path: Path) -> None:
+    def _instruct_for(self, tools: Sequence[ToolDefinition], path: CallPath) -> None:
         wanted = tools, path.mode
         if wanted == self._instructed_for:
             return
@@ -51,7 +51,7 @@ class Transcript:
         text = "" if path.mode == "template" else instructions(tools, native=path.mode == "native")
         self._instructed = PerMessage(lambda message: _instruct(message, text))
 
-    def _exchanges(self, messages: Sequence[Message], path: Path) -> list[Message]:
+    def _exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
         """As text all of them on the text path, else those that went through text."""
         textual = self._as_text(messages)
         if path.mode == "text" or path.alternate:

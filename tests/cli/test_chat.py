@@ -1,11 +1,14 @@
 import io
+from pathlib import Path
 
 import pytest
 
 from src.agent import Agent
 from src.cli.chat import LEAVING, Chat
 from src.cli.debug import Debug
+from src.cli.learnt import Learnt
 from src.cli.render import Screen
+from src.cli.start import Bot
 from src.config import Settings
 from src.errors import ConnectFailed
 from src.messages import Response, SystemMessage, Text, ToolCall, UserMessage
@@ -23,7 +26,16 @@ class Session:
         screen = Screen(self.answer, self.aside, styled=False)
         registry, self.ran = toolbox()
         self.code = Chat(
-            Settings(), screen, Debug(0), lambda: Bot(Agent(self.model, registry, context(), APPROVE_ALL), self.model, Learnt(folder), "http://server"), self._read
+            Settings(),
+            screen,
+            Debug(0),
+            lambda: Bot(
+                Agent(self.model, registry, context(), APPROVE_ALL),
+                self.model,
+                Learnt(Path("/nowhere")),
+                "http://server",
+            ),
+            self._read,
         ).run()
 
     def _read(self, prompt):
