@@ -40,7 +40,7 @@ class Vllm:
     provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
     base_url: str = option(BASE_URLS["vllm"], "Address of the server, up to and with `/v1`; unset: the provider's own")
     model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
-    api_key: str = option("", "Sent as a bearer token; better kept in `VLLM_API_KEY`", secret=True)
+    api_key: str = option("", "Sent as the provider wants it; better kept in `VLLM_API_KEY`", secret=True)
     temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
     max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
     available_models: tuple[str, ...] = option((), "Models to choose from")
@@ -244,7 +244,7 @@ def _checked(given: Given) -> Given:
         raise ConfigError(f"{place}: expected {kind.name}{came}")
     least = option.metadata["least"]
     if least is not None and value is not None and value < least:
-        raise ConfigError(f"{place}: expected {kind.name} of at least {least:g}, got {value}")
+        raise ConfigError(f"{place}: expected at least {least:g}, got {value}")
     choices = option.metadata["choices"]
     if choices and value not in choices:
         raise ConfigError(f"{place}: expected one of {', '.join(choices)}, got {_shown(value)}")

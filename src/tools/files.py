@@ -52,12 +52,11 @@ def read(
     first = 1 if offset is None else offset
     if first < 1 or (limit is not None and limit < 1):
         raise ToolError("offset and limit count from 1")
-    with _opened(path, ctx) as file:
-        size = os.fstat(file.fileno()).st_size
+    with reading(path, ctx) as text:
+        size = os.fstat(text.fileno()).st_size
         if size > ctx.max_file_bytes and offset is None and limit is None:
             raise ToolError(f"{path} is too large to be read whole: {size:,} bytes", "Give offset and limit.")
-        with _as_text(path, file, ctx.max_file_bytes) as text:
-            return _window(path, text, first, limit)
+        return _window(path, text, first, limit)
 
 
 @tool(risk="high")
@@ -90,6 +89,21 @@ def edit(
     changed, line = replace_once(text, oldText, newText)
     _store(path, changed, encoding, ctx)
     return f"Edited {path}: 1 replacement, at line {line}"
+
+
+@contextmanager
+def reading(path: str, ctx: ToolContext) -> Iterator[io.TextIOWrapper]:
+    """A file of the workspace as a stream of text, its line ends untouched, for any tool that reads.
+
+    What does not decode beyond the first `max_file_bytes`, which tell the encoding, is replaced. Raises
+    ToolError for what is outside, missing, no file, or no text.
+    """
+    with _opened(path, ctx) as file:
+        sample = file.read(ctx.max_file_bytes)
+        encoding = _encoding_of(path, sample, whole=len(sample) < ctx.max_file_bytes)
+        file.seek(len(encoding.bom))
+        with io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n") as text:
+            yield text
 
 
 @contextmanager
@@ -134,14 +148,6 @@ def _encoding_of(path: str, data: bytes, *, whole: bool = True) -> Encoding:
         if not encoding.not_text.search(text):
             return encoding
     raise ToolError(f"{path} is a binary file, and only text can be read")
-
-
-def _as_text(path: str, file: BinaryIO, sample_bytes: int) -> io.TextIOWrapper:
-    """The file as a stream of text, line endings untouched; what does not decode after the sample is replaced."""
-    sample = file.read(sample_bytes)
-    encoding = _encoding_of(path, sample, whole=len(sample) < sample_bytes)
-    file.seek(len(encoding.bom))
-    return io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n")
 
 
 def _window(path: str, text: io.TextIOWrapper, first: int, limit: int | None) -> str:

@@ -11,6 +11,7 @@ cannot print `T | null`), and a null that comes for it means "left out".
 from __future__ import annotations
 
 import inspect
+import json
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -130,7 +131,7 @@ def signature(name: str, schema: Mapping[str, Any]) -> str:
 
 def type_name(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return " | ".join(map(repr, schema["enum"]))
+        return " | ".join(map(json.dumps, schema["enum"]))
     if "anyOf" in schema:
         return " | ".join(map(type_name, schema["anyOf"]))
     if schema.get("type") == "array":

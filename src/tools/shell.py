@@ -145,16 +145,21 @@ def _stop(process: Popen[bytes]) -> bool:
     running = True
     try:
         left_over = running = _signal(process, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE
-        while running and time.monotonic() < deadline:
-            time.sleep(0.01)
-            running = _signal(process, 0)
+        running = running and _outlives_grace(process)
     finally:  # also when Ctrl-C comes a second time
         if running:
             _signal(process, signal.SIGKILL)
+            _outlives_grace(process)
         _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
         _pipe(process).close()
     return left_over
+
+
+def _outlives_grace(process: Popen[bytes]) -> bool:
+    deadline = time.monotonic() + GRACE
+    while (running := _signal(process, 0)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return running
 
 
 def _signal(process: Popen[bytes], number: int) -> bool:

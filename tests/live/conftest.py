@@ -1,0 +1,167 @@
+"""Live tests drive the program against real vLLM servers.
+
+VLLM_BOT_LIVE_URL names a server that is up already: the plain tests run against it.
+VLLM_BOT_RIG is the folder of the rig: the rest of the tests start servers from it, which say what
+rules.json tells them to. VLLM_BOT_RIG_MODELS holds its models (~/rig). Without either, all are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pexpect
+import pytest
+
+from .rig import KINDS, Rig, Server
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120  # seconds for one run, on a busy machine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is here as live, and sort it by server, so that each server is started once."""
+    kinds = list(KINDS)
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in here:
+        item.add_marker(pytest.mark.live)
+    here.sort(key=lambda item: kinds.index(kind_of(item)))
+    items[:] = [item for item in items if item not in here] + here
+
+
+def kind_of(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("server", "hermes") if callspec else "hermes"
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[Rig | None]:
+    folder = os.environ.get("VLLM_BOT_RIG")
+    if not folder:
+        yield None
+        return
+    rig = Rig(Path(folder), Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser())
+    try:
+        yield rig
+    finally:
+        rig.stop()
+
+
+@pytest.fixture
+def server(rig: Rig | None, request: pytest.FixtureRequest) -> Server:
+    """A server of the kind that the test names, hermes where it names none."""
+    if rig is None:
+        pytest.skip("VLLM_BOT_RIG names no rig to start servers from")
+    return rig.server(getattr(request, "param", "hermes"))
+
+
+@pytest.fixture
+def any_server(request: pytest.FixtureRequest) -> Server:
+    """The server at VLLM_BOT_LIVE_URL, whatever it serves; else one of the rig."""
+    if url := os.environ.get("VLLM_BOT_LIVE_URL"):
+        return Server("any", url, os.environ.get("VLLM_API_KEY", ""))
+    return request.getfixturevalue("server")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("The heron stands in the reeds.\n")
+    (folder / "list.txt").write_text("rope, lamp, bread\n")
+    return folder
+
+
+class Answer(NamedTuple):
+    """What a run of the program left behind."""
+
+    stdout: str
+    stderr: str
+    code: int
+
+    @property
+    def debug(self) -> list[str]:
+        return [line for line in self.stderr.splitlines() if line.startswith("[DEBUG] ")]
+
+    @property
+    def notices(self) -> list[str]:
+        return [line for line in self.stderr.splitlines() if line.startswith("! ")]
+
+
+class Program:
+    """`cli.py` with a config file and an environment of its own."""
+
+    def __init__(self, folder: Path, workspace: Path) -> None:
+        self._folder = folder
+        self._workspace = workspace
+
+    def command(self, server: Server, *options: str, **sections: dict) -> list[str]:
+        config = self._folder / "config.json"
+        vllm = {"base_url": server.base_url, **sections.pop("vllm", {})}
+        config.write_text(json.dumps({"vllm": vllm, **sections}))
+        return [sys.executable, str(ROOT / "cli.py"), "--config", str(config), *options]
+
+    def environment(self, server: Server, **more: str) -> dict[str, str]:
+        own = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "TERM": "dumb", "LANG": "C.UTF-8"}
+        return {**own, "VLLM_API_KEY": server.api_key, **more}
+
+    def ask(self, server: Server, question: str, *options: str, debug: str = "", **sections: dict) -> Answer:
+        done = subprocess.run(
+            self.command(server, "-p", question, *options, **sections),
+            cwd=self._workspace,
+            env=self.environment(server, DEBUG=debug),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        return Answer(done.stdout, done.stderr, done.returncode)
+
+    def pipe(self, server: Server, question: str) -> Answer:
+        done = subprocess.run(
+            self.command(server),
+            cwd=self._workspace,
+            env=self.environment(server),
+            input=question,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        return Answer(done.stdout, done.stderr, done.returncode)
+
+    def chat(self, server: Server, *options: str, debug: str = "", **sections: dict) -> pexpect.spawn:
+        """The program on a terminal of its own."""
+        program, *arguments = self.command(server, *options, **sections)
+        return pexpect.spawn(
+            program,
+            arguments,
+            cwd=str(self._workspace),
+            env=self.environment(server, DEBUG=debug),
+            encoding="utf-8",
+            timeout=PATIENCE,
+            dimensions=(40, 200),
+        )
+
+
+@pytest.fixture
+def program(tmp_path: Path, workspace: Path) -> Program:
+    return Program(tmp_path, workspace)
+
+
+@pytest.fixture
+def chat(program: Program) -> Iterator[Callable[..., pexpect.spawn]]:
+    """Opens chats, and closes them after the test."""
+    opened: list[pexpect.spawn] = []
+
+    def open_chat(*arguments: object, **options: object) -> pexpect.spawn:
+        opened.append(program.chat(*arguments, **options))
+        return opened[-1]
+
+    yield open_chat
+    for each in opened:
+        each.close(force=True)

@@ -1,0 +1,94 @@
+"""Real vLLM servers for the live tests, started from the rig: each kind once, two at a time at most."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+AT_ONCE = 2
+STOPPED_WITHIN = 60  # seconds
+HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+API_KEY = "live-test-key-0123456789"
+
+
+class Kind(NamedTuple):
+    """A model of the rig, and how it is served."""
+
+    model: str
+    flags: tuple[str, ...] = ()
+    api_key: str = ""
+
+
+KINDS = {
+    "hermes": Kind("chatml", HERMES),
+    "no parser": Kind("chatml", ("--api-key", API_KEY), API_KEY),
+    "strict": Kind("strict", ("--max-model-len", "3000")),
+    "strict, hermes": Kind("strict", HERMES),
+    "no system role": Kind("strict", ("--chat-template", str(HERE / "no_system.jinja"))),
+}
+
+
+class Server(NamedTuple):
+    kind: str
+    base_url: str
+    api_key: str = ""
+
+
+class Rig:
+    """`folder` holds serve.sh; `models` the models that make_model.py made: chatml and strict."""
+
+    def __init__(self, folder: Path, models: Path) -> None:
+        self._folder = folder
+        self._models = models
+        self._running: dict[str, tuple[Server, int]] = {}  # the last used is the last
+
+    def server(self, name: str) -> Server:
+        if name not in self._running:
+            if len(self._running) == AT_ONCE:
+                self._stop(next(iter(self._running)))
+            self._running[name] = self._start(name)
+        self._running[name] = self._running.pop(name)
+        return self._running[name][0]
+
+    def stop(self) -> None:
+        for name in list(self._running):
+            self._stop(name)
+
+    def _start(self, name: str) -> tuple[Server, int]:
+        kind, port = KINDS[name], free_port()
+        model = self._models / kind.model
+        environment = {**os.environ, "RIG_RULES": str(HERE / "rules.json")}
+        command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
+        subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        pid = int((model / f"{port}.pid").read_text())
+        return Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), pid
+
+    def _stop(self, name: str) -> None:
+        _, pid = self._running.pop(name)
+        end_process(pid)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def end_process(pid: int) -> None:
+    """Ask a process to end, and wait until it has; it need not be a child of ours."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        if not select.select([handle], [], [], STOPPED_WITHIN)[0]:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)

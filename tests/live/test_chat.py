@@ -1,0 +1,136 @@
+"""A session at a terminal, as a person has it: each step waits for what the program shows."""
+
+from __future__ import annotations
+
+import pexpect
+import pytest
+
+PROMPT = "\n> "
+ASKED = r"Run it\? \[y/N\] "
+SERVERS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
+
+
+@SERVERS
+def test_a_whole_session(chat, server, workspace):
+    session = chat(server)
+    session.expect("vLLM Bot ")
+    session.expect_exact(server.base_url)
+    session.expect("model +tiny")
+    session.expect(PROMPT)
+
+    session.sendline("Quote notes.txt, please.")
+    session.expect_exact('read(path="notes.txt") -> The heron stands in the reeds.')
+    session.expect("It says: ")
+    session.expect(PROMPT)
+
+    session.sendline("Save kept.txt.")
+    session.expect("write wants to run")
+    session.expect("path: kept.txt")
+    session.expect(ASKED)
+    session.sendline("y")
+    session.expect("Answered: ")
+    session.expect(PROMPT)
+    assert (workspace / "kept.txt").read_text() == "saved\n"
+
+    session.sendline("Run touch ran.txt.")
+    session.expect("command: touch ran.txt")
+    session.expect(ASKED)
+    session.sendline("n")
+    session.expect("the user said no")
+    session.expect(PROMPT)
+    assert not (workspace / "ran.txt").exists()
+
+    session.sendline("Count to four hundred.")
+    session.expect("10 11 12")
+    session.sendintr()
+    session.expect_exact("(stopped)")
+    assert "400" not in session.before
+    session.expect(PROMPT)
+
+    session.sendline("Say hello.")
+    session.expect("Hello there.")
+    session.expect(PROMPT)
+
+    session.sendline("/reset")
+    session.expect("The conversation starts anew.")
+    session.expect(PROMPT)
+    session.sendline("Quote list.txt, please.")
+    session.expect("rope, lamp, bread")
+    session.expect(PROMPT)
+
+    session.sendeof()
+    session.expect(pexpect.EOF)
+    session.wait()
+    assert session.exitstatus == 0
+
+
+@SERVERS
+def test_an_interrupt_before_the_first_word_leaves_a_conversation_that_can_go_on(chat, server):
+    session = chat(server, debug="1")
+    session.expect(PROMPT)
+    session.sendline("Count to four hundred.")
+    session.expect_exact("[DEBUG] Iteration 1")
+    session.sendintr()
+    session.expect_exact("(stopped)")
+    session.expect(PROMPT)
+    session.sendline("Say hello.")
+    session.expect("Hello there.")
+    session.expect(PROMPT)
+    session.sendeof()
+    session.expect(pexpect.EOF)
+
+
+def test_only_a_plain_yes_is_one(chat, server, workspace):
+    session = chat(server)
+    for answer in ("", "yeah", "\x04"):
+        session.expect(PROMPT)
+        session.sendline("Save kept.txt.")
+        session.expect(ASKED)
+        session.sendline(answer) if answer != "\x04" else session.sendeof()
+        session.expect("the user said no")
+    session.expect(PROMPT)
+    assert not (workspace / "kept.txt").exists()
+
+
+def test_what_was_typed_ahead_is_no_answer(chat, server, workspace):
+    session = chat(server)
+    session.expect(PROMPT)
+    session.sendline("Save kept.txt.\ny")
+    session.expect(ASKED)
+    session.sendline("n")
+    session.expect("the user said no")
+    assert not (workspace / "kept.txt").exists()
+
+
+def test_commands(chat, server):
+    session = chat(server)
+    session.expect(PROMPT)
+    session.sendline("/help")
+    for command in ("/help", "/tools", "/reset", "/exit"):
+        session.expect_exact(f"  {command}")
+    session.expect(PROMPT)
+    session.sendline("/tools")
+    session.expect_exact("read(path: string, offset?: integer, limit?: integer)")
+    session.expect(PROMPT)
+    session.sendline("/toolz")
+    session.expect_exact("Did you mean /tools?")
+    session.expect(PROMPT)
+    session.sendintr()
+    session.expect("Ctrl-D or /exit leaves")
+    session.expect(PROMPT)
+    session.sendline("/exit")
+    session.expect(pexpect.EOF)
+    session.wait()
+    assert session.exitstatus == 0
+
+
+def test_a_server_that_is_not_there_does_not_end_the_session(chat, server):
+    session = chat(server._replace(base_url="http://127.0.0.1:9/v1"), vllm={"model": "any"})
+    session.expect(PROMPT)
+    session.sendline("Say hello.")
+    session.expect("! No server at http://127.0.0.1:9/v1")
+    session.expect(PROMPT)
+    session.sendeof()
+    session.expect(pexpect.EOF)
+    session.wait()
+    assert session.exitstatus == 0

@@ -1,0 +1,281 @@
+"""Settings: where they come from, which source wins, and one clear line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import src
+from src.config import KINDS, OPTIONS, SECTIONS, Settings, debug_level, default_files, load
+from src.errors import ConfigError
+
+ROOT = Path(src.__file__).parent.parent
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(content: object, name: str = "config.json") -> Path:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return path
+
+    return write
+
+
+def refusal(path: Path | None = None, overrides: dict | None = None, environ: dict | None = None) -> str:
+    with pytest.raises(ConfigError) as error:
+        load(path, overrides or {}, environ or {})
+    assert error.value.exit_code == 2
+    text = str(error.value)
+    assert "\n" not in text
+    return text.replace(str(path), path.name if path else "")
+
+
+# Sources
+
+
+def sections(settings: Settings) -> dict:
+    everything = asdict(settings)
+    return {name: everything[name] for name in SECTIONS}
+
+
+def test_an_empty_file_gives_the_defaults(write):
+    settings = load(write({}), {}, {})
+    assert sections(settings) == sections(Settings())
+    assert settings.vllm.base_url == "http://localhost:8000/v1"
+    assert settings.vllm.enable_function_calling is True
+    assert settings.agent.max_tool_turns == 10
+    assert settings.workspace.root == Path.cwd()
+
+
+def test_the_committed_config_holds_every_key_with_its_default():
+    committed = json.loads((ROOT / "config.json").read_text(encoding="utf-8"))
+    assert [f"{section}.{name}" for section, values in committed.items() for name in values] == list(OPTIONS)
+    assert sections(load(ROOT / "config.json", {}, {})) == sections(Settings())
+
+
+def test_command_line_beats_environment_beats_file_beats_defaults(write):
+    path = write({"vllm": {"model": "of file", "base_url": "http://file/v1", "api_key": "of file"}})
+    settings = load(
+        path,
+        {"vllm.model": "of line"},
+        {"VLLM_MODEL": "of env", "VLLM_BASE_URL": "http://env/v1"},
+    )
+    assert (settings.vllm.model, settings.vllm.base_url, settings.vllm.api_key) == (
+        "of line",
+        "http://env/v1",
+        "of file",
+    )
+
+
+def test_what_is_not_given_on_the_command_line_or_empty_in_the_environment_is_not_set(write):
+    settings = load(write({"vllm": {"model": "m"}}), {"vllm.model": None}, {"VLLM_MODEL": "", "VLLM_API_KEY": "k\n"})
+    assert (settings.vllm.model, settings.vllm.api_key) == ("m", "k")
+
+
+YAML = """
+vllm:
+  model: m
+  temperature: 0.5
+  available_models: [a, b]
+security:
+  allowed_commands:
+    - git status
+"""
+
+
+@pytest.mark.parametrize("name", ["c.yaml", "c.yml", "C.YAML"])
+def test_yaml_is_read_as_well(name, write):
+    settings = load(write(YAML, name), {}, {})
+    assert (settings.vllm.temperature, settings.vllm.available_models) == (0.5, ("a", "b"))
+    assert settings.security.allowed_commands == ("git status",)
+
+
+def test_a_byte_order_mark_does_not_matter(write):
+    assert load(write('\ufeff{"vllm": {"model": "m"}}'), {}, {}).vllm.model == "m"
+
+
+def test_yaml_is_loaded_for_yaml_only(write):
+    code = "import sys; from pathlib import Path; from src.config import load; load(Path(sys.argv[1]), {}, {}); print('yaml' in sys.modules)"
+    for path, expected in ((write({}), "False"), (write("{}", "c.yaml"), "True")):
+        ran = subprocess.run(
+            [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert ran.stdout.strip() == expected
+
+
+# The default file
+
+
+def test_in_a_checkout_the_file_beside_cli_py_comes_first_then_the_users():
+    assert default_files({"HOME": "/home/u"}) == (ROOT / "config.json", Path("/home/u/.config/vllm-bot/config.json"))
+    assert default_files({"HOME": "/home/u", "XDG_CONFIG_HOME": "/x"})[-1] == Path("/x/vllm-bot/config.json")
+    assert default_files({"HOME": "/home/u", "XDG_CONFIG_HOME": "rel"})[-1] == Path(
+        "/home/u/.config/vllm-bot/config.json"
+    )
+    assert default_files({}) == (ROOT / "config.json",)
+
+
+def test_without_config_the_default_file_is_read():
+    assert sections(load(None, {}, {})) == sections(Settings())
+
+
+def test_every_place_where_settings_are_looked_for_is_named_for_the_tools_to_keep_off(write):
+    path = write({})
+    assert load(path, {}, {"HOME": "/home/u"}).files == (path, *default_files({"HOME": "/home/u"}))
+
+
+# Values
+
+
+def test_the_trailing_slash_of_the_address_is_dropped(write):
+    assert load(write({"vllm": {"base_url": "https://h:1/v1/"}}), {}, {}).vllm.base_url == "https://h:1/v1"
+
+
+def test_a_whole_number_will_do_for_a_number(write):
+    settings = load(write({"vllm": {"timeout": 5, "temperature": 0}}), {}, {})
+    assert (settings.vllm.timeout, settings.vllm.temperature) == (5.0, 0.0)
+
+
+CHOSEN = [
+    ({"available_models": ["a", "b"], "default_model_index": 1}, "b"),
+    ({"available_models": ["a", "b"]}, "a"),
+    ({"available_models": ["a", "b"], "model": "c"}, "c"),
+    ({"default_model_index": 3}, ""),
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("vllm", "model"), CHOSEN, ids=str)
+def test_the_model_is_the_one_named_else_the_one_the_index_names_else_none(vllm, model, write):
+    assert load(write({"vllm": vllm}), {}, {}).vllm.model == model
+
+
+def test_the_workspace_is_where_its_folder_is(tmp_path, write):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert load(write({"workspace": {"dir": str(tmp_path / "link")}}), {}, {}).workspace.root == tmp_path / "real"
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [("", 0), ("0", 0), ("1", 1), ("true", 1), ("On", 1), ("2", 2), (" 2 ", 2), ("app:*", 0), ("false", 0)],
+)
+def test_debug_is_a_level_and_other_programs_values_are_none(value, level):
+    assert debug_level({"DEBUG": value}) == level
+    assert debug_level({}) == 0
+
+
+def test_the_api_key_is_not_shown_by_accident(write):
+    settings = load(write({}), {}, {"VLLM_API_KEY": "CANARY"})
+    assert settings.vllm.api_key == "CANARY"
+    assert "CANARY" not in repr(settings)
+
+
+# What is wrong
+
+WRONG = [
+    ({"vllm": {"base_ur": "x"}}, "config.json: vllm.base_ur: there is no such key; the nearest is vllm.base_url"),
+    ({"vlm": {}}, "config.json: vlm: there is no such section; the nearest is vllm"),
+    ({"base_url": "x"}, "config.json: base_url: there is no such section; the nearest is vllm.base_url"),
+    ({"agent": {"base_url": "x"}}, "config.json: agent.base_url: there is no such key; the nearest is vllm.base_url"),
+    ({"vllm": {"timeout": "5"}}, 'config.json: vllm.timeout: expected a number, got "5"'),
+    ({"vllm": {"timeout": True}}, "config.json: vllm.timeout: expected a number, got true"),
+    ({"vllm": {"timeout": None}}, "config.json: vllm.timeout: expected a number, got null"),
+    ({"vllm": {"max_tokens": 1.5}}, "config.json: vllm.max_tokens: expected an integer or null, got 1.5"),
+    ({"vllm": {"max_tokens": True}}, "config.json: vllm.max_tokens: expected an integer or null, got true"),
+    ({"vllm": {"enable_function_calling": 1}}, "config.json: vllm.enable_function_calling: expected true or false, got 1"),
+    ({"vllm": {"model": 5}}, "config.json: vllm.model: expected a string, got 5"),
+    ({"vllm": {"available_models": "m"}}, 'config.json: vllm.available_models: expected a list of strings, got "m"'),
+    ({"vllm": {"available_models": [1]}}, "config.json: vllm.available_models: expected a list of strings, got [1]"),
+    ({"vllm": {"temperature": -1}}, "config.json: vllm.temperature: expected at least 0, got -1"),
+    ({"vllm": {"max_tokens": 0}}, "config.json: vllm.max_tokens: expected at least 1, got 0"),
+    ({"agent": {"max_tool_turns": 0}}, "config.json: agent.max_tool_turns: expected at least 1, got 0"),
+    ({"vllm": {"available_models": ["a"], "default_model_index": 1}},
+     "config.json: vllm.default_model_index: 1, and the last of available_models is 0"),
+    ({"vllm": {"base_url": "localhost:8000"}},
+     'config.json: vllm.base_url: expected an address such as http://localhost:8000/v1, got "localhost:8000"'),
+    ({"workspace": {"dir": "/nowhere/at/all"}}, "config.json: workspace.dir: there is no folder /nowhere/at/all"),
+    ({"vllm": {"api_key": ["CANARY"]}}, "config.json: vllm.api_key: expected a string"),
+    ({"vllm": []}, "config.json: vllm: expected an object, got []"),
+    ([], "config.json: expected an object of sections, got []"),
+    ('{"vllm": {"timeout": NaN}}', "config.json: vllm.timeout: expected a number, got NaN"),
+    ('{"vllm": {"timeout": 1e999}}', "config.json: vllm.timeout: expected a number, got Infinity"),
+    ('{"vllm": {"timeout": 1' + "0" * 400 + "}}", "config.json: vllm.timeout: expected a number, got 1" + "0" * 59 + "..."),
+    ('{"vllm": {\n  "model": "m",\n}}', "config.json: line 3, column 1: Expecting property name enclosed in double quotes"),
+    ("", "config.json: line 1, column 1: Expecting value"),
+    ("[" * 100_000, "config.json: cannot be read"),
+    ('{"vllm": {"timeout": ' + "1" * 5000 + "}}", "config.json: cannot be read: Exceeds the limit"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "said"), WRONG, ids=[row[1][13:80] for row in WRONG])
+def test_what_is_wrong_in_a_file_is_one_line_with_file_and_key(content, said, write):
+    assert refusal(write(content)).startswith(said)
+
+
+BROKEN_YAML = [
+    ("vllm:\n  model: [a\n", "c.yaml: line 3, column 1: "),
+    ("a: b: c", "c.yaml: line 1, column 5: mapping values are not allowed here"),
+    ("a: \0", "c.yaml: unacceptable character"),
+    ("a: 2024-99-99", "c.yaml: cannot be read: month must be in 1..12"),
+    ("!!python/object:os.system {}", "c.yaml: line 1, column 1: could not determine a constructor"),
+    ("", "c.yaml: expected an object of sections, got null"),
+    ("agent:\n", "c.yaml: agent: expected an object, got null"),
+    ("1: {}", "c.yaml: 1: there is no such section; the nearest is "),
+    ("vllm: {on: 1}", "c.yaml: vllm.True: there is no such key; the nearest is "),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), BROKEN_YAML, ids=[row[1] for row in BROKEN_YAML])
+def test_what_is_wrong_in_yaml_is_one_line_too(content, said, write):
+    assert refusal(write(content, "c.yaml")).startswith(said)
+
+
+def test_a_file_that_is_not_there_or_cannot_be_read_is_said_so(tmp_path, write):
+    assert refusal(tmp_path / "no.json") == "no.json: there is no such file"
+    assert refusal(write("", "settings.toml")) == "settings.toml: settings are read from a .json, .yaml or .yml file"
+    (tmp_path / "folder.json").mkdir()
+    assert refusal(tmp_path / "folder.json") == "folder.json: Is a directory"
+    (tmp_path / "latin.json").write_bytes(b'{"\xff": 1}')
+    assert refusal(tmp_path / "latin.json").startswith("latin.json: cannot be read: ")
+
+
+ADDRESSES = ["", "localhost", "ftp://h/v1", "http://", "http:///v1", "http://h:99999/v1", "http://h:0/v1", "http://h/v1?a=1",
+             "http://h /v1", "http://h/v1\n", "http://[::1/v1", "http://h/v1#x"]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_what_is_no_http_address_is_refused_wherever_it_comes_from(address, write):
+    assert "expected an address such as" in refusal(write({}), {"vllm.base_url": address})
+    assert refusal(write({}), {}, {"VLLM_BASE_URL": "x" + address}).startswith("environment variable VLLM_BASE_URL: ")
+
+
+def test_the_command_line_is_named_as_the_place(write):
+    assert (
+        refusal(write({}), {"workspace.dir": "/nowhere"}) == "command line: workspace.dir: there is no folder /nowhere"
+    )
+
+
+# The documentation
+
+
+def table() -> str:
+    """The table of docs/configuration.md, from the fields."""
+    rows = ["| key | holds | default | what it is for |", "|---|---|---|---|"]
+    for key, option in OPTIONS.items():
+        holds = KINDS[str(option.type)].name.removeprefix("an ").removeprefix("a ")
+        least = option.metadata["least"]
+        bound = "" if least is None else f", at least {least:g}"
+        default = json.dumps(option.default)
+        rows.append(f"| `{key}` | {holds}{bound} | `{default}` | {option.metadata['about']} |")
+    return "\n".join(rows)
+
+
+def test_the_documentation_lists_every_key_as_it_is():
+    assert table() in (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8"), f"it should hold:\n{table()}"

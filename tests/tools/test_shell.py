@@ -1,0 +1,209 @@
+"""exec: what it shows, what it bounds, and that nothing of a command is left when it returns.
+
+Whether a process still lives is seen by a pipe it holds: reading says "try again" while anyone can write.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.tools.shell import Output
+
+HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
+ENDED = "\n[what it left running in the background was ended]"
+
+
+@pytest.fixture
+def somebody_lives(workspace: Path) -> Iterator[Callable[[], bool]]:
+    os.mkfifo(workspace / "alive")
+    reader = os.open(workspace / "alive", os.O_RDONLY | os.O_NONBLOCK)
+
+    def look() -> bool:
+        try:
+            return os.read(reader, 1) != b""
+        except BlockingIOError:
+            return True
+
+    yield look
+    os.close(reader)
+
+
+SHOWN = [
+    ("echo hi", "hi\n[exit code 0]"),
+    ("printf hi", "hi\n[exit code 0]"),
+    ("true", "[exit code 0]"),
+    ("echo bad; exit 3", "bad\n[exit code 3]"),
+    ("echo out; echo err >&2; echo out", "out\nerr\nout\n[exit code 0]"),
+    ("cat", "[exit code 0]"),
+    ("read answer; echo $?", "1\n[exit code 0]"),
+    ("kill -KILL $$", "[killed by SIGKILL]"),
+    (r"printf 'a\377b\000c'", "a\ufffdb\ufffdc\n[exit code 0]"),
+    ("exec >&- 2>&-; exit 7", "[exit code 7]"),
+    ("", "[exit code 0]"),
+    ("echo 'a b' | wc -c && echo done", "4\ndone\n[exit code 0]"),
+]
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[row[0] for row in SHOWN])
+def test_output_and_exit_code_are_shown(command, shown, run):
+    result = run("exec", command=command)
+    assert (result.kind, result.value.replace("       ", "")) == ("text", shown)
+
+
+def test_a_command_that_looks_like_an_option_is_still_a_command(run):
+    assert "[exit code 127]" in run("exec", command="-x").value
+
+
+def test_it_runs_in_the_workspace(run, workspace):
+    assert run("exec", command="pwd -P").value == f"{workspace.resolve()}\n[exit code 0]"
+
+
+def test_secrets_do_not_reach_the_command(run):
+    environment = {"PATH": os.environ["PATH"], "HOME": "/home/x"}
+    secrets = dict.fromkeys(("VLLM_API_KEY", "GH_TOKEN", "my_secret_1", "PGPASSWORD", "AWS_CREDENTIALS"), "CANARY")
+    shown = run("exec", {"environment": {**environment, **secrets}}, command="env").value
+    assert "CANARY" not in shown
+    assert "HOME=/home/x" in shown
+
+
+REFUSED = [
+    ({"exec_enabled": False}, "echo hi", "commands are switched off"),
+    ({}, "echo a\0b", "neither a NUL nor a lone surrogate"),
+    ({}, "echo \ud800", "neither a NUL nor a lone surrogate"),
+    ({}, "echo " + "x" * 3_000_000, "could not be started"),
+    ({"workspace": Path("/nowhere/at/all")}, "echo hi", "could not be started"),
+]
+
+
+@pytest.mark.parametrize(("settings", "command", "said"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_cannot_be_run_is_an_error(settings, command, said, run):
+    result = run("exec", settings, command=command)
+    assert result.kind == "error"
+    assert said in result.value
+
+
+# Time, and who is left
+
+OUTLASTING = [
+    ("a child", "sleep 60"),
+    ("a grandchild", "(sleep 60; true); true"),
+    ("many", "for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done; wait"),
+    ("one with a group of its own", "set -m; sleep 60 & wait"),
+    ("one that is stopped", "sleep 60 & kill -STOP $!; wait"),
+    ("one that ignores the request to end", "trap '' TERM; sleep 60; sleep 60"),
+    ("one that shows nothing any more", "exec >&- 2>&-; sleep 60"),
+    ("one that never stops talking", "yes"),
+]
+
+
+@pytest.mark.parametrize("command", [row[1] for row in OUTLASTING], ids=[row[0] for row in OUTLASTING])
+def test_at_the_timeout_the_command_and_all_it_started_are_killed(command, run, somebody_lives):
+    result = run("exec", {"exec_timeout": 0.2}, command=f"echo begun; {HOLD}{command}")
+    assert result.value.startswith("begun\n")
+    assert result.value.endswith("[timed out after 0.2 s, and was killed]")
+    assert not somebody_lives()
+
+
+LEFT = [
+    ("holding the pipe", "sleep 60 & echo done", "done\n[exit code 0]" + ENDED),
+    ("with its output elsewhere", "sleep 60 >/dev/null 2>&1 & echo done", "done\n[exit code 0]" + ENDED),
+    ("out of sight", "(sleep 60 &); echo done; exit 4", "done\n[exit code 4]" + ENDED),
+    ("against hangups", "nohup sleep 60 >/dev/null 2>&1 & echo done", "done\n[exit code 0]" + ENDED),
+]
+
+
+@pytest.mark.parametrize(("command", "shown"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
+def test_what_a_command_leaves_in_the_background_is_ended_and_said_so(command, shown, run, somebody_lives):
+    assert run("exec", command=HOLD + command).value == shown
+    assert not somebody_lives()
+
+
+def test_one_that_made_itself_a_new_session_is_not_waited_for(run, workspace):
+    assert run("exec", command="setsid sleep 1 & echo done").value == "done\n[exit code 0]"
+
+
+def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run):
+    assert run("exec", command="(sleep 0.05; echo late) & echo soon").value.startswith("soon\nlate\n[exit code 0]")
+
+
+@pytest.mark.parametrize("command", ["sleep 60", "sleep 60 & sleep 60", "yes", "exec >&- 2>&-; sleep 60"])
+def test_ctrl_c_kills_all_of_it_and_passes_on(command, run, somebody_lives):
+    with interrupt_after(0.2), pytest.raises(KeyboardInterrupt):
+        run("exec", command=HOLD + command)
+    assert not somebody_lives()
+
+
+def test_a_second_ctrl_c_kills_what_ignores_the_first(run, somebody_lives):
+    with interrupt_after(0.2, 0.1), pytest.raises(KeyboardInterrupt):
+        run("exec", command=HOLD + "trap '' TERM; sleep 60; sleep 60")
+    assert not somebody_lives()
+
+
+class interrupt_after:  # noqa: N801 - it reads as a statement
+    """Raise KeyboardInterrupt in this thread after so many seconds, and again each `again` seconds."""
+
+    def __init__(self, seconds: float, again: float = 0.0) -> None:
+        self.times = seconds, again
+
+    def __enter__(self) -> None:
+        self.before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, *self.times)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self.before)
+
+
+# Output
+
+
+def test_long_output_keeps_its_head_and_its_tail(run):
+    shown = run("exec", {"exec_max_output": 20}, command="seq 1 1000").value
+    assert shown == "1\n2\n3\n4\n5\n\n[... 3,873 characters cut out of the middle ...]\n\n999\n1000\n[exit code 0]"
+
+
+def test_two_hundred_megabytes_pass_in_bounded_memory(run):
+    begun = time.monotonic()
+    shown = run("exec", command="head -c 200000000 /dev/zero").value
+    assert len(shown) < 31_000
+    assert "[... 199,970,000 characters cut out of the middle ...]" in shown
+    assert time.monotonic() - begun < 20
+
+
+def fed(most: int, chunks: list[bytes]) -> str:
+    output = Output(most)
+    for chunk in chunks:
+        output.feed(chunk)
+    return output.text()
+
+
+@given(st.lists(st.binary(max_size=8), max_size=20), st.integers(2, 40))
+def test_output_does_not_depend_on_how_it_came(chunks, most):
+    assert fed(most, chunks) == fed(most, [b"".join(chunks)])
+
+
+@given(st.text(max_size=60).filter(lambda text: "\0" not in text), st.integers(2, 40))
+def test_output_within_bounds_is_whole_and_beyond_them_says_what_is_missing(text, most):
+    shown = fed(most, [text.encode()])
+    if len(text) <= most:
+        assert shown == text
+    else:
+        head, tail = text[: most // 2], text[len(text) - (most - most // 2) :]
+        assert shown == f"{head}\n[... {len(text) - most:,} characters cut out of the middle ...]\n{tail}"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=500), max_size=100))
+def test_what_is_held_is_bounded_by_the_output_kept(chunks):
+    output = Output(100)
+    for chunk in chunks:
+        output.feed(chunk)
+        assert sum(map(len, output._head)) <= 50
+        assert sum(map(len, output._tail)) <= 50 + 500
