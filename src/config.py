@@ -40,7 +40,7 @@ class Vllm:
     provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
     base_url: str = option(BASE_URLS["vllm"], "Address of the server, up to and with `/v1`; unset: the provider's own")
     model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
-    api_key: str = option("", "Sent as a bearer token; better kept in `VLLM_API_KEY`", secret=True)
+    api_key: str = option("", "Sent as the provider wants it; better kept in `VLLM_API_KEY`", secret=True)
     temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
     max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
     available_models: tuple[str, ...] = option((), "Models to choose from")
