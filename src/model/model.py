@@ -247,9 +247,10 @@ class Model:
 
 def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
     """Whether the text that the tokens were holds more than what the server made of it."""
-    more_calls = sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls)
-    more_text = len(whole.text.strip()) > len(response.text.strip())
-    return more_calls or more_text or (bool(whole.malformed) and not response.calls and not response.malformed)
+    if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
+        return True
+    nothing = not response.calls and not response.malformed
+    return nothing and (bool(whole.malformed) or len(whole.text.strip()) > len(response.text.strip()))
 
 
 def _is_only_thought(response: Response) -> bool:
