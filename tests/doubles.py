@@ -135,7 +135,7 @@ def stream_event(delta: dict) -> bytes:
 
 
 class ScriptedServer:
-    """A server on loopback: each POST takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
+    """A server on loopback: each chat takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
 
     def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, models: Sequence[str] = ("tiny",)) -> None:
         self.answers = list(answers)
@@ -164,7 +164,11 @@ def _handler(scripted: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             )
 
         def do_POST(self) -> None:
-            scripted.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not self.path.endswith("/chat/completions"):
+                self._send(404, "application/json", b'{"detail": "Not Found"}')
+                return
+            scripted.requests.append(asked)
             answer = scripted.answers.pop(0)
             if isinstance(answer, tuple):
                 self._send(answer[0], "application/json", json.dumps(answer[1]).encode())

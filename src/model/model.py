@@ -41,6 +41,7 @@ _ALPHANUMERIC = string.ascii_letters + string.digits
 
 PROMPT_OVERHEAD = 2000  # tokens that a chat template may add to what it is given
 ANSWER_ROOM = 256  # tokens that an answer needs at the least
+LOSS = "The server's tool parser lost part of the answer; it was had back from its tokens."
 MARGIN = 1  # some servers count one token more than they say
 
 
@@ -203,7 +204,8 @@ class Model:
         whole = response
         if turn.lost_something() and (reread := self._reread(turn)) and _says_more(reread, response, tools):
             whole = reread
-            yield from self._tell("The server's tool parser lost part of the answer; it was had back from its tokens.")
+            if len(whole.calls) > len(turn.answered.calls) or not whole.calls:
+                yield from self._tell(LOSS)
         elif _is_only_thought(response):
             whole = self._out_of_thought(turn, response)
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):

@@ -117,3 +117,18 @@ def test_an_error_is_shown_and_the_question_can_be_asked_again():
 @pytest.mark.parametrize("line", ["/RESET", "/reset now"])
 def test_commands_are_known_in_any_case_and_with_words_behind(line):
     assert "starts anew" in Session(line).aside.getvalue()
+
+
+def test_path_shows_how_tools_are_called_and_why():
+    assert "native: the configuration's default" in Session("/path").aside.getvalue()
+
+
+def test_path_takes_another():
+    session = Session("/path text", "/path")
+    assert session.aside.getvalue().count("text: chosen by hand") == 2
+
+
+def test_a_path_that_there_is_not_is_said_so():
+    shown = Session("/path telepathy", "/path").aside.getvalue()
+    assert "There is no path telepathy" in shown
+    assert "native: the configuration's default" in shown

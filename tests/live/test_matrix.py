@@ -21,12 +21,13 @@ def notices(*texts: str) -> list[str]:
 
 
 FALLBACK = notices(NOTICES["text"])
+TEMPLATE = notices(NOTICES["template"])
 FOLDED = notices(ROLES_MERGED, SYSTEM_FOLDED)
 
 CASES = [  # server, enable_function_calling, how the call is found, what the user is told
     ("hermes", True, NATIVE, []),
     ("hermes", False, TEXT, []),
-    ("no parser", True, TEXT, FALLBACK),
+    ("no parser", True, TEXT, TEMPLATE),
     ("no parser", False, TEXT, []),
     ("strict", True, TEXT, FALLBACK),
     ("strict", False, TEXT, []),
