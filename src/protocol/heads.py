@@ -21,7 +21,28 @@ SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)
 NAME = named("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME)))
 FENCE = maybe(sequence(literal("```"), some(r"[\w+-]", 0, 20), SPACE))
-BRACKET = some(r"[{\[]", 1, 1)
+
+
+def _sorted_literals(texts: set[str]) -> Pattern:
+    return either(*(literal(text) for text in sorted(texts, key=lambda text: (-len(text), text))))
+
+
+_WRAPPERS = {
+    row.opener
+    for row in FORMATS
+    if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
+}
+OPENERS = _sorted_literals(_WRAPPERS | set(MORE_OPENERS))
+CLOSERS = _sorted_literals(
+    {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
+    | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
+    | set(MORE_CLOSERS)
+)
+_RUN = repeated(sequence(OPENERS, SPACE), 8)
+_BRACKETED = "|".join(
+    re.escape(opener[1:]) for opener in sorted({*(row.opener for row in FORMATS), *MORE_OPENERS}) if opener[:1] == "["
+)
+BRACKET = Pattern(rf"(?:\{{|\[(?!{_BRACKETED}))", some(r"[{\[]", 1, 1).begun)  # a bracket may open one more marker
 NOISE = maybe(literal("]<]minimax[>["))
 NAMESPACE = maybe(
     either(
@@ -101,35 +122,27 @@ NAMED_BODY = named(
 )
 
 
-def _sorted_literals(texts: set[str]) -> Pattern:
-    return either(*(literal(text) for text in sorted(texts, key=lambda text: (-len(text), text))))
-
-
-_WRAPPERS = {
-    row.opener
-    for row in FORMATS
-    if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
-}
-OPENERS = _sorted_literals(_WRAPPERS | set(MORE_OPENERS))
-CLOSERS = _sorted_literals(
-    {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
-    | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
-    | set(MORE_CLOSERS)
-)
 _BODIES = either(JSON_BODY, TAG_BODY, PAIR_BODY, _EMPTY, NAMED_BODY)
 
 
 @functools.cache
 def strong() -> Matcher:
     """Wrapping markers and the start of a body, or an element that is both."""
-    wrapped = sequence(named("run", repeated(sequence(OPENERS, SPACE), 8)), _BODIES)
+    wrapped = sequence(named("run", _RUN), _BODIES)
     return Matcher(either(wrapped, named("alone", either(_LONE_ELEMENTS, _XTML))), re.IGNORECASE)
+
+
+@functools.cache
+def openers() -> Matcher:
+    return Matcher(OPENERS, re.IGNORECASE)
 
 
 @functools.cache
 def own() -> Matcher:
     """What follows `TOOL_CALL`, from the colon or, without it, from the gap on."""
-    return Matcher(sequence(some(r"[:*`\s]", 0, 24), either(JSON_BODY, NAMED_BODY)), re.IGNORECASE)
+    return Matcher(
+        sequence(some(r"[:*`\s]", 0, 24), maybe(_RUN), either(JSON_BODY, TAG_BODY, NAMED_BODY)), re.IGNORECASE
+    )
 
 
 @functools.cache

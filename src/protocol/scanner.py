@@ -19,7 +19,7 @@ from .follow import MAX_BLOCK
 from .heads import Found
 from .ids import counted_ids
 from .judge import Judge
-from .lookout import ANCHOR, Hold, Lookout
+from .lookout import ANCHOR, Here, Hold, Lookout
 from .reasoning import Marker, Thinking
 from .tape import Tape, solid_length
 from .toolbox import Toolbox
@@ -157,7 +157,7 @@ class StreamParser:
         marker = self._thinking.sight(at) if self._thinking and character in "<[" else None
         if isinstance(marker, Marker):
             return marker
-        return self._lookout.look(tape.text, at, tape.start, tape.line(at)) or marker
+        return self._lookout.look(Here(tape.text, at, tape.start, tape.line(at), tape.before())) or marker
 
     def _counts(self, found: Found) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""

@@ -100,6 +100,12 @@ class Tape:
         line = self.text[low:at]
         return line if low else (self._behind + line)[-LOOK_BACK:]
 
+    def before(self) -> str:
+        """The character before the first that is not emitted, where it was shown."""
+        if self.start > self._floor:
+            return self.text[self.start - 1]
+        return self._behind[-1:] if self._floor == 0 else ""
+
     def starts_line(self, at: int) -> bool:
         return not self.line(at).strip()
 

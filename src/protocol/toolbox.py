@@ -64,6 +64,14 @@ class Toolbox:
         name = self._by_tail.get(plain(bare), "")
         return self.tools.get(name)
 
+    def leads(self, word: str) -> bool:
+        """Whether `word`, standing before a bracket, names a tool: with no namespace but the usual ones."""
+        bare = _TAIL.sub("", word.replace("\\", ""))
+        parts = _PARTS.split(bare)
+        if len(parts) > 1 and parts[0] in NAMESPACES:
+            return self.leads(bare[len(parts[0]) + 1 :])
+        return bool(self._by_plain.get(plain(bare)) or (len(parts) == 1 and self._by_tail.get(plain(bare))))
+
     def may_begin(self, word: str) -> bool:
         """Whether some text that names a tool begins with `word`."""
         if not self._beginnings:
