@@ -32,6 +32,7 @@ KINDS = {
     "strict": Kind("strict", ("--max-model-len", "3000")),
     "strict, hermes": Kind("strict", HERMES),
     "thinking": Kind("chatml", (*HERMES, "--reasoning-parser", "qwen3")),
+    "wrong parser": Kind("chatml", ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")),
     "no system role": Kind("strict", ("--chat-template", str(HERE / "no_system.jinja"))),
 }
 
