@@ -17,7 +17,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -44,12 +44,14 @@ def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext
         raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
     if UNPASSABLE.search(command):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
-    process = _start(command, ctx)
     output = Output(ctx.exec_max_output)
+    process = None
     try:
+        with _interrupts_held():  # else one could come between the start and our knowing of it
+            process = _start(command, ctx)
         ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout)
     finally:
-        left_over = _stop(process)
+        left_over = process is not None and _stop(process)
     text = output.text()
     line_end = "" if not text or text.endswith("\n") else "\n"
     return text + line_end + _ending(process.returncode if ended else None, left_over, ctx.exec_timeout)
@@ -140,14 +142,33 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def _stop(process: Popen[bytes]) -> bool:
-    """End the whole session, first by asking; True if anything of it was still running."""
-    running = True
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is through. It only ever comes to the main thread."""
+    import threading  # subprocess loads it anyway
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
     try:
-        left_over = running = _signal(process, signal.SIGTERM)
-        running = running and _outlives_grace(process)
-    finally:  # also when Ctrl-C comes a second time
-        if running:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _stop(process: Popen[bytes]) -> bool:
+    """End the whole session, first by asking; True if anything of it was still running.
+
+    Takes three times GRACE at most, and Ctrl-C waits for it: nothing is left behind for the sake of a second.
+    """
+    with _interrupts_held():
+        left_over = _signal(process, signal.SIGTERM)
+        if left_over and _outlives_grace(process):
             _signal(process, signal.SIGKILL)
             _outlives_grace(process)
         _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
