@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from .errors import BotError, ClientError, ConnectFailed, StreamCut, Timeout
 CONNECT_TIMEOUT = 5.0  # seconds
 READ_SIZE = 65536
 MAX_WHOLE_BODY = 16 * 1024 * 1024
+HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +45,25 @@ class HttpReply(NamedTuple):
 
 
 class Client:
-    """One server, one connection pool. `timeout`: seconds without a byte before an answer is given up."""
+    """One server, one connection pool. `timeout`: seconds without a byte before an answer is given up.
 
-    def __init__(self, base_url: str, api_key: str = "", timeout: float = 600.0) -> None:
+    The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        timeout: float = 600.0,
+        *,
+        key_header: str = "Authorization",
+        key_prefix: str = "Bearer ",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.base_url = base_url
         self._api_key = api_key
+        self._key = key_header, key_prefix
+        self._headers = {**HEADERS, **(headers or {})}
         self._timeouts = (CONNECT_TIMEOUT, timeout)
         self._session = requests.Session()
         # An auth of our own also keeps requests from sending what .netrc holds.
@@ -64,16 +79,16 @@ class Client:
     def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
         """Send a request and hand out the answer as it streams; leaving the block closes the connection.
 
+        `path` is under base_url; one that begins with a slash is under the server's root, above /v1.
         Raises ConnectFailed, Timeout; `chunks` raises StreamCut, Timeout.
         """
-        log.debug("%s %s/%s %s", method, self.base_url, path, (body or b"").decode(errors="replace"))
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        log.debug("%s %s %s", method, self._url(path), (body or b"").decode(errors="replace"))
         try:
             answer = self._session.request(
                 method,
-                f"{self.base_url}/{path}",
+                self._url(path),
                 data=body,
-                headers=headers,
+                headers=self._headers,
                 timeout=self._timeouts,
                 stream=True,
                 allow_redirects=False,
@@ -87,6 +102,9 @@ class Client:
                 answer.headers.get("Location", ""),
                 self._chunks(answer),
             )
+
+    def _url(self, path: str) -> str:
+        return f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
         tracing = log.isEnabledFor(logging.DEBUG)
@@ -102,7 +120,8 @@ class Client:
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if self._api_key:
-            request.headers["Authorization"] = f"Bearer {self._api_key}"
+            header, prefix = self._key
+            request.headers[header] = f"{prefix}{self._api_key}"
         return request
 
     def _silence(self) -> Timeout:

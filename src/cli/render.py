@@ -47,7 +47,7 @@ def call_line(call: ToolCall | MalformedCall) -> str:
 
 
 def outcome(result: ToolResult) -> str:
-    text = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+    text = result.text
     lines = text.strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":

@@ -9,10 +9,12 @@ pieces are kept in a list and joined once. Shapes: vLLM 0.32, chat_completion/se
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..messages import JSON, MalformedCall, ToolCall, ToolCallDelta
+from .values import text
 
 
 class _Slot:
@@ -35,7 +37,7 @@ class CallAssembler:
         function = delta.get("function")
         if not isinstance(function, Mapping):
             function = {}
-        id, name, piece = _text(delta.get("id")), _text(function.get("name")), _piece(function.get("arguments"))
+        id, name, piece = text(delta.get("id")), text(function.get("name")), _piece(function.get("arguments"))
         position = self._position(delta.get("index"), id, name)
         slot = self._slots[position]
         slot.id = slot.id or id
@@ -101,8 +103,17 @@ def _refuse_constant(name: str) -> JSON:
 
 def _piece(arguments: object) -> str:
     """Some servers send the object itself in place of a string."""
-    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else _text(arguments)
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else text(arguments)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def as_sent(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:
+    """Name and arguments of a call of an earlier turn, in a shape that every server takes.
+
+    A malformed call's own text would make every later turn an HTTP 400 on servers that parse it.
+    """
+    return tool_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
+
+
+def tool_name(name: str) -> str:
+    """The name a model gave, less what no tool's name holds: providers refuse a conversation with it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"

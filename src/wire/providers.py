@@ -1,0 +1,33 @@
+"""Whose wire it is: for each provider its codec, and how the API key travels. The one place that knows them all.
+
+The key itself is none of the wire's business: a row says under which header, and after which word, the
+client sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from .anthropic import AnthropicCodec
+from .codec import Codec
+from .openai import OpenAICodec
+
+NewId = Callable[[], str]
+
+
+class Provider(NamedTuple):
+    codec: Callable[[NewId], Codec]
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "vllm": Provider(OpenAICodec),
+    "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens")),  # its newer models refuse max_tokens
+    "ollama": Provider(OpenAICodec),
+    "anthropic": Provider(AnthropicCodec, "x-api-key", "", MappingProxyType({"anthropic-version": "2023-06-01"})),
+}
