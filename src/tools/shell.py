@@ -144,19 +144,19 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is through. It only ever comes to the main thread."""
-    import threading  # subprocess loads it anyway
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Let Ctrl-C wait until the block is through."""
     held: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    before = signal.getsignal(signal.SIGINT)  # None: not Python's own, and not to be put back by us
+    try:
+        if before is not None:
+            signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    except ValueError:  # not the main thread, the only one that Ctrl-C comes to
+        before = None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
         if held:
             signal.raise_signal(signal.SIGINT)
 

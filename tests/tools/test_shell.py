@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -171,6 +172,11 @@ def test_ctrl_c_while_the_command_is_started_leaves_nothing(seconds, run, somebo
     with pytest.raises(KeyboardInterrupt), interrupt_after(seconds):
         run("exec", {"exec_timeout": 5}, command=HOLD + "sleep 60")
     assert not somebody_lives()
+
+
+def test_a_command_runs_in_any_thread(run):
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(run, "exec", command="echo hi").result().value == "hi\n[exit code 0]"
 
 
 @contextmanager
