@@ -214,11 +214,13 @@ def _groups(session: int) -> set[int]:
 
 def _living() -> Iterator[tuple[int, int]]:
     """Group and session of every process, less the dead (many a container has nobody who waits for orphans)."""
-    for stat in PROC.glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            state, _parent, group, session, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
-            if state not in "ZX":
-                yield int(group), int(session)
+    for process in PROC.iterdir():
+        if process.name.isdecimal():
+            with suppress(OSError):  # it has ended meanwhile
+                stat = (process / "stat").read_text(errors="replace")
+                state, _parent, group, session, *_ = stat.rpartition(")")[2].split()
+                if state not in "ZX":
+                    yield int(group), int(session)
 
 
 def _ending(code: int | None, left_over: bool, timeout: float) -> str:
