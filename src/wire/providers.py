@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .anthropic import AnthropicCodec
 from .codec import Codec
+from .gemini import GeminiCodec
 from .openai import OpenAICodec
 
 NewId = Callable[[], str]
@@ -30,4 +31,6 @@ PROVIDERS: Mapping[str, Provider] = {
     "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens")),  # its newer models refuse max_tokens
     "ollama": Provider(OpenAICodec),
     "anthropic": Provider(AnthropicCodec, "x-api-key", "", MappingProxyType({"anthropic-version": "2023-06-01"})),
+    "gemini": Provider(GeminiCodec, "x-goog-api-key", ""),
+    "vertex": Provider(GeminiCodec),
 }
