@@ -41,10 +41,10 @@ def test_a_tool_is_called_and_its_result_answered(program, server):
 
 
 def test_two_calls_in_one_turn_are_both_answered(program, server):
-    both = saying(f"{call('notes.txt')}\n{call('list.txt')}", "They say: {{results}}")
+    both = saying(f"{call('notes.txt')}\n{call('list.txt')}", "They say: {{result}}")
     answer = program.ask(server, both, vllm=ANTHROPIC)
-    assert "heron" in answer.stdout
-    assert answer.stderr.count("read(path=") == 2
+    assert answer.stdout == "They say: rope, lamp, bread\n"
+    assert 'read(path="notes.txt") -> The heron stands in the reeds.' in answer.stderr
 
 
 @pytest.mark.parametrize("server", ["strict"], indirect=True)
@@ -53,6 +53,14 @@ def test_without_a_parser_calls_go_through_text(program, server):
     answer = program.ask(server, text, vllm={**ANTHROPIC, "max_tokens": 200})
     assert "heron" in answer.stdout
     assert "This server takes no native tool calls" in answer.stderr
+
+
+@pytest.mark.parametrize("server", ["no parser"], indirect=True)
+def test_a_server_that_asks_for_a_key_gets_it(program, server):
+    assert program.ask(server, HELLO, vllm={**ANTHROPIC, "enable_function_calling": False}).stdout.startswith("Hello!")
+    refused = program.ask(server._replace(api_key="wrong"), HELLO, vllm=ANTHROPIC)
+    assert (refused.stdout, refused.code) == ("", 1)
+    assert "HTTP 401" in refused.stderr
 
 
 class TestTheCodec:
