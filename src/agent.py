@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Protocol
 
-from .errors import WireError
+from .context import make_room
+from .errors import ContextTooLong, WireError
 from .messages import (
     CallFinished,
     CallStarted,
@@ -37,6 +38,7 @@ from .tools.registry import Registry, ToolContext
 MAX_MALFORMED_TURNS = 2
 
 SUM_UP = "No more tool calls are possible for this question. Answer now with what you have found so far."
+NUDGE = "Your last turn was empty. Answer the question, or call a tool for what you still need to know."
 NOT_FINISHED = "The call did not finish: the user interrupted it."
 
 
@@ -72,13 +74,18 @@ class Agent:
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
         malformed_turns = 0
+        nudged = False
         tools = self._registry.definitions
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
             if not _asked(response):
                 yield from _said_why(response)
-                return
+                if response.text.strip() or response.stop_reason != "end_turn" or nudged:
+                    return
+                nudged = True
+                conversation.append(UserMessage(NUDGE))
+                continue
             yield from self._answer(conversation, response)
             malformed_turns = 0 if response.calls else malformed_turns + 1
             if malformed_turns > MAX_MALFORMED_TURNS:
@@ -87,6 +94,17 @@ class Agent:
         yield from self._sum_up(conversation)
 
     def _ask(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
+        """The model's turn; where the conversation has outgrown its context, once more after room was made."""
+        try:
+            return (yield from self._turn(conversation, tools))
+        except ContextTooLong as error:
+            freed = make_room(conversation, error.excess)
+            if not freed:
+                raise
+        yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
+        return (yield from self._turn(conversation, tools))
+
+    def _turn(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
         said: list[str] = []
         response: Response | None = None
         try:

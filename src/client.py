@@ -79,13 +79,14 @@ class Client:
     def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
         """Send a request and hand out the answer as it streams; leaving the block closes the connection.
 
+        `path` is under base_url; one that begins with a slash is under the server's root, above /v1.
         Raises ConnectFailed, Timeout; `chunks` raises StreamCut, Timeout.
         """
-        log.debug("%s %s/%s %s", method, self.base_url, path, (body or b"").decode(errors="replace"))
+        log.debug("%s %s %s", method, self._url(path), (body or b"").decode(errors="replace"))
         try:
             answer = self._session.request(
                 method,
-                f"{self.base_url}/{path}",
+                self._url(path),
                 data=body,
                 headers=self._headers,
                 timeout=self._timeouts,
@@ -101,6 +102,9 @@ class Client:
                 answer.headers.get("Location", ""),
                 self._chunks(answer),
             )
+
+    def _url(self, path: str) -> str:
+        return f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
         tracing = log.isEnabledFor(logging.DEBUG)

@@ -50,6 +50,15 @@ class Vllm:
 
 
 @dataclass(frozen=True, slots=True)
+class TextProtocol:
+    constrained: str = option(
+        "auto",
+        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: until it refuses",
+        choices=("auto", "on", "off"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
 
@@ -91,6 +100,7 @@ class SystemPrompt:
 @dataclass(frozen=True, slots=True)
 class Settings:
     vllm: Vllm = field(default_factory=Vllm)
+    text_protocol: TextProtocol = field(default_factory=TextProtocol)
     agent: Agent = field(default_factory=Agent)
     workspace: Workspace = field(default_factory=Workspace)
     security: Security = field(default_factory=Security)
@@ -100,6 +110,7 @@ class Settings:
 
 SECTIONS: Mapping[str, type] = {
     "vllm": Vllm,
+    "text_protocol": TextProtocol,
     "agent": Agent,
     "workspace": Workspace,
     "security": Security,
@@ -203,6 +214,14 @@ def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     elif "HOME" in environ:
         folders.append(Path(environ["HOME"], ".config", "vllm-bot"))
     return tuple(folder / "config.json" for folder in folders)
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where the program keeps what it learns: XDG_STATE_HOME, else ~/.local/state."""
+    base = Path(environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():
+        base = Path(environ.get("HOME") or Path.home(), ".local", "state")
+    return base / "vllm-bot"
 
 
 def _from_file(path: Path | None) -> Iterator[Given]:

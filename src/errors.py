@@ -68,7 +68,9 @@ class TemplateRejected(ServerError):
 
 
 class ContextTooLong(ServerError):
-    pass
+    """`excess`: by how many tokens, at least; 0 where that is not known."""
+
+    excess = 0
 
 
 class ModelNotFound(ServerError):

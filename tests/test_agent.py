@@ -1,7 +1,7 @@
 import pytest
 
-from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, SUM_UP, Agent
-from src.errors import StreamCut
+from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, NUDGE, SUM_UP, Agent
+from src.errors import ContextTooLong, StreamCut
 from src.messages import (
     CallFinished,
     CallStarted,
@@ -147,8 +147,14 @@ class TestLimits:
         run = Run(says("Once upon", stop_reason="max_tokens")).all()
         assert "max_tokens" in run.of(Notice)[0].text
 
-    def test_an_empty_answer_is_said_so(self):
-        assert "without saying anything" in Run(says("")).all().of(Notice)[0].text
+    def test_an_empty_answer_is_said_so_and_asked_about_once(self):
+        run = Run(says(""), says("Here.")).all()
+        assert "without saying anything" in run.of(Notice)[0].text
+        assert run.model.asked[1].messages[-1] == UserMessage(NUDGE)
+        assert run.conversation[-1] == says("Here.")
+
+    def test_two_empty_answers_end_the_loop(self):
+        assert len(Run(says(""), says("")).all().model.asked) == 2
 
 
 class TestInterrupts:
@@ -177,3 +183,24 @@ class TestInterrupts:
             run.all()
         assert [result.value for result in run.results()] == ["contents of a", NOT_FINISHED, NOT_FINISHED]
         assert run.ran == ["look a"]
+
+
+class TestContext:
+    @staticmethod
+    def too_long(excess):
+        error = ContextTooLong("full")
+        error.excess = excess
+        return error
+
+    def test_where_the_context_is_full_old_results_are_shortened_and_the_turn_asked_for_again(self):
+        long = ToolResults((ToolResult("c0", "look", "text", "x" * 5000),))
+        run = Run(self.too_long(100), says("ok"))
+        run.conversation[:0] = [UserMessage("before"), says("", ToolCall("c0", "look", {"path": "b"})), long]
+        run.all()
+        assert run.conversation[-1] == says("ok")
+        assert "characters left out" in run.model.asked[1].messages[2].results[0].value
+        assert "were shortened" in run.of(Notice)[0].text
+
+    def test_where_nothing_can_be_shortened_the_error_stands(self):
+        with pytest.raises(ContextTooLong):
+            Run(self.too_long(100)).all()

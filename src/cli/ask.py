@@ -6,22 +6,22 @@ import sys
 
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from ..messages import Completed, Response, TextDelta, UserMessage
+from ..messages import Completed, Notice, Response, TextDelta, UserMessage
 from ..security.approval import APPROVE_ALL, REFUSE_ALL
 from . import start
 from .debug import Debug
 from .render import Screen, plain
 
 
-def ask(settings: Settings, debug: Debug, question: str, *, yes: bool) -> int:
+def ask(settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: bool) -> int:
     """Raises BotError; what was said until then is on standard output."""
     screen = Screen(sys.stdout, sys.stderr, styled=False)
     model_name = settings.vllm.model or start.served_model(settings, _cannot_choose)
-    agent = start.agent(settings, model_name, APPROVE_ALL if yes else REFUSE_ALL)
+    bot = start.bot(settings, model_name, APPROVE_ALL if yes else REFUSE_ALL, relearn=relearn)
     conversation = [*start.opening(settings), UserMessage(question)]
     streaming = sys.stdout.isatty()
     try:
-        for event in agent.run(conversation):
+        for event in bot.agent.run(conversation):
             debug.trace(event)
             if streaming or not isinstance(event, TextDelta):
                 screen.draw(event)
@@ -31,6 +31,8 @@ def ask(settings: Settings, debug: Debug, question: str, *, yes: bool) -> int:
         if not streaming and isinstance(last := conversation[-1], Response):
             _print_whole(last, screen)
         raise
+    if unkept := bot.keep():
+        screen.draw(Notice(unkept))
     return 0
 
 

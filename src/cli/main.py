@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="send no tools to the server; read calls from the model's text only",
     )
+    add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
     add("--version", action="version", version=f"vllm-bot {__version__}")
     return options
 

@@ -26,10 +26,10 @@ def run(given: argparse.Namespace, debug_level: int) -> int:
     if question is None:
         from .chat import open_chat
 
-        return open_chat(settings, debug, yes=given.yes)
+        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn)
     from .ask import ask
 
-    return ask(settings, debug, question, yes=given.yes)
+    return ask(settings, debug, question, yes=given.yes, relearn=given.relearn)
 
 
 def _question(given: argparse.Namespace) -> str | None:

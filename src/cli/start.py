@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
 from ..errors import ConfigError, ServerError
@@ -14,8 +14,11 @@ from ..messages import Message, SystemMessage
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
     from ..client import Client
+    from ..model import Model
     from ..security.approval import Approver
+    from ..tools import ToolContext
     from ..wire.providers import Provider
+    from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
 
@@ -35,21 +38,69 @@ def workspace(settings: config.Settings) -> Path:
     return folder.resolve()
 
 
-def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
-    from ..agent import Agent
-    from ..model import Model, random_id
-    from ..tools import REGISTRY, ToolContext
+class Bot(NamedTuple):
+    """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
-    vllm, security = settings.vllm, settings.security
-    model = Model(
+    agent: Agent
+    model: Model
+    learnt: Learnt
+    server: str
+
+    def keep(self) -> str:
+        """Keep what was learnt of the server; why it could not be kept, or nothing."""
+        model = self.model
+        if model.path.is_learnt:
+            try:
+                self.learnt.keep(self.server, model.name, model.server_version, model.path)
+            except OSError as error:
+                return f"What was learnt of the server could not be kept: {error}"
+        return ""
+
+
+def bot(settings: config.Settings, model_name: str, approver: Approver, *, relearn: bool = False) -> Bot:
+    """`relearn`: forget what was learnt of every server."""
+    from ..agent import Agent
+    from ..tools import REGISTRY
+    from .learnt import Learnt
+
+    model = _model(settings, model_name)
+    learnt = Learnt(config.state_folder(os.environ))
+    if relearn:
+        learnt.forget()
+    if settings.vllm.enable_function_calling:
+        model.path = learnt.recall(settings.vllm.base_url, model_name, model.server_version) or model.path
+    agent = Agent(
+        model,
+        REGISTRY,
+        _context(settings),
+        approver,
+        allowed_commands=settings.security.allowed_commands,
+        max_tool_turns=settings.agent.max_tool_turns,
+    )
+    return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def _model(settings: config.Settings, name: str) -> Model:
+    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
+
+    vllm = settings.vllm
+    return Model(
         _client(settings),
-        model_name,
+        name,
         codec=_provider(settings).codec(random_id),
-        native=vllm.enable_function_calling,
+        is_vllm=vllm.provider == "vllm",
+        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
+        constrained=settings.text_protocol.constrained != "off",
     )
-    context = ToolContext(
+
+
+def _context(settings: config.Settings) -> ToolContext:
+    from ..tools import ToolContext
+
+    security = settings.security
+    return ToolContext(
         workspace=workspace(settings),
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=settings.files,
@@ -57,14 +108,6 @@ def agent(settings: config.Settings, model_name: str, approver: Approver) -> Age
         exec_enabled=security.exec_enabled,
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
-    )
-    return Agent(
-        model,
-        REGISTRY,
-        context,
-        approver,
-        allowed_commands=security.allowed_commands,
-        max_tool_turns=settings.agent.max_tool_turns,
     )
 
 

@@ -6,12 +6,13 @@ among the rest, for a provider that signs what it says wants it back where it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Union
 
 from ..errors import StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
+from .codec import WireEvent
 from .deltas import CallAssembler
 from .values import load
 
@@ -78,7 +79,7 @@ class Answer:
 class _Taker(Protocol):
     def whole(self, answer: Any) -> list[ModelEvent]: ...
 
-    def close(self) -> list[ModelEvent]: ...
+    def close(self) -> Sequence[WireEvent]: ...
 
 
 class WholeDecoder:
@@ -92,7 +93,7 @@ class WholeDecoder:
         self._body += chunk
         return []
 
-    def close(self) -> list[ModelEvent]:
+    def close(self) -> list[WireEvent]:
         """Raises WireError, ServerError or StreamCut: see Decoder."""
         found = self._decoder.whole(load(bytes(self._body)))
         return [*found, *self._decoder.close()]

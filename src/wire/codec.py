@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Union
 
 from ..errors import ServerError, WireError
-from ..messages import Message, ModelEvent, ToolChoice, ToolDefinition
+from ..messages import JSON, Message, ModelEvent, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose."""
+    """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose.
+
+    `options` are fields of the request's body that only some servers know; a server may refuse them.
+    """
 
     model: str
     messages: Sequence[Message]
@@ -20,6 +23,14 @@ class ChatRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     tool_choice: ToolChoice = "auto"
+    options: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class RawTokens(NamedTuple):
+    """The ids of the tokens that an answer was made of, and how many of them became neither text nor call."""
+
+    ids: list[int]
+    silent: int
 
 
 class HttpRequest(NamedTuple):
@@ -29,12 +40,18 @@ class HttpRequest(NamedTuple):
     body: bytes
 
 
+WireEvent = Union[ModelEvent, RawTokens]
+
+
 class Decoder(Protocol):
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         """Raises WireError, or ServerError where the server reports one inside the stream."""
 
-    def close(self) -> list[ModelEvent]:
-        """What is left, and Completed last: text as the server gave it, native calls. Raises StreamCut too."""
+    def close(self) -> Sequence[WireEvent]:
+        """What is left, RawTokens where the server gives them, and Completed last. Raises StreamCut too.
+
+        Completed holds the text as the server gave it, and the native calls.
+        """
 
 
 def streams(content_type: str) -> bool:

@@ -36,7 +36,7 @@ from ..messages import (
     openai_tool,
 )
 from .answer import WholeDecoder, cut
-from .codec import ChatRequest, Decoder, HttpRequest, streams
+from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent, streams
 from .deltas import CallAssembler, as_sent
 from .replies import broken_off, model_names, openai_names, refusal
 from .sse import EventDecoder
@@ -61,16 +61,23 @@ class OpenAICodec:
         self._fragments = PerMessage(_encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
-        fields: dict[str, JSON] = {"model": request.model, "stream": True, "stream_options": {"include_usage": True}}
+        fields: dict[str, JSON] = {"model": request.model, "stream": True, **request.options}
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
             fields[self._max_tokens] = request.max_tokens
+        return HttpRequest("chat/completions", self._body(request, fields))
+
+    def prompt(self, request: ChatRequest) -> bytes:
+        """The body of vLLM's /tokenize for the prompt that `request` would make."""
+        return self._body(request, {"model": request.model})
+
+    def _body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
         if request.tools:  # an empty list is refused, and so is a choice without tools
             fields["tools"] = [openai_tool(tool) for tool in request.tools]
             fields["tool_choice"] = _choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
-        return HttpRequest("chat/completions", body(fields, messages=f"[{messages}]"))
+        return body(fields, messages=f"[{messages}]")
 
     def decoder(self, content_type: str) -> Decoder:
         decoder = StreamDecoder(self._new_id)
@@ -161,6 +168,8 @@ class StreamDecoder:
         self._done = False
         self._usage: Usage | None = None
         self._model = ""
+        self._token_ids: list[int] = []
+        self._silent = 0
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         found: list[ModelEvent] = []
@@ -183,8 +192,18 @@ class StreamDecoder:
             self._usage = Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens")))
         for choice in objects(chunk["choices"]):
             self._finish = text(choice.get("finish_reason")) or self._finish
+            before = len(found)
             if isinstance(delta := choice.get("delta"), dict):
                 self._delta(delta, found)
+            if isinstance(ids := choice.get("token_ids"), list):
+                self._tokens(ids, became_something=len(found) > before, last=bool(choice.get("finish_reason")))
+
+    def _tokens(self, ids: list[int], *, became_something: bool, last: bool) -> None:
+        if became_something:
+            self._token_ids += ids
+        elif not last:  # the last is the end-of-turn token, which is no part of what was said
+            self._token_ids += ids
+            self._silent += len(ids)
 
     def _delta(self, delta: Mapping[str, Any], found: list[ModelEvent]) -> None:
         # OpenAI's own models say elsewhere why they will not answer.
@@ -208,13 +227,15 @@ class StreamDecoder:
         self._chunk(completion, found)
         return found
 
-    def close(self) -> list[ModelEvent]:
+    def close(self) -> list[WireEvent]:
         """Raises StreamCut where the stream ended without saying so."""
         if not self._finish and not self._done:
             raise cut()
         calls = self._assembler.finish(truncated=self._finish == "length")
         content = _blocks("".join(self._reasoning), "".join(self._text), calls)
-        return [Completed(Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model))]
+        tokens = [RawTokens(self._token_ids, self._silent)] if self._token_ids else []
+        response = Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model)
+        return [*tokens, Completed(response)]
 
 
 def _blocks(reasoning: str, text: str, calls: Iterable[ToolCall | MalformedCall]) -> tuple[Block, ...]:

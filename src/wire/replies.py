@@ -62,7 +62,29 @@ def refusal(status: int, body: bytes, location: str = "") -> ServerError:
         for wanted, pattern, kind, hint in _REFUSALS
         if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
     )
-    return kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+    refused = kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+    if isinstance(refused, ContextTooLong):
+        refused.excess = excess_tokens(message)
+    return refused
+
+
+# What a request that is too long is told, by vLLM 0.32 and before (serve/utils/api_utils.py, renderers/params.py).
+_TOO_MANY_IN_PROMPT = re.compile(r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S)
+_TOO_MANY_IN_ALL = re.compile(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
+_TOO_MANY_CHARACTERS = re.compile(
+    r"contains (\d+) characters \(more than (\d+) characters.*?for (\d+) input tokens", re.S
+)
+
+
+def excess_tokens(message: str) -> int:
+    """By how many tokens a request was too long, as far as the refusal's message says; else 0."""
+    if match := _TOO_MANY_IN_PROMPT.search(message) or _TOO_MANY_IN_ALL.search(message):
+        limit, came = map(int, match.groups())
+        return max(came - limit, 0)
+    if match := _TOO_MANY_CHARACTERS.search(message):
+        characters, most, tokens = map(int, match.groups())
+        return (characters - most) * tokens // max(most, 1)
+    return 0
 
 
 def broken_off(event: object) -> ServerError:

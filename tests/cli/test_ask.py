@@ -1,6 +1,7 @@
 """One question through the whole program, but for the server, which is scripted."""
 
 import io
+import json
 import sys
 from contextlib import contextmanager
 
@@ -126,3 +127,10 @@ def test_an_unknown_option_is_bad_usage():
     with pytest.raises(SystemExit) as left:
         main(["--no-such-option"])
     assert left.value.code == 2
+
+
+def test_what_is_learnt_of_a_server_is_kept_and_forgotten_on_demand(ask, state_folder):
+    no_parser = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
+    assert "calls in the text" in ask(no_parser, HELLO)[2]
+    (kept,) = json.loads((state_folder / "vllm-bot" / "servers.json").read_text()).values()
+    assert kept["path"]["mode"] == "text"

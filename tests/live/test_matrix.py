@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.model import ROLES_MERGED, SYSTEM_FOLDED, TEXT_FALLBACK
+from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
 
 QUESTION = "Quote notes.txt, please."
 CONTENT = "The heron stands in the reeds."
@@ -20,13 +20,14 @@ def notices(*texts: str) -> list[str]:
     return [f"! {line}" for text in texts for line in text.splitlines()]
 
 
-FALLBACK = notices(TEXT_FALLBACK)
+FALLBACK = notices(NOTICES["text"])
+TEMPLATE = notices(NOTICES["template"])
 FOLDED = notices(ROLES_MERGED, SYSTEM_FOLDED)
 
 CASES = [  # server, enable_function_calling, how the call is found, what the user is told
     ("hermes", True, NATIVE, []),
     ("hermes", False, TEXT, []),
-    ("no parser", True, TEXT, FALLBACK),
+    ("no parser", True, TEXT, TEMPLATE),
     ("no parser", False, TEXT, []),
     ("strict", True, TEXT, FALLBACK),
     ("strict", False, TEXT, []),
@@ -39,8 +40,8 @@ IDS = [f"{server}: {'native' if native else 'text'}" for server, native, _, _ in
 
 
 def test_a_user_is_told_which_flags_would_make_calls_native():
-    assert "--enable-auto-tool-choice" in TEXT_FALLBACK
-    assert "--tool-call-parser" in TEXT_FALLBACK
+    assert "--enable-auto-tool-choice" in NOTICES["text"]
+    assert "--tool-call-parser" in NOTICES["text"]
 
 
 @pytest.mark.parametrize(("server", "native", "found", "told"), CASES, indirect=["server"], ids=IDS)

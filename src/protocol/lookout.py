@@ -1,0 +1,347 @@
+"""Whether a block begins at a character of prose: none, not yet to be told, or found.
+
+What is asked depends on the character; what stands before it (a name, `TOOL_CALL`) is part of the block and was
+held back by `held`, which is the same look backwards from the end of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, Union
+
+from . import heads
+from .heads import Found
+from .tape import LOOK_BACK
+from .toolbox import Toolbox
+from .words import Word, in_word, last_words
+
+ANCHORS = "<{[(`:>"
+ANCHOR = re.compile(
+    r"<(?=[|｜/a-zA-Z\[\]\s]|\Z)|\{(?=\s{0,64}[\"'\w“‘{}]|\s{0,64}\Z)|\[|\((?<=[\w)]\()|`|:|>(?=>>|>?\Z)"
+)
+
+_OWN = re.compile(
+    r"(?<![^\W_])\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
+)
+_OWN_LEAD = re.compile(r"(?<![^\W_])\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
+_HARMONY_LEAD = re.compile(
+    r"(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z"
+)
+_HARMONY = re.compile(
+    r"(?<!\w)(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z"
+)
+_CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
+_CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
+_LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
+_AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
+_METHOD = frozenset("./\\-$")  # before a name they make it another's
+_LABELS = frozenset(
+    ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
+)
+_KEYWORDS = frozenset((*_LABELS, *_CHANNELS, "to", "functools", "call", "observation"))
+
+
+class Here(NamedTuple):
+    """An anchor in a text.
+
+    Nothing before `floor` can be part of a block, `line` is the anchor's line so far, `before` what stands
+    before the floor, where that was shown.
+    """
+
+    text: str
+    at: int
+    floor: int
+    line: str
+    before: str = ""
+
+
+class Hold(NamedTuple):
+    """It cannot be told yet; the text from `start` on is held back."""
+
+    start: int
+
+
+Sight = Union[Found, Hold, None]
+
+
+class Lookout:
+    """Asks the patterns, for the tools in `box`."""
+
+    def __init__(self, box: Toolbox) -> None:
+        self._box = box
+        self._kinds: dict[str, Callable[[Here], Sight]] = {
+            "<": self._angle,
+            "{": self._brace,
+            "[": self._bracket,
+            "(": self._parenthesis,
+            "`": self._backtick,
+            ":": self._colon,
+            ">": self._chevron,
+        }
+
+    def look(self, here: Here) -> Sight:
+        """What begins at the anchor."""
+        sight = self._kinds[here.text[here.at]](here)
+        if isinstance(sight, Found) and here.text[here.at] == "{" and not here.text[here.at + 1 :].strip():
+            return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
+        return sight
+
+    def held(self, text: str, floor: int) -> int:
+        """Where the end of `text` begins that may belong to a block still to come."""
+        start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
+        if not (last.isalnum() or last in "_.\\/:$*`\"'@>=]- \n\t\r"):
+            return end
+        if last in "]@>*`":
+            return max(floor, end - min(end - len(text.rstrip(last)), 3))
+        held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
+        begun = _OWN.search(text, start) or _CHANNEL.search(text, max(start, end - 30))
+        if not begun and text.find("to=", start) >= 0:
+            begun = _HARMONY.search(text, start)
+        return min(held, begun.start()) if begun else held
+
+    def _may_begin(self, word: Word) -> bool:
+        bare = word.name.rstrip(":")
+        if word.gap or word.mark or bare != word.name:
+            return self._box.leads(bare) or bare.casefold() in _KEYWORDS
+        return self._box.may_begin(bare) or any(key.startswith(bare.casefold()) for key in _KEYWORDS)
+
+    def _lead(self, here: Here) -> Word | None:
+        """The name of a tool before the anchor."""
+        words = last_words(here.text, here.at, max(here.floor, here.at - LOOK_BACK), here.before)
+        named = (word for word in words if self._box.leads(word.name.rstrip(":")))
+        word = next(named, None)
+        return None if word is None or (in_word(word.previous) and word.start == word.begin) else word
+
+    def _angle(self, here: Here) -> Sight:
+        text, at, floor, line, _ = here
+        start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
+        matcher = heads.strong()
+        if match := matcher.match(text, start):
+            return Hold(start) if _may_go_on(match, text) else self._opened(match)
+        if matcher.begun(text, start):
+            return Hold(start)
+        if match := heads.element().match(text, at):
+            tool = self._box.tools.get(match["name"])
+            return Found(at, match.end(), "element", "", match["name"], False) if tool and _starts_line(line) else None
+        if heads.element().begun(text, at) and self._box.may_begin(text[at + 1 :]):
+            return Hold(at)
+        return None
+
+    def _opened(self, match: re.Match[str]) -> Sight:
+        """The body that follows wrapping markers. A bare name there must be a tool's, or it is prose."""
+        groups = match.groupdict()
+        run = groups.get("run") or ""
+        if groups.get("alone"):
+            opener = "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>")
+            return Found(match.start(), match.start(), "tags", opener)
+        if groups.get("json"):
+            return Found(match.start(), match.end() - 1, "json", run)
+        if groups.get("tags"):
+            return Found(match.start(), match.start("tags"), "tags", run)
+        for kind, group in (("pairs", "name"), ("empty", "empty_name")):
+            if groups.get(kind):
+                known = kind == "pairs" or self._box.find(groups[group]) is not None
+                return Found(match.start(), match.start(group), kind, run, groups[group]) if known else None
+        return self._named(match, run)
+
+    def _named(self, match: re.Match[str], run: str) -> Sight:
+        name, bracket = match["called"], match["bracket"]
+        asks = (bracket == "{" and "[TOOL_CALLS]" not in run) or self._box.find(name) is not None
+        kind = "named" if bracket == "{" else "pythonic"
+        return Found(match.start(), match.end() - 1, kind, run, name) if asks else None
+
+    def _brace(self, here: Here) -> Sight:
+        text, at, floor, _, _ = here
+        window = max(floor, at - LOOK_BACK)
+        if own := _own_lead(here):
+            return Found(own.start(), at, "json", "TOOL_CALL:")
+        if to := _HARMONY_LEAD.search(text, window, at):
+            return Found(to.start(), at, "named", "<|channel|>", to[1])
+        word = self._lead(here)
+        if word and (found := self._led(here, word)):
+            return found
+        return self._object(text, at, at)
+
+    def _led(self, here: Here, word: Word) -> Sight:
+        """A name, then its arguments as an object."""
+        text, at, _, line, _ = here
+        if text[word.start] == "@":
+            return None
+        before = line[: len(line) - (at - word.start)] if "\n" not in text[word.start : at] else ""
+        if not (word.gap or word.mark or not before.strip() or before.rstrip()[-1:] in "`>.:"):
+            return None
+        return Found(word.start, at, "named", "", word.name.rstrip(":"), False)
+
+    def _object(self, text: str, at: int, start: int) -> Sight:
+        """An object that says a call: its first key is one of a call's, or a tool's name."""
+        key = heads.object_key().match(text, at)
+        if not key:
+            return Hold(start) if heads.object_key().begun(text, at) else None
+        body = key.start() + key[0].startswith("{{")
+        if not heads.says_call(key["key"]) and not self._box.find(key["key"]):
+            return None
+        if heads.says_name(key["key"]):
+            value = heads.object_name().match(text, at)
+            if value and not self._box.find(value["value"]) and "(" not in value["value"]:
+                return None
+            if not value and heads.object_name().begun(text, at):
+                return Hold(start)
+        return Found(start, body if start == at else start, "json", "", asks=False)
+
+    def _bracket(self, here: Here) -> Sight:
+        text, at, floor, _, before = here
+        window = max(floor, at - LOOK_BACK)
+        if own := _own_lead(here):
+            return Found(own.start(), at, "json", "TOOL_CALL:")
+        lead = at - 9
+        if (
+            lead >= window
+            and text.startswith("functools", lead)
+            and not in_word(text[lead - 1] if lead > floor else before)
+        ):
+            return Found(at - 9, at, "json", "functools")
+        matcher = heads.strong()
+        if match := matcher.match(text, at):
+            return Hold(at) if _may_go_on(match, text) else self._opened(match)
+        if matcher.begun(text, at):
+            return Hold(at)
+        return self._list(text, at)
+
+    def _list(self, text: str, at: int) -> Sight:
+        match = heads.listed().match(text, at)
+        if not match:
+            begun = heads.listed().begun(text, at)
+            name = text[at + 1 :].lstrip(" \n\t\r[(\"'“‘`")
+            return Hold(at) if begun and (len(text) - at < 20 or self._box.may_begin(name)) else None
+        if match["object"]:
+            inner = self._object(text, match.start("object"), at)
+            return inner._replace(body=at) if isinstance(inner, Found) else inner
+        if not self._box.find(match["name"]):
+            return None
+        return Found(at, at, "pythonic", "", asks=False)
+
+    def _parenthesis(self, here: Here) -> Sight:
+        text, at, _, line, _ = here
+        word = self._lead(here)
+        if not word or word.gap or word.mark or word.previous in _METHOD:
+            return None
+        if text[word.start] == "@":
+            if match := heads.numbered().match(text, at):
+                return Found(word.start, match.end() - 1, "named", "@", word.name)
+            return Hold(word.start) if heads.numbered().begun(text, at) else None
+        before = line[: len(line) - (at - word.begin)]
+        if not (_LINE_START.fullmatch(before) or _AFTER_COLON.fullmatch(before)):
+            return None
+        return Found(word.begin, at, "pythonic", "", word.name, asks=False, alone=True)
+
+    def _backtick(self, here: Here) -> Sight:
+        """A fence or a quoting backtick whose first content is a block belongs to the block."""
+        text, at, _, line, _ = here
+        if text.startswith("```", at) and (direct := self._directly_fenced(text, at)):
+            return direct
+        match = heads.fence().match(text, at)
+        if not match:
+            return Hold(at) if heads.fence().begun(text, at) else None
+        first = match.start("first")
+        inner = self.look(Here(text, first, first, "")) if match["first"] in "<{[" else self._fenced(text, first)
+        quoted = not text.startswith("``", at) and not _starts_line(line)
+        if inner is None or (quoted and not isinstance(inner, Hold)):
+            return None
+        return Hold(at) if isinstance(inner, Hold) else inner._replace(start=at, alone=False)
+
+    def _directly_fenced(self, text: str, at: int) -> Sight:
+        """A tool's name where a fence names its language."""
+        word, matcher = at + 3, heads.fenced_word()
+        match = matcher.match(text, word)
+        if match and match["mark"] in "({" and self._box.find(match["name"]):
+            inner = self._fenced(text, word)
+            return inner._replace(start=at, alone=False) if isinstance(inner, Found) else inner and Hold(at)
+        begun = not match and matcher.begun(text, word) and self._box.may_begin(text[word:].strip())
+        return Hold(at) if begun and word < len(text) else None
+
+    def _fenced(self, text: str, at: int) -> Sight:
+        matcher = heads.fenced_word()
+        if match := matcher.match(text, at):
+            mark = match.end() - 1
+            if match["mark"] == ":":
+                return self._colon(Here(text, mark, at, ""))
+            return self.look(Here(text, mark, match.start("name"), text[at:mark]))
+        if matcher.begun(text, at):
+            return Hold(at)
+        return None
+
+    def _colon(self, here: Here) -> Sight:
+        text, at, floor, _, _ = here
+        window = max(floor, at - LOOK_BACK)
+        if own := _own_lead(here):
+            return self._own(text, at, own.start())
+        word = next(last_words(text, at, window, here.before), None)
+        if not word or word.name.casefold() not in _LABELS or (in_word(word.previous) and word.start == word.begin):
+            return None
+        start = word.start
+        if not _LINE_START.fullmatch(here.line[: len(here.line) - (at - start)]):
+            return None
+        if word.name == "TOOL_NAME":
+            return Found(start, start, "arguments", "TOOL_NAME:")
+        return self._labelled(text, word.begin, start)
+
+    def _own(self, text: str, at: int, start: int) -> Sight:
+        matcher = heads.own()
+        match = matcher.match(text, at)
+        if not match:
+            return Hold(start) if matcher.begun(text, at) else None
+        if _may_go_on(match, text):
+            return Hold(start)
+        if match["json"]:
+            return Found(start, match.end() - 1, "json", "TOOL_CALL:")
+        if match["tags"]:
+            return Found(start, match.start("tags"), "tags", "TOOL_CALL:")
+        found = self._named(match, "TOOL_CALL:")
+        return found._replace(start=start) if isinstance(found, Found) and self._box.find(found.name) else None
+
+    def _labelled(self, text: str, at: int, start: int) -> Sight:
+        for matcher in (heads.labelled(), heads.action_object()):
+            if match := matcher.match(text, at):
+                groups = match.groupdict()
+                name = groups.get("name") or ""
+                action = text[at : at + 6].casefold() == "action"
+                if not action and not self._box.find(name):
+                    return None
+                if groups.get("json") and _may_go_on(match, text):
+                    return Hold(start)
+                if groups.get("json"):
+                    return Found(
+                        start, match.end() - 1, "named" if name else "json", "Action:", name, action and bool(name)
+                    )
+                return Found(start, match.start("line"), "labels", "Action:", name, action) if action else None
+        begun = heads.labelled().begun(text, at) or heads.action_object().begun(text, at)
+        return Hold(start) if begun else None
+
+    def _chevron(self, here: Here) -> Sight:
+        text, at, _, line, _ = here
+        matcher = heads.chevrons()
+        match = matcher.match(text, at)
+        if not match:
+            return Hold(at) if matcher.begun(text, at) else None
+        if not self._box.find(match["name"]) or not _starts_line(line):
+            return None
+        return Found(
+            at, match.end() - 1, "named" if match["bracket"] == "{" else "pythonic", ">>>", match["name"], False
+        )
+
+
+def _starts_line(line: str) -> bool:
+    return _LINE_START.fullmatch(line) is not None
+
+
+def _own_lead(here: Here) -> re.Match[str] | None:
+    """`TOOL_CALL` before the anchor."""
+    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - LOOK_BACK), here.at)
+    return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
+
+
+def _may_go_on(match: re.Match[str], text: str) -> bool:
+    """Whether the bracket that seems to open the body may yet begin one more marker."""
+    body = match.end() - 1
+    return text[body] == "[" and heads.openers().begun(text, body) is not None
