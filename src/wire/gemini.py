@@ -111,7 +111,9 @@ class GeminiCodec:
 
     def _call(self, call: ToolCall | MalformedCall) -> JSON:
         name, arguments = as_sent(call)
-        metadata = call.metadata if isinstance(call, ToolCall) else {_SIGNATURE: _NO_SIGNATURE}
+        metadata: Mapping[str, JSON] = {_SIGNATURE: _NO_SIGNATURE}
+        if isinstance(call, ToolCall) and call.origin == "native":
+            metadata = call.metadata
         sent: dict[str, JSON] = {"name": name, "args": arguments}
         if "id" in metadata:
             self._served_ids.add(call.id)

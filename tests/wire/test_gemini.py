@@ -93,6 +93,10 @@ class TestRequest:
         assert call["thoughtSignature"]
         assert result["functionResponse"]["name"] == "unreadable_call"
 
+    def test_a_call_that_was_read_from_text_has_the_signature_for_calls_that_have_none(self):
+        ((call,),) = parts(Response((ToolCall("c1", "read", {}, "hermes"),)))
+        assert call["thoughtSignature"] == "skip_thought_signature_validator"
+
 
 class TestAnswer:
     def test_arguments_that_are_no_object_are_a_malformed_call(self):
