@@ -17,6 +17,8 @@ _PUNCTUATION = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"[.:/]+|__+")
 _TAIL = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
 _NEAR_ENOUGH = 0.5
+_SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
+_ASKS_MORE = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 
 
 class Tool(NamedTuple):
@@ -26,6 +28,7 @@ class Tool(NamedTuple):
     schema: Mapping[str, Any]
     properties: Mapping[str, Any]
     required: tuple[str, ...]
+    plain: Mapping[str, type]  # the parameters whose schema asks for nothing but one scalar type
 
 
 class Toolbox:
@@ -114,4 +117,13 @@ def _with_schema(name: str, schema: Mapping[str, Any]) -> Tool:
         schema,
         properties if isinstance(properties, Mapping) else {},
         tuple(map(str, required)) if isinstance(required, (list, tuple)) else (),
+        {
+            name: _SCALARS[each["type"]]
+            for name, each in (properties.items() if isinstance(properties, Mapping) else ())
+            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _ASKS_MORE.isdisjoint(each)
+        },
     )
+
+
+def _is_scalar(kind: object) -> bool:
+    return isinstance(kind, str) and kind in _SCALARS
