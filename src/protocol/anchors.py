@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 
 _DECIDES = re.compile(
-    r"<(?=[|｜/a-zA-Z\[\]\s]|\Z)|\{(?=\s{0,64}[\"'\w“‘{}]|\s{0,64}\Z)|\[|\((?<=[\w)]\()|`|:|>(?=>>|>?\Z)"
+    r"<(?=[|｜a-zA-Z]|/[a-zA-Z]|/?\Z|\](?:m|\Z)|\s(?:[|｜]|\Z))"  # a marker, a tag, or an end of reasoning
+    r"|\{(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
+    r"|\[(?!\[\[)"
+    r"|\((?<=[\w)]\()"  # after a name
+    r"|:(?<=[\w*\"'`]:)"  # after a label
+    r"|`"
+    r"|>(?=>>(?!>)|>?\Z)"
 )
 _CHARACTERS = "<{[(`:>"
 _SHORT = 512

@@ -200,6 +200,8 @@ class BlockReader:
         for verdict in verdicts:
             tape.verdict(verdict, raw)
             raw = ""
+            if self._judge.is_full:
+                break
         self._index += len(verdicts)
         tape.skip_to(self._after)
 

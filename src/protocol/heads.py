@@ -150,9 +150,16 @@ def alone() -> Matcher:
 
 
 @functools.cache
+def own() -> Matcher:
+    """`TOOL_CALL` in any spelling; its plural is taken by what may stand after it."""
+    joint = maybe(some("[ _-]", 1, 1))
+    return Matcher(sequence(maybe(literal("**")), literal("tool"), joint, literal("call")), re.IGNORECASE)
+
+
+@functools.cache
 def gap() -> re.Pattern[str]:
     """What may stand between `TOOL_CALL` and its body, colon and decoration."""
-    return re.compile(r"[:*`\s]{0,24}")
+    return re.compile(r"[sS]?[:*`\s]{0,24}")
 
 
 @functools.cache
@@ -207,10 +214,10 @@ def listed() -> Matcher:
 
 @functools.cache
 def fence() -> Matcher:
-    """A fence and what stands first in it."""
-    return Matcher(
-        sequence(some("`", 1, 4), some(r"[\w+-]", 0, 20), some(r"\s", 0, 64), named("first", some(r"[^\s`]", 1, 1)))
-    )
+    """A fence, or a quoting backtick, and the first character in it."""
+    first = some(r"[^\s`]", 1, 1)
+    block = sequence(literal("```"), some("`", 0, 1), some(r"[\w+-]", 0, 20), some(r"\s", 0, 64), first)
+    return Matcher(either(block, sequence(some("`", 1, 2), first)))
 
 
 @functools.cache

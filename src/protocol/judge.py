@@ -106,13 +106,16 @@ class Judge:
         return ToolCall(self._next_id(), tool.name, arguments, origin, repaired, self._is_echo(raw))
 
     def _counted(self, verdict: Verdict, raw: str) -> Verdict:
-        if not isinstance(verdict, ToolCall):
-            return verdict
         self._count += 1
         if self._count <= self._max_calls:
             return verdict
-        reason = f"More than {self._max_calls} calls in one answer; this one was not run."
+        reason = f"More than {self._max_calls} calls in one answer: nothing from here on was read."
         return MalformedCall(verdict.id, verdict.name, raw, reason, verdict.origin)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there were more calls, or attempts at one, than one answer may hold."""
+        return self._count > self._max_calls
 
     def _malformed(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
         return MalformedCall(self._next_id(), name, raw, reason, origin)

@@ -17,15 +17,12 @@ from .toolbox import Toolbox
 from .words import Word, in_word, last_words
 
 _OWN = re.compile(
-    r"(?<![^\W_])\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
+    r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
-_OWN_LEAD = re.compile(r"(?<![^\W_])\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
-_HARMONY_LEAD = re.compile(
-    r"(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z"
-)
-_HARMONY = re.compile(
-    r"(?<!\w)(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z"
-)
+_OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
+_TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
+_HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
+_HARMONY = re.compile(_TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
 _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
@@ -96,7 +93,7 @@ class Lookout:
         if not (last.isalnum() or last in "_.\\/:$*`\"'@>=]- \n\t\r"):
             return end
         if last in "]@>*`":
-            return max(floor, end - min(end - len(text.rstrip(last)), 3))
+            return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
         held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
         begun = _OWN.search(text, start) or _CHANNEL.search(text, max(start, end - 30))
         if not begun and text.find("to=", start) >= 0:
@@ -169,7 +166,8 @@ class Lookout:
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
             return Found(own.start(), at, "json", OWN)
-        if to := _HARMONY_LEAD.search(text, window, at):
+        to = _HARMONY_LEAD.search(text, window, at)
+        if to and not (to.start() == floor and in_word(here.before)):
             return Found(to.start(), at, "named", "<|channel|>", to[1])
         word = self._lead(here)
         if word and (found := self._led(here, word)):
@@ -246,30 +244,43 @@ class Lookout:
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
         text, at, _, line, _ = here
-        if text.startswith("```", at) and (direct := self._directly_fenced(text, at)):
-            return direct
+        inner = self._quoted(text, at)
+        quotes = not text.startswith("``", at) and not _starts_line(line)
+        if isinstance(inner, Hold):
+            return Hold(at)
+        return inner._replace(start=at, alone=False) if isinstance(inner, Found) and not quotes else None
+
+    def _quoted(self, text: str, at: int) -> Sight:
+        """The block that stands first after the backticks: directly, or after a language and a space."""
+        ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
+        if sight := self._named_in_fence(text, at + ticks):
+            return sight
         match = heads.fence().match(text, at)
         if not match:
             return Hold(at) if heads.fence().begun(text, at) else None
-        first = match.start("first")
-        inner = self.look(Here(text, first, first, "")) if match["first"] in "<{[" else self._fenced(text, first)
-        quoted = not text.startswith("``", at) and not _starts_line(line)
-        if inner is None or isinstance(inner, Passed) or (quoted and not isinstance(inner, Hold)):
-            return None
-        return Hold(at) if isinstance(inner, Hold) else inner._replace(start=at, alone=False)
+        first = match.end() - 1
+        return self.look(Here(text, first, first, "")) if text[first] in "<{[" else self._fenced(text, first)
 
-    def _directly_fenced(self, text: str, at: int) -> Sight:
-        """A tool's name where a fence names its language."""
-        word, matcher = at + 3, heads.fenced_word()
-        match = matcher.match(text, word)
+    def _named_in_fence(self, text: str, at: int) -> Sight:
+        """`TOOL_CALL` or a tool's name directly after the backticks, where a fence names its language."""
+        own, matcher = heads.own(), heads.fenced_word()
+        if match := own.match(text, at):
+            return self._own(text, match.end(), at)
+        if at < len(text) and own.begun(text, at):
+            return Hold(at)
+        match = matcher.match(text, at)
         if match and match["mark"] in "({" and self._box.find(match["name"]):
-            inner = self._fenced(text, word)
-            return inner._replace(start=at, alone=False) if isinstance(inner, Found) else inner and Hold(at)
-        begun = not match and matcher.begun(text, word) and self._box.may_begin(text[word : word + 100].strip())
-        return Hold(at) if begun and word < len(text) else None
+            return self._fenced(text, at)
+        begun = not match and matcher.begun(text, at) and self._box.may_begin(text[at : at + 100].strip())
+        return Hold(at) if begun and at < len(text) else None
 
     def _fenced(self, text: str, at: int) -> Sight:
-        matcher = heads.fenced_word()
+        """The block whose first word is at `at`."""
+        own, matcher = heads.own(), heads.fenced_word()
+        if match := own.match(text, at):
+            return self._own(text, match.end(), at)
+        if own.begun(text, at):
+            return Hold(at)
         if match := matcher.match(text, at):
             mark = match.end() - 1
             if match["mark"] == ":":

@@ -47,11 +47,11 @@ class StreamParser:
         reasoning: bool = True,
     ) -> None:
         box = Toolbox(tools)
-        self._setup = (box, Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
+        self._setup = (Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
         self._begin(*self._setup, previews=previews, reasoning=reasoning)
 
-    def _begin(self, box: Toolbox, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
-        self._box = box
+    def _begin(self, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
+        self._judge = judge
         self._lookout = lookout
         self._tape = Tape()
         self._anchors = Anchors()
@@ -147,7 +147,7 @@ class StreamParser:
     def _closing(self, final: bool) -> bool:
         decided = self._block.closed(final, truncated=self._truncated)
         if decided:
-            self._step = self._prose
+            self._step = self._cutting if self._judge.is_full else self._prose
         return decided
 
     def _reasoning(self, final: bool) -> bool:

@@ -16,6 +16,7 @@ NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api",
 _PUNCTUATION = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"[.:/]+|__+")
 _TAIL = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
+_COUNTER = re.compile(r":\d*\Z")
 _NEAR_ENOUGH = 0.5
 _SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
 _ASKS_MORE = frozenset(("enum", "anyOf", "oneOf", "$ref"))
@@ -80,6 +81,7 @@ class Toolbox:
         if not self._beginnings:
             names = [*self._by_plain, *(plain(name) for name in NAMESPACES), *self._by_tail]
             self._beginnings = frozenset(name[:end] for name in names for end in range(len(name) + 1))
+        word = _COUNTER.sub("", word)
         head, dot, rest = word.rpartition(".")
         return plain(word) in self._beginnings or bool(dot and head in NAMESPACES and plain(rest) in self._beginnings)
 
