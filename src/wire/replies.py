@@ -49,7 +49,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (403, "", Unauthorized, _KEY_HINT),
     (
         404,
-        r"\bmodel\b.*(not (exist|found|served)|unknown)|unknown model",
+        r"\bmodels?\b.*(not (exist|found|served)|unknown)|unknown model|^model: ",
         ModelNotFound,
         "Choose one it serves: leave vllm.model empty, or see GET /models.",
     ),
