@@ -28,6 +28,8 @@ _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN = "TOOL_CALL:"
+_INLINE = re.compile(r"`[^`\n]{1,400}`")
+_INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
 _LONGEST_HEAD = 1200  # characters: more than the markers of a body's beginning can be
 _METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
@@ -246,9 +248,11 @@ class Lookout:
         text, at, _, line, _ = here
         inner = self._quoted(text, at)
         quotes = not text.startswith("``", at) and not _starts_line(line)
+        if isinstance(inner, Found) and quotes:
+            return _inline(text, at)
         if isinstance(inner, Hold):
             return Hold(at)
-        return inner._replace(start=at, alone=False) if isinstance(inner, Found) and not quotes else None
+        return inner._replace(start=at, alone=False) if isinstance(inner, Found) else None
 
     def _quoted(self, text: str, at: int) -> Sight:
         """The block that stands first after the backticks: directly, or after a language and a space."""
@@ -344,6 +348,13 @@ class Lookout:
 
 def _starts_line(line: str) -> bool:
     return _LINE_START.fullmatch(line) is not None
+
+
+def _inline(text: str, at: int) -> Sight:
+    """Past inline code, which quotes; without its end it is none."""
+    if code := _INLINE.match(text, at):
+        return Passed(code.end())
+    return Hold(at) if _INLINE_BEGUN.match(text, at) else None
 
 
 def _own_lead(here: Here) -> re.Match[str] | None:
