@@ -225,7 +225,8 @@ def fenced_word() -> Matcher:
     """The first word in a fence and the bracket or colon that makes it a call."""
     assigned = maybe(sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK))
     passed = maybe(either(literal("print("), literal("await ")))
-    return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), named("mark", some(r"[({\[:]", 1, 1))))
+    mark = named("mark", either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1))))
+    return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), mark))
 
 
 @functools.cache

@@ -286,8 +286,8 @@ class Lookout:
         if own.begun(text, at):
             return Hold(at)
         if match := matcher.match(text, at):
-            mark = match.end() - 1
-            if match["mark"] == ":":
+            mark = match.start("mark")
+            if text[mark] == ":":
                 return self._colon(Here(text, mark, at, ""))
             return self.look(Here(text, mark, match.start("name"), text[at:mark]))
         if matcher.begun(text, at):

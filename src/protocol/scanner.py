@@ -8,6 +8,7 @@ divided. Never raises.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ from .tape import MAX_SAID, Tape, solid_length
 from .toolbox import Toolbox
 
 MAX_CALLS = 32
+_ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
 
 
 class StreamParser:
@@ -59,7 +61,8 @@ class StreamParser:
         self._previews = previews
         self._quote = ""  # the quote that ends the string that is being fed, if nothing else can happen before
         unused = Structure()
-        self._keep: Callable[[str], None] = unused.parts.append
+        self._kept = unused.parts
+        self._keep: Callable[[str], None] = self._kept.append
         self._follow: Callable[[str, int], tuple[int, bool]] = unused.feed
         self._thinking = Thinking(self._tape) if reasoning else None
         self._truncated = False
@@ -68,7 +71,7 @@ class StreamParser:
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
         if self._quote:  # in a long string, which most of a long call is
-            if self._quote not in text:
+            if self._quote not in text or (self._quote == '"' and self._is_escaped(text)):
                 self._keep(text)
                 return []
             end, ended = self._follow(text, 0)
@@ -82,6 +85,10 @@ class StreamParser:
         if tape.text:
             text = tape.text + text
         return self._followed(text, *follower.feed(text, 0))
+
+    def _is_escaped(self, text: str) -> bool:
+        """Whether each quote in `text` belongs to a backslash of its own."""
+        return _ESCAPED.match(text) is not None and self._kept[-1][-1:] != "\\"
 
     def _goes_on(self) -> bool:
         """Whether the block goes on inside a string, and may."""
@@ -109,7 +116,8 @@ class StreamParser:
             self._block.cut_down(cut)
         self._quote = ""
         if follower is not None and not self._previews and not tape.text:
-            self._quote, self._keep, self._follow = follower.quote, follower.parts.append, follower.feed
+            self._quote, self._kept, self._follow = follower.quote, follower.parts, follower.feed
+            self._keep = self._kept.append
         return tape.taken()
 
     # The steps: each says whether there is more to do before more text comes.
