@@ -4,6 +4,7 @@ import pytest
 
 from src.protocol import Malformed, ParsedCall
 from src.protocol.formats import FORMATS
+from tests.protocol import format_table
 from tests.protocol.laws import account, events_of, joined, shown
 
 ROWS = pytest.mark.parametrize("row", FORMATS, ids=[row.name for row in FORMATS])
@@ -57,3 +58,7 @@ def test_names_are_unique_and_shared_origins_exist():
     names = [row.name for row in FORMATS]
     assert len(set(names)) == len(names)
     assert {row.found_as for row in FORMATS} <= set(names)
+
+
+def test_the_document_has_the_table_as_it_is():
+    assert format_table.documented() == format_table.table()
