@@ -27,7 +27,7 @@ _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentar
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
-OWN = "TOOL_CALL:"
+OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
 _LONGEST_HEAD = 1200  # characters: more than the markers of a body's beginning can be
@@ -204,16 +204,18 @@ class Lookout:
 
     def _bracket(self, here: Here) -> Sight:
         text, at, floor, _, before = here
-        window = max(floor, at - LOOK_BACK)
-        if own := _own_lead(here):
-            return Found(own.start(), at, "json", OWN)
-        lead = at - 9
-        if (
-            lead >= window
-            and text.startswith("functools", lead)
+        own = _own_lead(here)
+        lead = own.start() if own else at - len(_FUNCTOOLS)
+        if own or (
+            text.startswith(_FUNCTOOLS, max(lead, floor))
+            and lead >= floor
             and not in_word(text[lead - 1] if lead > floor else before)
         ):
-            return Found(at - 9, at, "json", "functools")
+            inside = text[at + 1 : at + 66].lstrip()
+            if not inside:
+                return Hold(lead)
+            if inside[0] not in "/!":
+                return Found(lead, at, "json", OWN if own else _FUNCTOOLS)
         return self._marked(text, at, at) or self._list(text, at)
 
     def _list(self, text: str, at: int) -> Sight:

@@ -27,6 +27,7 @@ from .tape import MAX_SAID, Tape, solid_length
 from .toolbox import Toolbox
 
 MAX_CALLS = 32
+REASONING_TAIL = 65_536  # characters at the end of reasoning that are searched
 _ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
 
 
@@ -178,7 +179,7 @@ class StreamParser:
         tape = self._tape
         character = tape.text[at]
         if character == "`" and tape.in_fence:
-            return Hold(at) if len(tape.text) < at + 3 else None
+            return Hold(at) if not tape.text[at : at + 5].strip("`") and len(tape.text) < at + 5 else None
         marker = self._thinking.sight(at) if self._thinking and character in "<[" else None
         if isinstance(marker, Marker):
             return marker
@@ -231,7 +232,7 @@ class StreamParser:
         if text := thinking.text:
             inner = StreamParser.__new__(StreamParser)
             inner._begin(*self._setup, previews=False, reasoning=False)
-            inner.feed(text)
+            inner.feed(text[-REASONING_TAIL:])
             inner.close(truncated=True)
             calls = inner._tape.trailing_calls
         return [ParsedCall(call, "") for call in calls]
