@@ -27,13 +27,17 @@ _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentar
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
+_OWN_ENDS = frozenset("lLsS")
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
-_LONGEST_HEAD = 1200  # characters: more than the markers of a body's beginning can be
 _METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
+)
+_LABEL = re.compile(
+    r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
+    re.IGNORECASE,
 )
 _KEYWORDS = frozenset((*_LABELS, *_CHANNELS, "to", "functools", "call", "observation"))
 
@@ -140,9 +144,9 @@ class Lookout:
             match = heads.bodies().match(text, body)
             if match and not _may_go_on(match, text):
                 return self._opened(match, start, opener or (run[0] if run else ""))
-            if match or (len(text) - body < _LONGEST_HEAD and heads.bodies().begun(text, body)):
+            if match or heads.bodies().begun(text, body):
                 return Hold(start)
-        if len(text) - body < _LONGEST_HEAD and heads.openers().begun(text, body):
+        if heads.openers().begun(text, body):
             return Hold(start)
         return Passed(body) if run else None
 
@@ -168,7 +172,7 @@ class Lookout:
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
             return Found(own.start(), at, "json", OWN)
-        to = _HARMONY_LEAD.search(text, window, at)
+        to = _HARMONY_LEAD.search(text, window, at) if text.find("to=", window, at) >= 0 else None
         if to and not (to.start() == floor and in_word(here.before)):
             return Found(to.start(), at, "named", "<|channel|>", to[1])
         word = self._lead(here)
@@ -301,15 +305,15 @@ class Lookout:
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
             return self._own(text, at, own.start())
-        word = next(last_words(text, at, window, here.before), None)
-        if not word or word.name.casefold() not in _LABELS or (in_word(word.previous) and word.start == word.begin):
+        label = _LABEL.search(text, max(window, at - 32), at)
+        if not label or (label.start() == floor and in_word(here.before)):
             return None
-        start = word.start
+        start = label.start()
         if not _LINE_START.fullmatch(here.line[: len(here.line) - (at - start)]):
             return None
-        if word.name == "TOOL_NAME":
+        if label[1] == "TOOL_NAME":
             return Found(start, start, "arguments", "TOOL_NAME:")
-        return self._labelled(text, word.begin, start)
+        return self._labelled(text, label.start(1), start)
 
     def _own(self, text: str, at: int, start: int) -> Sight:
         """What follows `TOOL_CALL`."""
@@ -361,6 +365,8 @@ def _inline(text: str, at: int) -> Sight:
 
 def _own_lead(here: Here) -> re.Match[str] | None:
     """`TOOL_CALL` before the anchor."""
+    if here.text[max(here.floor, here.at - 28) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
+        return None
     own = _OWN_LEAD.search(here.text, max(here.floor, here.at - LOOK_BACK), here.at)
     return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
 
@@ -368,4 +374,4 @@ def _own_lead(here: Here) -> re.Match[str] | None:
 def _may_go_on(match: re.Match[str], text: str) -> bool:
     """Whether the bracket that seems to open the body may yet begin one more marker."""
     body = match.end() - 1
-    return text[body] == "[" and heads.openers().begun(text, body) is not None
+    return text[body] == "[" and heads.openers().begun(text, body)
