@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
-from ..errors import ConfigError, ServerError
+from ..errors import ServerError
 from ..messages import Message, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
@@ -31,11 +31,8 @@ def opening(settings: config.Settings) -> list[Message]:
 
 
 def workspace(settings: config.Settings) -> Path:
-    """The folder the tools work in, links resolved. Raises ConfigError where it is none."""
-    folder = Path(settings.workspace.dir).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"workspace.dir: there is no folder {folder}.", "Make it, or name another with --workspace.")
-    return folder.resolve()
+    """The folder the tools work in, links resolved."""
+    return settings.root
 
 
 class Bot(NamedTuple):
