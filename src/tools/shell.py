@@ -40,8 +40,6 @@ CHUNK = 1 << 16
 @tool(risk="high")
 def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext) -> str:
     """Run a shell command in the workspace and show its output and exit code."""
-    if not ctx.exec_enabled:
-        raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
     if UNPASSABLE.search(command):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
     process = _start(command, ctx)
