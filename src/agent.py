@@ -79,8 +79,8 @@ class Agent:
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
+            yield from _said_why(response)
             if not _asked(response):
-                yield from _said_why(response)
                 if response.text.strip() or response.stop_reason != "end_turn" or nudged:
                     return
                 nudged = True
@@ -107,6 +107,7 @@ class Agent:
     def _turn(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
         said: list[str] = []
         response: Response | None = None
+        ended = False
         try:
             for event in self._model.respond(conversation, tools):
                 if isinstance(event, TextDelta):
@@ -115,9 +116,12 @@ class Agent:
                     response = event.response
                     conversation.append(response)
                 yield event
+            ended = True
         finally:
             if response is None and said:  # interrupted or cut: what was shown stays said
                 conversation.append(Response((Text("".join(said)),), "other"))
+            elif response and not ended:  # interrupted while its end was drawn
+                _leave_unfinished(conversation, _asked(response))
         if response is None:
             raise WireError("The model's turn ended without an answer.")
         return response
@@ -132,8 +136,7 @@ class Agent:
                 results.append(result)
                 yield CallFinished(call, result)
         finally:
-            results += [_error(call, NOT_FINISHED) for call in asked[len(results) :]]
-            conversation.append(ToolResults(tuple(results)))
+            _leave_unfinished(conversation, asked, results)
 
     def _result(self, call: ToolCall | MalformedCall) -> Generator[Event, None, ToolResult]:
         if isinstance(call, MalformedCall):
@@ -157,12 +160,17 @@ class Agent:
         """One last turn without tools. Calls in it are not run, and the user is told."""
         limit = self._max_tool_turns
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
-        conversation.append(UserMessage(SUM_UP))
+        order = UserMessage(SUM_UP)
+        conversation.append(order)
         yield TurnStarted(limit + 1)
-        response = yield from self._ask(conversation, ())
+        try:
+            response = yield from self._ask(conversation, ())
+        finally:
+            if conversation[-1] is order:  # not answered: the next question must not inherit it
+                conversation.pop()
         if asked := _asked(response):
             conversation.append(ToolResults(tuple(_error(call, SUM_UP) for call in asked)))
-            yield Notice(f"{len(asked)} more tool calls in that answer were not run.")
+            yield Notice(f"That answer held more tool calls ({len(asked)}); they were not run.")
         yield from _said_why(response)
 
 
@@ -174,11 +182,20 @@ def _error(call: ToolCall | MalformedCall, value: str) -> ToolResult:
     return ToolResult(call.id, call.name or "unreadable call", "error", value)
 
 
+def _leave_unfinished(
+    conversation: list[Message], asked: Sequence[ToolCall | MalformedCall], results: Sequence[ToolResult] = ()
+) -> None:
+    """Append the results there are; calls without one did not finish."""
+    if asked:
+        unfinished = [_error(call, NOT_FINISHED) for call in asked[len(results) :]]
+        conversation.append(ToolResults((*results, *unfinished)))
+
+
 def _said_why(response: Response) -> Iterator[Event]:
     """A turn that ended otherwise than by the model's own will is no silent success."""
     if response.stop_reason == "max_tokens":
         yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
     elif response.stop_reason == "other":
         yield Notice("The server stopped the answer for a reason of its own.")
-    elif not response.text:
+    elif not response.text.strip() and not _asked(response):
         yield Notice("The model ended its turn without saying anything.")

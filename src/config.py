@@ -340,7 +340,7 @@ def _choose_base_url(known: dict[str, Given]) -> None:
         return
     _, provider, place = known["vllm.provider"]
     if not BASE_URLS[str(provider)]:
-        raise ConfigError(f"{place}: {provider} has no address of its own.", f"Set vllm.base_url to {_VERTEX_URL}")
+        raise ConfigError(f"{place}: {provider} has no address of its own; set vllm.base_url to {_VERTEX_URL}")
     known["vllm.base_url"] = Given("vllm.base_url", BASE_URLS[str(provider)], place)
 
 

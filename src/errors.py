@@ -14,7 +14,6 @@ BotError                 message, hint, exit_code
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
   WireError              the server's bytes break its own protocol
   ToolError              a tool could not do it; becomes a tool result
-  Denied                 a call was not allowed; becomes a tool result
 """
 
 from __future__ import annotations
@@ -86,8 +85,4 @@ class WireError(BotError):
 
 
 class ToolError(BotError):
-    pass
-
-
-class Denied(BotError):
     pass

@@ -108,7 +108,7 @@ class ScriptedClient:
     @contextmanager
     def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
         asked = json.loads(body) if body else {}
-        if path == "chat/completions":
+        if path in ("chat/completions", "messages") or ":streamGenerateContent" in path:
             self.requests.append(asked)
             answer = self.answers.pop(0)
         else:

@@ -141,7 +141,7 @@ class TestLimits:
         run = Run(says("", LOOK), says("More.", CHANGE), max_tool_turns=1).all()
         assert run.ran == ["look a"]
         assert run.results()[-1].kind == "error"
-        assert "1 more tool calls" in run.of(Notice)[-1].text
+        assert "more tool calls (1)" in run.of(Notice)[-1].text
 
     def test_an_answer_cut_at_max_tokens_is_said_so(self):
         run = Run(says("Once upon", stop_reason="max_tokens")).all()
@@ -204,3 +204,30 @@ class TestContext:
     def test_where_nothing_can_be_shortened_the_error_stands(self):
         with pytest.raises(ContextTooLong):
             Run(self.too_long(100)).all()
+
+
+class TestAlwaysSendable:
+    """Whoever iterates may leave at any event: every call that is in the conversation then has its result."""
+
+    TURNS = (says("Looking.", LOOK, CHANGE), says("", LOOK), says("More.", LOOK), says("Done."))
+
+    @pytest.mark.parametrize("stop_after", range(1, 20))
+    def test_leaving_at_any_event_leaves_no_call_without_a_result(self, stop_after):
+        run = Run(*self.TURNS, answers=[True], max_tool_turns=2)
+        events = run.agent.run(run.conversation)
+        for _ in range(stop_after):
+            next(events, None)
+        events.close()
+        asked = [call.id for message in run.conversation if isinstance(message, Response) for call in message.calls]
+        assert [result.tool_call_id for result in run.results()] == asked
+
+    def test_a_summary_that_failed_leaves_no_order_behind(self):
+        run = Run(says("", LOOK), StreamCut("cut"), max_tool_turns=1)
+        with pytest.raises(StreamCut):
+            run.all()
+        assert UserMessage(SUM_UP) not in run.conversation
+
+
+def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():
+    run = Run(says("", LOOK, stop_reason="max_tokens"), says("ok")).all()
+    assert "max_tokens" in run.of(Notice)[0].text

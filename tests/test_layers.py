@@ -231,7 +231,7 @@ class TestAToolIsDescribedInOnePlace:
         }
         assert places == {text: {"tools"} for text in said}
 
-    def test_schemas_are_written_by_one_function_and_openai_entries_by_another(self):
+    def test_schemas_are_written_by_one_function_rewritten_for_gemini_and_openai_entries_by_another(self):
         def writers(key: str) -> set[str]:
             return {
                 name
@@ -240,7 +240,8 @@ class TestAToolIsDescribedInOnePlace:
                 if isinstance(node, ast.Dict) and any(is_string(each) and each.value == key for each in node.keys)
             }
 
-        assert writers("properties") == {"tools.schema", "wire.vllm"}  # the latter wraps a schema it is given
+        # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one
+        assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema"}
         assert writers("parameters") == {"messages"}
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):

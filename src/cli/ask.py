@@ -7,7 +7,6 @@ import sys
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..messages import Completed, Notice, Response, TextDelta, UserMessage
-from ..security.approval import APPROVE_ALL, REFUSE_ALL
 from . import start
 from .debug import Debug
 from .render import Screen, plain
@@ -15,9 +14,9 @@ from .render import Screen, plain
 
 def ask(settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: bool) -> int:
     """Raises BotError; what was said until then is on standard output."""
-    screen = Screen(sys.stdout, sys.stderr, styled=False)
+    screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
     model_name = settings.vllm.model or start.served_model(settings, _cannot_choose)
-    bot = start.bot(settings, model_name, APPROVE_ALL if yes else REFUSE_ALL, relearn=relearn)
+    bot = start.bot(settings, model_name, start.approver(yes), relearn=relearn)
     conversation = [*start.opening(settings), UserMessage(question)]
     streaming = sys.stdout.isatty()
     try:
@@ -33,7 +32,8 @@ def ask(settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: 
         raise
     if unkept := bot.keep():
         screen.draw(Notice(unkept))
-    return 0
+    last = conversation[-1]
+    return 0 if isinstance(last, Response) and last.text.strip() else 1
 
 
 def _print_whole(response: Response, screen: Screen) -> None:

@@ -18,7 +18,7 @@ from .debug import Debug
 from .render import Screen, plain
 
 if TYPE_CHECKING:  # loaded behind the prompt
-    from ..security.approval import Approver
+    pass
 
 PROMPT = "> "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
@@ -151,12 +151,13 @@ _COMMANDS = {
 
 def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> int:
     """Raises BotError where no model is configured and the server cannot be asked for one."""
-    screen = Screen(sys.stdout, sys.stderr, styled=_styled())
+    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
     model_name = settings.vllm.model or start.served_model(settings, _choose)
     print(_banner(settings, model_name, yes=yes))
     threading.Thread(target=_load_rooms, daemon=True).start()
     _edit_lines()
-    return Chat(settings, screen, debug, lambda: start.bot(settings, model_name, _approver(yes), relearn=relearn)).run()
+    approver = start.approver(yes)
+    return Chat(settings, screen, debug, lambda: start.bot(settings, model_name, approver, relearn=relearn)).run()
 
 
 def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
@@ -180,18 +181,12 @@ def _choose(names: list[str]) -> str:
         try:
             answer = input("Which model? ").strip()
         except EOFError:
+            print()
             raise ConfigError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
         if answer in names:
             return answer
         if answer.isdecimal() and 1 <= int(answer) <= len(names):
             return names[int(answer) - 1]
-
-
-def _approver(yes: bool) -> Approver:
-    from ..security.approval import APPROVE_ALL
-    from .approve import AtTerminal
-
-    return APPROVE_ALL if yes else AtTerminal()
 
 
 def _load_rooms() -> None:
@@ -202,7 +197,9 @@ def _load_rooms() -> None:
 def _edit_lines() -> None:
     """Arrow keys and history for input(), where there is readline."""
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401
+        import readline
+
+        readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
 
 
 def _styled() -> bool:

@@ -11,6 +11,8 @@ from .. import config
 from ..errors import ConfigError
 from .debug import Debug
 
+_HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
+
 
 def run(given: argparse.Namespace, debug_level: int) -> int:
     """Raises BotError."""
@@ -34,9 +36,11 @@ def run(given: argparse.Namespace, debug_level: int) -> int:
 
 def _question(given: argparse.Namespace) -> str | None:
     """The one question to answer, from the command line or standard input; None opens the chat."""
+    if given.prompt is None and not sys.stdin:
+        raise ConfigError("Standard input is closed.", _HOW_TO_ASK)
     if given.prompt is None and sys.stdin.isatty():
         return None
     question: str = sys.stdin.read() if given.prompt is None else given.prompt
     if not question.strip():
-        raise ConfigError("The question is empty.", 'Ask one: vllm-bot -p "What is in this folder?"')
+        raise ConfigError("The question is empty.", _HOW_TO_ASK)
     return question

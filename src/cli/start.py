@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -81,6 +82,16 @@ def bot(settings: config.Settings, model_name: str, approver: Approver, *, relea
         max_tool_turns=settings.agent.max_tool_turns,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def approver(yes: bool) -> Approver:
+    """Whoever is asked whether a call may run: the person at the terminal, where there is one."""
+    from ..security.approval import APPROVE_ALL, REFUSE_ALL
+    from .approve import AtTerminal
+
+    if yes:
+        return APPROVE_ALL
+    return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
 
 
 def _model(settings: config.Settings, name: str) -> Model:

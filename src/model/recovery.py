@@ -57,12 +57,21 @@ class Turn:
         return self._parsed(self._parser.close())
 
     def response(self) -> Response:
-        """The server's text replaced by what was found in it; a call made natively and in the text is one."""
+        """The server's text replaced by what was found in it; a call made natively and in the text is one.
+
+        Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
+        """
         self._end_text()
+        if self._blocks == ([Text(self.answered.text)] if self.answered.text else []):
+            return with_content(self.answered, self.answered.content)
         native: list[Block] = [*self.answered.calls, *self.answered.malformed]
-        repeated = {(call.name, repr(call.arguments)) for call in self.answered.calls}
-        parsed = [b for b in self._blocks if not (isinstance(b, ToolCall) and (b.name, repr(b.arguments)) in repeated)]
+        parsed = [block for block in self._blocks if not self._is_native_too(block)]
         return with_content(self.answered, [*_thoughts(self.answered), *parsed, *native])
+
+    def _is_native_too(self, block: Block) -> bool:
+        return isinstance(block, ToolCall) and any(
+            block.name == call.name and block.arguments == call.arguments for call in self.answered.calls
+        )
 
     def reread(self, text: str) -> Response:
         """The response as its own text says it, without what the server's parser made of it."""

@@ -16,25 +16,19 @@ from .tape import LOOK_BACK
 from .toolbox import Toolbox
 from .words import Word, in_word, last_words
 
-ANCHORS = "<{[(`:>"
-ANCHOR = re.compile(
-    r"<(?=[|｜/a-zA-Z\[\]\s]|\Z)|\{(?=\s{0,64}[\"'\w“‘{}]|\s{0,64}\Z)|\[|\((?<=[\w)]\()|`|:|>(?=>>|>?\Z)"
-)
-
 _OWN = re.compile(
-    r"(?<![^\W_])\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
+    r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
-_OWN_LEAD = re.compile(r"(?<![^\W_])\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
-_HARMONY_LEAD = re.compile(
-    r"(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z"
-)
-_HARMONY = re.compile(
-    r"(?<!\w)(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z"
-)
+_OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
+_TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
+_HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
+_HARMONY = re.compile(_TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
 _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
+OWN = "TOOL_CALL:"
+_LONGEST_HEAD = 1200  # characters: more than the markers of a body's beginning can be
 _METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
@@ -62,7 +56,13 @@ class Hold(NamedTuple):
     start: int
 
 
-Sight = Union[Found, Hold, None]
+class Passed(NamedTuple):
+    """Markers that nothing follows: they are text, up to `end`."""
+
+    end: int
+
+
+Sight = Union[Found, Hold, Passed, None]
 
 
 class Lookout:
@@ -83,7 +83,7 @@ class Lookout:
     def look(self, here: Here) -> Sight:
         """What begins at the anchor."""
         sight = self._kinds[here.text[here.at]](here)
-        if isinstance(sight, Found) and here.text[here.at] == "{" and not here.text[here.at + 1 :].strip():
+        if isinstance(sight, Found) and here.text[here.at] == "{" and not here.text[here.at + 1 : here.at + 66].strip():
             return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
         return sight
 
@@ -93,7 +93,7 @@ class Lookout:
         if not (last.isalnum() or last in "_.\\/:$*`\"'@>=]- \n\t\r"):
             return end
         if last in "]@>*`":
-            return max(floor, end - min(end - len(text.rstrip(last)), 3))
+            return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
         held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
         begun = _OWN.search(text, start) or _CHANNEL.search(text, max(start, end - 30))
         if not begun and text.find("to=", start) >= 0:
@@ -116,47 +116,58 @@ class Lookout:
     def _angle(self, here: Here) -> Sight:
         text, at, floor, line, _ = here
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
-        matcher = heads.strong()
-        if match := matcher.match(text, start):
-            return Hold(start) if _may_go_on(match, text) else self._opened(match)
-        if matcher.begun(text, start):
+        if sight := self._marked(text, start, start):
+            return sight
+        if match := heads.alone().match(text, start):
+            opener = "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>")
+            return Found(start, start, "tags", opener)
+        if heads.alone().begun(text, start):
             return Hold(start)
         if match := heads.element().match(text, at):
             tool = self._box.tools.get(match["name"])
             return Found(at, match.end(), "element", "", match["name"], False) if tool and _starts_line(line) else None
-        if heads.element().begun(text, at) and self._box.may_begin(text[at + 1 :]):
+        if heads.element().begun(text, at) and self._box.may_begin(text[at + 1 : at + 100]):
             return Hold(at)
         return None
 
-    def _opened(self, match: re.Match[str]) -> Sight:
+    def _marked(self, text: str, at: int, start: int, opener: str = "") -> Sight:
+        """Wrapping markers at `at` and the start of a body; markers without a body are prose."""
+        run = heads.run().match(text, at)
+        body = run.end() if run else at
+        if run or opener:
+            match = heads.bodies().match(text, body)
+            if match and not _may_go_on(match, text):
+                return self._opened(match, start, opener or (run[0] if run else ""))
+            if match or (len(text) - body < _LONGEST_HEAD and heads.bodies().begun(text, body)):
+                return Hold(start)
+        if len(text) - body < _LONGEST_HEAD and heads.openers().begun(text, body):
+            return Hold(start)
+        return Passed(body) if run else None
+
+    def _opened(self, match: re.Match[str], start: int, opener: str) -> Sight:
         """The body that follows wrapping markers. A bare name there must be a tool's, or it is prose."""
         groups = match.groupdict()
-        run = groups.get("run") or ""
-        if groups.get("alone"):
-            opener = "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>")
-            return Found(match.start(), match.start(), "tags", opener)
-        if groups.get("json"):
-            return Found(match.start(), match.end() - 1, "json", run)
-        if groups.get("tags"):
-            return Found(match.start(), match.start("tags"), "tags", run)
+        if groups["json"]:
+            return Found(start, match.end() - 1, "json", opener)
+        if groups["tags"]:
+            return Found(start, match.start("tags"), "tags", opener)
         for kind, group in (("pairs", "name"), ("empty", "empty_name")):
-            if groups.get(kind):
+            if groups[kind]:
                 known = kind == "pairs" or self._box.find(groups[group]) is not None
-                return Found(match.start(), match.start(group), kind, run, groups[group]) if known else None
-        return self._named(match, run)
-
-    def _named(self, match: re.Match[str], run: str) -> Sight:
+                return Found(start, match.start(group), kind, opener, groups[group]) if known else Passed(match.end())
         name, bracket = match["called"], match["bracket"]
-        asks = (bracket == "{" and "[TOOL_CALLS]" not in run) or self._box.find(name) is not None
-        kind = "named" if bracket == "{" else "pythonic"
-        return Found(match.start(), match.end() - 1, kind, run, name) if asks else None
+        asks = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
+        if not asks and self._box.find(name) is None:
+            return Passed(match.end())
+        return Found(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
 
     def _brace(self, here: Here) -> Sight:
         text, at, floor, _, _ = here
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
-            return Found(own.start(), at, "json", "TOOL_CALL:")
-        if to := _HARMONY_LEAD.search(text, window, at):
+            return Found(own.start(), at, "json", OWN)
+        to = _HARMONY_LEAD.search(text, window, at)
+        if to and not (to.start() == floor and in_word(here.before)):
             return Found(to.start(), at, "named", "<|channel|>", to[1])
         word = self._lead(here)
         if word and (found := self._led(here, word)):
@@ -193,7 +204,7 @@ class Lookout:
         text, at, floor, _, before = here
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
-            return Found(own.start(), at, "json", "TOOL_CALL:")
+            return Found(own.start(), at, "json", OWN)
         lead = at - 9
         if (
             lead >= window
@@ -201,18 +212,13 @@ class Lookout:
             and not in_word(text[lead - 1] if lead > floor else before)
         ):
             return Found(at - 9, at, "json", "functools")
-        matcher = heads.strong()
-        if match := matcher.match(text, at):
-            return Hold(at) if _may_go_on(match, text) else self._opened(match)
-        if matcher.begun(text, at):
-            return Hold(at)
-        return self._list(text, at)
+        return self._marked(text, at, at) or self._list(text, at)
 
     def _list(self, text: str, at: int) -> Sight:
         match = heads.listed().match(text, at)
         if not match:
             begun = heads.listed().begun(text, at)
-            name = text[at + 1 :].lstrip(" \n\t\r[(\"'“‘`")
+            name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
             return Hold(at) if begun and (len(text) - at < 20 or self._box.may_begin(name)) else None
         if match["object"]:
             inner = self._object(text, match.start("object"), at)
@@ -238,30 +244,43 @@ class Lookout:
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
         text, at, _, line, _ = here
-        if text.startswith("```", at) and (direct := self._directly_fenced(text, at)):
-            return direct
+        inner = self._quoted(text, at)
+        quotes = not text.startswith("``", at) and not _starts_line(line)
+        if isinstance(inner, Hold):
+            return Hold(at)
+        return inner._replace(start=at, alone=False) if isinstance(inner, Found) and not quotes else None
+
+    def _quoted(self, text: str, at: int) -> Sight:
+        """The block that stands first after the backticks: directly, or after a language and a space."""
+        ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
+        if sight := self._named_in_fence(text, at + ticks):
+            return sight
         match = heads.fence().match(text, at)
         if not match:
             return Hold(at) if heads.fence().begun(text, at) else None
-        first = match.start("first")
-        inner = self.look(Here(text, first, first, "")) if match["first"] in "<{[" else self._fenced(text, first)
-        quoted = not text.startswith("``", at) and not _starts_line(line)
-        if inner is None or (quoted and not isinstance(inner, Hold)):
-            return None
-        return Hold(at) if isinstance(inner, Hold) else inner._replace(start=at, alone=False)
+        first = match.end() - 1
+        return self.look(Here(text, first, first, "")) if text[first] in "<{[" else self._fenced(text, first)
 
-    def _directly_fenced(self, text: str, at: int) -> Sight:
-        """A tool's name where a fence names its language."""
-        word, matcher = at + 3, heads.fenced_word()
-        match = matcher.match(text, word)
+    def _named_in_fence(self, text: str, at: int) -> Sight:
+        """`TOOL_CALL` or a tool's name directly after the backticks, where a fence names its language."""
+        own, matcher = heads.own(), heads.fenced_word()
+        if match := own.match(text, at):
+            return self._own(text, match.end(), at)
+        if at < len(text) and own.begun(text, at):
+            return Hold(at)
+        match = matcher.match(text, at)
         if match and match["mark"] in "({" and self._box.find(match["name"]):
-            inner = self._fenced(text, word)
-            return inner._replace(start=at, alone=False) if isinstance(inner, Found) else inner and Hold(at)
-        begun = not match and matcher.begun(text, word) and self._box.may_begin(text[word:].strip())
-        return Hold(at) if begun and word < len(text) else None
+            return self._fenced(text, at)
+        begun = not match and matcher.begun(text, at) and self._box.may_begin(text[at : at + 100].strip())
+        return Hold(at) if begun and at < len(text) else None
 
     def _fenced(self, text: str, at: int) -> Sight:
-        matcher = heads.fenced_word()
+        """The block whose first word is at `at`."""
+        own, matcher = heads.own(), heads.fenced_word()
+        if match := own.match(text, at):
+            return self._own(text, match.end(), at)
+        if own.begun(text, at):
+            return Hold(at)
         if match := matcher.match(text, at):
             mark = match.end() - 1
             if match["mark"] == ":":
@@ -287,18 +306,10 @@ class Lookout:
         return self._labelled(text, word.begin, start)
 
     def _own(self, text: str, at: int, start: int) -> Sight:
-        matcher = heads.own()
-        match = matcher.match(text, at)
-        if not match:
-            return Hold(start) if matcher.begun(text, at) else None
-        if _may_go_on(match, text):
-            return Hold(start)
-        if match["json"]:
-            return Found(start, match.end() - 1, "json", "TOOL_CALL:")
-        if match["tags"]:
-            return Found(start, match.start("tags"), "tags", "TOOL_CALL:")
-        found = self._named(match, "TOOL_CALL:")
-        return found._replace(start=start) if isinstance(found, Found) and self._box.find(found.name) else None
+        """What follows `TOOL_CALL`."""
+        gap = heads.gap().match(text, at)
+        assert gap  # noqa: S101 - it matches nothing, too
+        return self._marked(text, gap.end(), start, OWN)
 
     def _labelled(self, text: str, at: int, start: int) -> Sight:
         for matcher in (heads.labelled(), heads.action_object()):

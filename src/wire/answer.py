@@ -6,13 +6,15 @@ among the rest, for a provider that signs what it says wants it back where it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 from ..errors import StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
+from .codec import WireEvent
 from .deltas import CallAssembler
+from .values import load
 
 
 class Prose:
@@ -72,6 +74,29 @@ class Answer:
                 yield replace(call, metadata=self._signed[block]) if isinstance(call, ToolCall) else call
             elif block.pieces or block.metadata:
                 yield block.kind("".join(block.pieces), block.metadata)
+
+
+class _Taker(Protocol):
+    def whole(self, answer: Any) -> list[ModelEvent]: ...
+
+    def close(self) -> Sequence[WireEvent]: ...
+
+
+class WholeDecoder:
+    """An answer in one JSON body, as servers and proxies send that do not stream, for a decoder that can take it."""
+
+    def __init__(self, decoder: _Taker) -> None:
+        self._decoder = decoder
+        self._body = bytearray()
+
+    def feed(self, chunk: bytes) -> list[ModelEvent]:
+        self._body += chunk
+        return []
+
+    def close(self) -> list[WireEvent]:
+        """Raises WireError, ServerError or StreamCut: see Decoder."""
+        found = self._decoder.whole(load(bytes(self._body)))
+        return [*found, *self._decoder.close()]
 
 
 def cut() -> StreamCut:

@@ -33,7 +33,7 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, Prose, cut
+from .answer import Answer, Prose, WholeDecoder, cut
 from .codec import ChatRequest, Decoder, HttpRequest, streams
 from .deltas import as_sent
 from .replies import broken_off, model_names, openai_names, refusal
@@ -77,7 +77,8 @@ class AnthropicCodec:
         return HttpRequest("messages", body(fields, messages=_turns(self._fragments(request.messages))))
 
     def decoder(self, content_type: str) -> Decoder:
-        return StreamDecoder(self._new_id) if streams(content_type) else WholeDecoder(self._new_id)
+        decoder = StreamDecoder(self._new_id)
+        return decoder if streams(content_type) else WholeDecoder(decoder)
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         return refusal(status, body, location)
@@ -246,30 +247,8 @@ class StreamDecoder:
         if index in self._prose and (signature := text(signed.get("signature"))):
             self._prose[index].metadata["signature"] = signature
 
-    def close(self) -> list[ModelEvent]:
-        """Raises StreamCut where the stream ended without saying so."""
-        if not self._stop and not self._done:
-            raise cut()
-        reason = _STOP_REASONS.get(self._stop, "other")
-        content = self._answer.close(truncated=reason == "max_tokens")
-        return [Completed(Response(content, reason, self._usage, self._model))]
-
-
-class WholeDecoder(StreamDecoder):
-    """A whole message in one JSON body."""
-
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        super().__init__(new_id)
-        self._body = bytearray()
-
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        self._body += chunk
-        return []
-
-    def close(self) -> list[ModelEvent]:
-        """Raises WireError, ServerError or StreamCut: see Decoder."""
+    def whole(self, message: Any) -> list[ModelEvent]:
         found: list[ModelEvent] = []
-        message = load(bytes(self._body))
         if not isinstance(message, dict):
             raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
         if not isinstance(message.get("content"), list):
@@ -278,4 +257,12 @@ class WholeDecoder(StreamDecoder):
             self._begin(index, block, found)
         self._message(message)
         self._done = True
-        return [*found, *super().close()]
+        return found
+
+    def close(self) -> list[ModelEvent]:
+        """Raises StreamCut where the stream ended without saying so."""
+        if not self._stop and not self._done:
+            raise cut()
+        reason = _STOP_REASONS.get(self._stop, "other")
+        content = self._answer.close(truncated=reason == "max_tokens")
+        return [Completed(Response(content, reason, self._usage, self._model))]

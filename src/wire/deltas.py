@@ -9,12 +9,16 @@ pieces are kept in a list and joined once. Shapes: vLLM 0.32, chat_completion/se
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..messages import JSON, MalformedCall, ToolCall, ToolCallDelta
 from .values import text
+
+MAX_DEPTH = 100
+TOO_DEEP = "The arguments are nested too deeply."
 
 
 class _Slot:
@@ -85,16 +89,32 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     if not raw.strip() and allow_empty:
         return {}
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant)
+        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
-        raise ValueError("The arguments are nested too deeply.") from None
+        raise ValueError(TOO_DEEP) from None
     except json.JSONDecodeError as error:
         raise ValueError(f"The arguments are not valid JSON: {error.msg} at character {error.pos}.") from None
     if value is None and allow_empty:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"The arguments must be a JSON object, not {type(value).__name__}.")
+    if _is_deeper(value, MAX_DEPTH):  # it could be read here and not be written again from deeper in the stack
+        raise ValueError(TOO_DEEP)
     return value
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"The arguments hold {digits[:20]}, which is too large a number.")
+    return number
+
+
+def _is_deeper(value: JSON, depth: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    children = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_is_deeper(child, depth - 1) for child in children)
 
 
 def _refuse_constant(name: str) -> JSON:

@@ -35,7 +35,7 @@ from ..messages import (
     block_text,
     openai_tool,
 )
-from .answer import cut
+from .answer import WholeDecoder, cut
 from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent, streams
 from .deltas import CallAssembler, as_sent
 from .replies import broken_off, model_names, openai_names, refusal
@@ -80,7 +80,8 @@ class OpenAICodec:
         return body(fields, messages=f"[{messages}]")
 
     def decoder(self, content_type: str) -> Decoder:
-        return StreamDecoder(self._new_id) if streams(content_type) else WholeDecoder(self._new_id)
+        decoder = StreamDecoder(self._new_id)
+        return decoder if streams(content_type) else WholeDecoder(decoder)
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         return refusal(status, body, location)
@@ -215,6 +216,17 @@ class StreamDecoder:
             found.append(ReasoningDelta(thought))
         found.extend(map(self._assembler.add, objects(delta.get("tool_calls"))))
 
+    def whole(self, completion: Any) -> list[ModelEvent]:
+        found: list[ModelEvent] = []
+        if not isinstance(completion, dict):
+            raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+        for choice in objects(completion.get("choices")):
+            choice["delta"] = mapping(choice.get("message"))
+            for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):
+                call["index"] = index
+        self._chunk(completion, found)
+        return found
+
     def close(self) -> list[WireEvent]:
         """Raises StreamCut where the stream ended without saying so."""
         if not self._finish and not self._done:
@@ -224,31 +236,6 @@ class StreamDecoder:
         tokens = [RawTokens(self._token_ids, self._silent)] if self._token_ids else []
         response = Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model)
         return [*tokens, Completed(response)]
-
-
-class WholeDecoder(StreamDecoder):
-    """A whole completion in one JSON body, as servers and proxies send that do not stream."""
-
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        super().__init__(new_id)
-        self._body = bytearray()
-
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        self._body += chunk
-        return []
-
-    def close(self) -> list[WireEvent]:
-        """Raises WireError, ServerError or StreamCut: see Decoder."""
-        found: list[ModelEvent] = []
-        completion = load(bytes(self._body))
-        if not isinstance(completion, dict):
-            raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
-        for choice in objects(completion.get("choices")):
-            message = choice["delta"] = choice.get("message")
-            for index, call in enumerate(objects(message.get("tool_calls")) if isinstance(message, dict) else ()):
-                call["index"] = index
-        self._chunk(completion, found)
-        return [*found, *super().close()]
 
 
 def _blocks(reasoning: str, text: str, calls: Iterable[ToolCall | MalformedCall]) -> tuple[Block, ...]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .anthropic import AnthropicCodec
 from .codec import Codec
+from .gemini import GeminiCodec
 from .openai import OpenAICodec
 
 NewId = Callable[[], str]
@@ -29,5 +30,9 @@ PROVIDERS: Mapping[str, Provider] = {
     "vllm": Provider(OpenAICodec),
     "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens")),  # its newer models refuse max_tokens
     "ollama": Provider(OpenAICodec),
-    "anthropic": Provider(AnthropicCodec, "x-api-key", "", MappingProxyType({"anthropic-version": "2023-06-01"})),
+    # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
+    # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.
+    "anthropic": Provider(AnthropicCodec, headers=MappingProxyType({"anthropic-version": "2023-06-01"})),
+    "gemini": Provider(GeminiCodec, "x-goog-api-key", ""),
+    "vertex": Provider(GeminiCodec),
 }

@@ -28,6 +28,7 @@ _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
 # What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
 _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
+    (400, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
     (500, r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (
         400,
@@ -39,13 +40,19 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (400, r"api key not valid", Unauthorized, _KEY_HINT),
     (
         400,
-        r"alternat|\broles?\b.*\b(support|must|first|expected|allowed)|system (message|prompt|role)",
+        r"roles? must alternate|roles? (is|are) (not )?supported|system (message|prompt|role)"
+        r"|(unexpected|unknown|invalid|unsupported) (message )?role",
         TemplateRejected,
         "The model's chat template takes no such conversation.",
     ),
     (401, "", Unauthorized, _KEY_HINT),
     (403, "", Unauthorized, _KEY_HINT),
-    (404, r"model", ModelNotFound, "Choose one it serves: leave vllm.model empty, or see GET /models."),
+    (
+        404,
+        r"\bmodels?\b.*(not (exist|found|served)|unknown)|unknown model|^model: ",
+        ModelNotFound,
+        "Choose one it serves: leave vllm.model empty, or see GET /models.",
+    ),
     (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
     (None, "", ServerError, ""),
 )

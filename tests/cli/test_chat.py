@@ -23,7 +23,7 @@ class Session:
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns, partial=partial)
         self.answer, self.aside = io.StringIO(), io.StringIO()
-        screen = Screen(self.answer, self.aside, styled=False)
+        screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
         self.code = Chat(
             Settings(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from src.model.model import LOSS
 from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
 
 QUESTION = "Quote notes.txt, please."
@@ -23,6 +24,7 @@ def notices(*texts: str) -> list[str]:
 FALLBACK = notices(NOTICES["text"])
 TEMPLATE = notices(NOTICES["template"])
 FOLDED = notices(ROLES_MERGED, SYSTEM_FOLDED)
+LOST = notices(LOSS, "The model's calls came in the text, in the format hermes; --tool-call-parser hermes reads it.")
 
 CASES = [  # server, enable_function_calling, how the call is found, what the user is told
     ("hermes", True, NATIVE, []),
@@ -33,6 +35,8 @@ CASES = [  # server, enable_function_calling, how the call is found, what the us
     ("strict", False, TEXT, []),
     ("strict, hermes", True, TEXT, []),  # the server takes `tools`, but its template shows the model none
     ("strict, hermes", False, TEXT, []),
+    ("wrong parser", True, TEXT, LOST),
+    ("wrong parser", False, TEXT, []),
     ("no system role", True, TEXT, FALLBACK + FOLDED),
     ("no system role", False, TEXT, FOLDED),
 ]
@@ -51,7 +55,7 @@ def test_the_file_is_read_and_its_content_is_in_the_answer(program, server, nati
     assert answer.code == 0
     assert f'  read(path="notes.txt") -> {CONTENT}' in answer.stderr.splitlines()
     assert answer.notices == told
-    asked, found_as, called, stopped, again, ended = answer.debug
+    asked, found_as, called, *_, stopped, again, ended = answer.debug
     assert [asked, found_as, called, again] == ["[DEBUG] Iteration 1", found, CALL, "[DEBUG] Iteration 2"]
     assert stopped.startswith("[DEBUG] Stop reason: tool_use")
     assert ended.startswith("[DEBUG] Stop reason: end_turn")

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -311,3 +312,11 @@ class TestContext:
         served = Served(HELLO, max_tokens=10**6)
         served.ask()
         assert served.sent["max_tokens"] == 10**6
+
+
+def test_a_call_made_both_ways_is_one_whatever_the_order_of_its_arguments():
+    text = 'TOOL_CALL: {"name": "read", "args": {"limit": 2, "path": "a"}}'
+    native = {"index": 0, "id": "n1", "function": {"name": "read", "arguments": '{"path": "a", "limit": 2}'}}
+    tool = replace(READ, parameters={"type": "object", "properties": {"path": {}, "limit": {}}})
+    served = Served([{"content": text}, {"tool_calls": [native]}, {"finish": "tool_calls"}])
+    assert [call.id for call in served.ask(UserMessage("go"), tools=(tool,)).calls] == ["n1"]

@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from src.errors import ContextTooLong
+from src.errors import ContextTooLong, ServerError, TemplateRejected
 from src.wire.replies import excess_tokens, refusal
 
 TOO_LONG = [
@@ -32,3 +34,18 @@ def test_a_context_error_carries_it():
     error = refusal(400, ('{"error": {"message": "' + TOO_LONG[0][0] + '"}}').encode())
     assert isinstance(error, ContextTooLong)
     assert error.excess == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (400, "max_tokens=10000000 cannot be greater than max_model_len=16384.", ServerError),
+        (400, "Alternatively use a list", ServerError),
+        (400, "'role': Input should be 'user'; expected a string", ServerError),
+        (400, "After the optional system message, conversation roles must alternate", TemplateRejected),
+        (400, "Unexpected message role.", TemplateRejected),
+        (404, "Cannot GET /models", ServerError),
+    ],
+)
+def test_a_refusal_is_not_taken_for_another(status, message, kind):
+    assert type(refusal(status, json.dumps({"error": {"message": message}}).encode())) is kind
