@@ -33,7 +33,13 @@ class Vllm:
     available_models: tuple[str, ...] = option((), "Models to choose from")
     default_model_index: int = option(0, "Which of `available_models` is used, counted from 0", least=0)
     enable_function_calling: bool = option(True, "Send `tools` to the server; false: tools are asked for in text only")
-    timeout: float = option(300.0, "Longest wait for the server's next byte, in seconds", least=0.1)
+    timeout: float = option(300.0, "Longest silence in the middle of an answer, in seconds", least=0.01)
+    connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01)
+    first_token_timeout: float = option(600.0, "Longest wait for an answer's first token, in seconds", least=0.01)
+    total_timeout: float = option(3600.0, "Longest time for one answer in all, in seconds", least=0.01)
+    load_timeout: float = option(300.0, "Longest wait for a server that is loading its model, in seconds", least=0)
+    retries: int = option(2, "Further attempts after a failure, while nothing of the answer has been shown", least=0)
+    ssl_verify: bool | str = option(True, "Check TLS certificates: true, false, or the path of a CA file (PEM)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,10 @@ def _or_none(kind: Kind) -> Kind:
     )
 
 
+def _bool_or_path(value: bool | str) -> bool | str:
+    return str(Path(value).expanduser()) if isinstance(value, str) else value
+
+
 INTEGER = Kind("an integer", _is_integer)
 NUMBER = Kind("a number", _is_number, float)
 KINDS = {
@@ -134,6 +144,7 @@ KINDS = {
     "float": NUMBER,
     "int | None": _or_none(INTEGER),
     "float | None": _or_none(NUMBER),
+    "bool | str": Kind("true, false or a string", lambda value: isinstance(value, (bool, str)), _bool_or_path),
     "tuple[str, ...]": Kind("a list of strings", _is_strings, tuple),
 }
 OPTIONS: Mapping[str, Field[Any]] = {
@@ -159,6 +170,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     sources = chain(_from_file(source), _from_environment(environ), _from_command_line(overrides))
     known = {given.key: _checked(given) for given in sources}
     _choose_model(known)
+    _check_ca_file(known)
     settings = Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
         files=tuple(each.resolve() for each in ((path,) if path else ()) + usual),
@@ -261,6 +273,12 @@ def _choose_model(known: dict[str, Given]) -> None:
         raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
     chosen = vllm.model or vllm.available_models[vllm.default_model_index]
     known["vllm.model"] = Given("vllm.model", chosen, known["vllm.available_models"].place)
+
+
+def _check_ca_file(known: Mapping[str, Given]) -> None:
+    given = known.get("vllm.ssl_verify")
+    if given and isinstance(given.value, str) and not Path(given.value).is_file():
+        raise ConfigError(f"{given.place}: there is no file {_shown(given.value)}")
 
 
 def _parsed(path: Path) -> object:

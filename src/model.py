@@ -13,8 +13,9 @@ import random
 import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from .client import Client
+from .client import Client, HttpReply
 from .errors import ServerError, TemplateRejected, ToolsUnsupported
 from .messages import (
     Block,
@@ -36,7 +37,8 @@ from .messages import (
     UserMessage,
 )
 from .protocol import Malformed, ParsedCall, ParserEvent, StreamParser, as_text, instructions
-from .wire.codec import ChatRequest, Codec
+from .retry import Patience, persist
+from .wire.codec import ChatRequest, Codec, decode
 from .wire.openai import OpenAICodec
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
@@ -81,8 +83,14 @@ def served_models(client: Client) -> list[str]:
     codec = OpenAICodec(random_id)
     with client.open("GET", "models") as reply:
         if reply.status != 200:
-            raise codec.refusal(reply.status, reply.read(), reply.location)
+            raise _refusal(codec, reply)
         return codec.models(reply.read())
+
+
+def _refusal(codec: Codec, reply: HttpReply) -> ServerError:
+    refusal = codec.refusal(reply.status, reply.read(), reply.location)
+    refusal.retry_after = reply.retry_after
+    return refusal
 
 
 class Model:
@@ -97,6 +105,7 @@ class Model:
         temperature: float | None = None,
         max_tokens: int | None = None,
         new_id: Callable[[], str] = random_id,
+        patience: Patience = Patience(),  # noqa: B008 - a NamedTuple
     ) -> None:
         self.name = name
         self.path = Path(native)
@@ -105,6 +114,7 @@ class Model:
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._new_id = new_id
+        self._patience = patience
         self._as_text = PerMessage(as_text)
         self._instructed = PerMessage(as_text)
         self._instructed_for: tuple[Sequence[ToolDefinition], bool] | None = None
@@ -116,7 +126,8 @@ class Model:
         """
         while True:
             try:
-                yield from self._attempt(messages, tools)
+                attempt = partial(self._attempt, messages, tools)
+                yield from persist(attempt, self._patience, self._client.sleep, random.random)
                 return
             except (ToolsUnsupported, TemplateRejected) as refusal:
                 yield Notice(self.path.adapt(refusal))
@@ -134,13 +145,10 @@ class Model:
         turn = _Turn(tools, self._new_id)
         with self._client.open("POST", request.path, request.body) as reply:
             if reply.status != 200:
-                raise self._codec.refusal(reply.status, reply.read(), reply.location)
-            decoder = self._codec.decoder(reply.content_type)
-            for chunk in reply.chunks:
-                for event in decoder.feed(chunk):
+                raise _refusal(self._codec, reply)
+            for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
+                for event in events:
                     yield from turn.take(event)
-            for event in decoder.close():
-                yield from turn.take(event)
 
     def _render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> list[Message]:
         """The conversation as the path in use wants it."""

@@ -91,18 +91,25 @@ def context(folder: Path = Path("/")) -> ToolContext:
 
 
 class ScriptedClient:
-    """A server's answers, one a request: (status, body), stream deltas, or a stream's bytes; keeps what was asked."""
+    """A server's answers, one a request: (status, body), stream deltas, a stream's bytes, or an error to raise.
+
+    Keeps what was asked, and how long there was waited in between.
+    """
 
     base_url = "http://scripted/v1"
 
-    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes) -> None:
+    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes | BaseException) -> None:
         self.answers = list(answers)
         self.requests: list[dict] = []
+        self.slept: list[float] = []
+        self.sleep = self.slept.append
 
     @contextmanager
     def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
         self.requests.append(json.loads(body) if body else {"GET": path})
         answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
         if isinstance(answer, tuple):
             status, value = answer
             yield HttpReply(status, "application/json", "", iter([json.dumps(value).encode()]))

@@ -39,7 +39,8 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "session": MESSAGES,
     "config": MESSAGES,
     "client": {"errors"},
-    "model": {"protocol", "wire", "client", *MESSAGES},
+    "retry": MESSAGES,
+    "model": {"protocol", "wire", "client", "retry", *MESSAGES},
     "agent": {"model", "tools.registry", "security", "context", *MESSAGES},
     "cli": EVERYTHING,
 }
@@ -48,14 +49,14 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "input": {"cli"},
     "sys": {"cli"},
     "open": {"cli", "config", "session", "tools"},
-    "io": {"cli", "config", "session", "tools"},
+    "io": {"cli", "client", "config", "session", "tools"},
     "os": {"cli", "config", "session", "tools"},
     "os.environ": {"cli", "config"},
     "time": {"cli", "client", "session", "tools"},
-    "random": {"model"},  # names calls that came without an id
+    "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
     "logging": {"cli", "client"},
     "subprocess": {"tools"},
-    "socket": set(),
+    "socket": {"client"},
     "threading": {"cli"},
 }
 MAY_USE = {  # package from outside -> the room that uses it
@@ -289,6 +290,7 @@ class RecordingClient:
 
     def __init__(self) -> None:
         self.bodies: list[dict] = []
+        self.sleep = None  # nothing it answers is worth another attempt
 
     @contextmanager
     def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from .. import config
@@ -12,7 +13,7 @@ from ..errors import ConfigError
 from .debug import Debug
 
 
-def run(given: argparse.Namespace, debug_level: int) -> int:
+def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
     """Raises BotError."""
     overrides = {
         "vllm.base_url": given.base_url,
@@ -29,7 +30,7 @@ def run(given: argparse.Namespace, debug_level: int) -> int:
         return open_chat(settings, debug, yes=given.yes)
     from .ask import ask
 
-    return ask(settings, debug, question, yes=given.yes)
+    return ask(settings, debug, question, yes=given.yes, sleep=sleep)
 
 
 def _question(given: argparse.Namespace) -> str | None:

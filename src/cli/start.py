@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import config
 from ..errors import ConfigError, ServerError
-from ..messages import Message, SystemMessage
+from ..messages import Message, Notice, SystemMessage
+from .render import Screen
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
@@ -34,18 +36,38 @@ def workspace(settings: config.Settings) -> Path:
     return folder.resolve()
 
 
-def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
+def warn(settings: config.Settings, screen: Screen) -> None:
+    """Say what of the settings lets others listen in."""
+    from urllib.parse import urlsplit
+
+    url = urlsplit(settings.vllm.base_url)
+    if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
+        screen.draw(Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."))
+    if url.scheme == "https" and not settings.vllm.ssl_verify:
+        screen.draw(Notice(f"Nobody checks that {url.netloc} is who it says (vllm.ssl_verify is false)."))
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def agent(
+    settings: config.Settings, model_name: str, approver: Approver, sleep: Callable[[float], None] = time.sleep
+) -> Agent:
+    """`sleep` waits between attempts."""
     from ..agent import Agent
     from ..model import Model
+    from ..retry import Patience
     from ..tools import REGISTRY, ToolContext
 
     vllm, security = settings.vllm, settings.security
     model = Model(
-        _client(settings),
+        _client(settings, sleep),
         model_name,
         native=vllm.enable_function_calling,
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
+        patience=Patience(vllm.retries, vllm.load_timeout),
     )
     context = ToolContext(
         workspace=workspace(settings),
@@ -66,18 +88,31 @@ def agent(settings: config.Settings, model_name: str, approver: Approver) -> Age
     )
 
 
-def served_model(settings: config.Settings, choose: Choose) -> str:
+def served_model(
+    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    from ..model import served_models
+    import random
 
-    with _client(settings) as client:
-        names = served_models(client)
+    from ..model import served_models
+    from ..retry import Patience, persist
+
+    names: list[str] = []
+    patience = Patience(settings.vllm.retries, settings.vllm.load_timeout)
+    with _client(settings, sleep) as client:
+        for event in persist(lambda: iter([served_models(client)]), patience, sleep, random.random):
+            if isinstance(event, Notice):
+                screen.draw(event)
+            else:
+                names = event
     if not names:
         raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
     return names[0] if len(names) == 1 else choose(names)
 
 
-def _client(settings: config.Settings) -> Client:
-    from ..client import Client
+def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
+    from ..client import Client, Clocks
 
-    return Client(settings.vllm.base_url, settings.vllm.api_key, settings.vllm.timeout)
+    vllm = settings.vllm
+    clocks = Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
+    return Client(vllm.base_url, vllm.api_key, clocks, ssl_verify=vllm.ssl_verify, sleep=sleep)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ..errors import ServerError
-from ..messages import Message, ModelEvent, ToolDefinition
+from ..errors import ClientError, ServerError, StreamCut, WireError
+from ..messages import Completed, Message, ModelEvent, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,10 @@ class HttpRequest(NamedTuple):
 
 class Decoder(Protocol):
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Raises WireError, or ServerError where the server reports one inside the stream."""
+        """Completed comes here where the provider says that this was all: nothing is read after it.
+
+        Raises WireError, or ServerError where the server reports one inside the stream.
+        """
 
     def close(self) -> list[ModelEvent]:
         """What is left, and Completed last: text as the server gave it, native calls. Raises StreamCut too."""
@@ -47,3 +50,24 @@ class Codec(Protocol):
 
     def models(self, body: bytes) -> list[str]:
         """The names in an answer to GET /models. Raises WireError."""
+
+
+def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[list[ModelEvent]]:
+    """An answer's events as they come; the last is Completed.
+
+    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises.
+    """
+    try:
+        for chunk in chunks:
+            if found := decoder.feed(chunk):
+                yield found
+                if isinstance(found[-1], Completed):
+                    return
+    except ClientError as broken:
+        try:
+            rest = decoder.close()
+        except (StreamCut, WireError):
+            raise broken from None
+    else:
+        rest = decoder.close()
+    yield rest

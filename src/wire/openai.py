@@ -16,6 +16,7 @@ from ..errors import (
     ContextTooLong,
     ModelNotFound,
     ServerError,
+    ServerLoading,
     StreamCut,
     TemplateRejected,
     ToolsUnsupported,
@@ -44,6 +45,7 @@ from ..messages import (
     UserMessage,
     openai_tool,
 )
+from .bodies import AnswerDecoder, error_message, error_reason
 from .codec import ChatRequest, Decoder, HttpRequest
 from .deltas import CallAssembler
 from .sse import EventDecoder
@@ -57,6 +59,8 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 _DONE = b"[DONE]"
 
+_LOADING_HINT = "It had more than vllm.load_timeout to load its model; its log may say why that was not enough."
+_PROXY_HINT = "A proxy stands before the server and does not reach it."
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 
 # What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
@@ -71,8 +75,13 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     ),
     (401, "", Unauthorized, "Set VLLM_API_KEY, or vllm.api_key in config.json."),
     (403, "", Unauthorized, "Set VLLM_API_KEY, or vllm.api_key in config.json."),
-    (404, r"model", ModelNotFound, "Choose one it serves: leave vllm.model empty, or see GET /models."),
+    (400, r"plain HTTP request was sent to HTTPS", ServerError, "Begin vllm.base_url with https://."),
+    (404, r"\bmodel\b", ModelNotFound, "Choose one it serves: leave vllm.model empty, or see GET /models."),
     (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
+    (413, "", ContextTooLong, "The server, or a proxy before it, takes no request of that size: use /reset."),
+    (502, "", ServerError, _PROXY_HINT),
+    (503, r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
+    (504, "", ServerError, _PROXY_HINT),
     (None, "", ServerError, ""),
 )
 
@@ -97,30 +106,29 @@ class OpenAICodec:
         return HttpRequest("chat/completions", body.encode(errors="replace"))
 
     def decoder(self, content_type: str) -> Decoder:
-        kind = content_type.partition(";")[0].strip().lower()
-        if kind == "application/json":
-            return WholeDecoder(self._new_id)
-        if kind in ("text/event-stream", ""):
-            return StreamDecoder(self._new_id)
-        raise WireError(f"The server answered with {kind}, not with a chat completion.", "Check vllm.base_url.")
+        return AnswerDecoder(content_type, lambda: StreamDecoder(self._new_id), lambda: WholeDecoder(self._new_id))
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         if location:  # not followed: it might lead the API key to another host
             hint = "If that is the right server, set vllm.base_url to it."
             return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
         message = error_message(body) or f"HTTP {status} without an explanation."
-        kind, hint = next(
-            (kind, hint)
-            for wanted, pattern, kind, hint in _REFUSALS
-            if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
-        )
-        return kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+        return _refusal(f"The server refused (HTTP {status}): {message}", status, message)
 
     def models(self, body: bytes) -> list[str]:
         try:
             return [str(model["id"]) for model in json.loads(body)["data"]]
         except (ValueError, TypeError, KeyError) as error:
             raise WireError("The server's list of models is not in OpenAI's shape.", "Check vllm.base_url.") from error
+
+
+def _refusal(said: str, status: int, message: str) -> ServerError:
+    kind, hint = next(
+        (kind, hint)
+        for wanted, pattern, kind, hint in _REFUSALS
+        if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
+    )
+    return kind(said, hint, status=status, body=message)
 
 
 def _encode_message(message: Message) -> str:
@@ -178,6 +186,7 @@ class StreamDecoder:
                 break
             if data == _DONE:
                 self._done = True
+                found += self.close()
             elif data.strip():
                 self._chunk(_load(data), found)
         return found
@@ -185,12 +194,12 @@ class StreamDecoder:
     def _chunk(self, chunk: Any, found: list[ModelEvent]) -> None:
         if not isinstance(chunk, dict):  # no event of any server we know, and nothing is lost with it
             return
-        if not isinstance(chunk.get("choices"), list):
-            raise ServerError(f"The server broke off: {error_message(_dumps(chunk).encode()) or 'no reason given'}")
+        if _is_error(chunk):
+            raise _broken_off(chunk)
         self._model = self._model or str(chunk.get("model") or "")
         if usage := chunk.get("usage"):
             self._usage = _usage(usage)
-        for choice in _objects(chunk["choices"]):
+        for choice in _objects(chunk.get("choices")):
             self._finish = choice.get("finish_reason") or self._finish
             if isinstance(delta := choice.get("delta"), dict):
                 self._delta(delta, found)
@@ -231,6 +240,8 @@ class WholeDecoder(StreamDecoder):
         completion = _load(bytes(self._body))
         if not isinstance(completion, dict):
             raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+        if not isinstance(completion.get("choices"), list) and not _is_error(completion):
+            raise WireError("The server's answer is JSON, but no chat completion.", "Check vllm.base_url.")
         for choice in _objects(completion.get("choices")):
             message = choice["delta"] = choice.get("message")
             for index, call in enumerate(_objects(message.get("tool_calls")) if isinstance(message, dict) else ()):
@@ -252,20 +263,19 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     return Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
 
 
-def error_message(body: bytes) -> str:
-    """The reason in an error body, "" where there is none. Five shapes are in use: facts in docs/servers.md."""
-    try:
-        value = json.loads(body)
-    except ValueError:
-        text = body.decode(errors="replace")
-        title = re.search(r"<title>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-        return " ".join((title[1] if title else text).split())[:300]
-    if not isinstance(value, dict):
-        return str(value)[:300]
-    error = value.get("error") or value
-    if not isinstance(error, dict):
-        return str(error)
-    return str(error.get("message") or error.get("detail") or "")
+def _is_error(chunk: Mapping[str, Any]) -> bool:
+    """`choices` may be null or missing where there is only usage; an error has a reason in their place."""
+    return not isinstance(chunk.get("choices"), list) and (
+        bool(chunk.get("error")) or chunk.get("object") == "error" or bool(chunk.get("message") or chunk.get("detail"))
+    )
+
+
+def _broken_off(chunk: Mapping[str, Any]) -> ServerError:
+    """An error inside an answer with status 200; what status it would have had may stand in it."""
+    error = chunk.get("error")
+    code = error.get("code") if isinstance(error, dict) else chunk.get("code")
+    message = error_reason(chunk) or "no reason given"
+    return _refusal(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
 
 
 def _load(data: bytes) -> Any:
