@@ -106,7 +106,8 @@ def _loading(error: BotError, waited: float, patience: Patience, chance: float) 
     if not isinstance(error, ServerLoading) or left <= 0 or not patience.retries:
         return None
     # Half of what has been waited so far: few lines on the screen, and at most half as long again as need be.
-    seconds = min(error.retry_after or max(1.0, waited / 2), LONGEST_LOADING_WAIT, left) * (1 - JITTER * chance)
+    seconds = error.retry_after or max(1.0, waited / 2) * (1 - JITTER * chance)
+    seconds = min(seconds, LONGEST_LOADING_WAIT, left)
     return Wait(seconds, _notice(error, f"asking again in {seconds:.1f} s, for {left:.0f} s in all"))
 
 

@@ -124,4 +124,4 @@ _EXPLANATIONS: tuple[tuple[type[BaseException], Callable[[BaseException, str], C
 def _said(error: BaseException) -> str:
     """A cause in its own words, without the object addresses that urllib3 puts before them."""
     text = getattr(error, "strerror", None) or str(error).rsplit(": ", 1)[-1]
-    return re.sub(r"^\[Errno -?\d+\] ", "", text).rstrip(".") or type(error).__name__
+    return re.sub(r"^\[[^]]*\] | \(_ssl\.c:\d+\)", "", text).rstrip(".") or type(error).__name__

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
@@ -20,7 +21,7 @@ import requests
 from urllib3 import disable_warnings
 from urllib3 import exceptions as urllib3_errors
 
-from ..errors import ClientError, ConfigError, StreamCut, Undecodable
+from ..errors import ClientError, ConfigError, StreamCut, Undecodable, WireError
 from .clock import Clocks, Stopwatch
 from .failures import translate, went_stale
 from .watched import WatchedAdapter
@@ -104,16 +105,20 @@ class Client:
         with self._follow(method, f"{self.base_url}/{path}", body) as answer:
             chunks = self._chunks(answer)
             headers = answer.headers
-            yield HttpReply(
-                answer.status_code,
-                headers.get("Content-Type", ""),
-                headers.get("Location", ""),
-                chunks if answer.status_code < 400 else self._without_key(chunks),
-                _seconds(headers.get("Retry-After", "")),
-            )
+            try:
+                yield HttpReply(
+                    answer.status_code,
+                    headers.get("Content-Type", ""),
+                    headers.get("Location", ""),
+                    chunks if answer.status_code < 400 else self._without_key(chunks),
+                    _seconds(headers.get("Retry-After", "")),
+                )
+            except WireError as error:  # whoever reads it does not know where it came from
+                error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
+                raise
             self._stopwatch.hurry(LINGER)
             with suppress(ClientError):
-                next(chunks, None)  # read to its end, the connection serves the next request too
+                deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too
 
     def _follow(self, method: str, url: str, body: bytes | None) -> requests.Response:
         """The answer at the end of redirects within this server."""

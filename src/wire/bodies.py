@@ -38,8 +38,9 @@ class AnswerDecoder:
         if self._decoder:
             return self._decoder.feed(chunk)
         self._start += chunk
-        self._decoder = self._chosen(self._start.lstrip(_BLANK))
-        return self._decoder.feed(self._start) if self._decoder else []
+        start = self._start.lstrip(_BLANK)
+        self._decoder = self._chosen(start)
+        return self._decoder.feed(start) if self._decoder else []
 
     def close(self) -> list[ModelEvent]:
         """Raises AnswerEmpty where nothing came."""
