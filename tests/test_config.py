@@ -207,7 +207,7 @@ WRONG = [
     ('{"vllm": {"timeout": NaN}}', "config.json: vllm.timeout: expected a number, got NaN"),
     ('{"vllm": {"timeout": 1e999}}', "config.json: vllm.timeout: expected a number, got Infinity"),
     ('{"vllm": {"timeout": 1' + "0" * 400 + "}}", "config.json: vllm.timeout: expected a number, got 1" + "0" * 59 + "..."),
-    ('{"vllm": {\n  "model": "m",\n}}', "config.json: line 3, column 1: Expecting property name enclosed in double quotes"),
+    ('{"vllm": {\n  model: "m"}}', "config.json: line 2, column 3: Expecting property name enclosed in double quotes"),
     ("", "config.json: line 1, column 1: Expecting value"),
     ("[" * 100_000, "config.json: cannot be read"),
     ('{"vllm": {"timeout": ' + "1" * 5000 + "}}", "config.json: cannot be read: Exceeds the limit"),

@@ -1,10 +1,10 @@
-"""What the text parser emits. The text shown and every event's `raw`, joined in order, are the input."""
+"""What the text parser emits. The text and reasoning shown and every event's `raw`, joined in order, are the input."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Union
 
-from ..messages import MalformedCall, TextDelta, ToolCall, ToolCallDelta
+from ..messages import MalformedCall, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta
 
 
 class ParsedCall(NamedTuple):
@@ -22,9 +22,15 @@ class Malformed(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Text that is neither shown nor a call: a fabricated result, a marker without a body."""
+    """Text that is neither shown nor a call: a fabricated result, a reasoning marker."""
 
     raw: str
 
 
-ParserEvent = Union[TextDelta, ToolCallDelta, ParsedCall, Malformed, Cut]
+class Reasoned(NamedTuple):
+    """A closing marker of reasoning that was never opened: all before it was reasoning, and its calls are void."""
+
+    raw: str
+
+
+ParserEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, ParsedCall, Malformed, Cut, Reasoned]

@@ -1,140 +1,212 @@
 """Tool calls out of a stream of text: feed it pieces, get events. No I/O.
 
-Three states: prose, where one compiled alternation finds an opener and only what may still become one is
-held back; gap, after an opener, until its body begins; body, followed by structure (depth, in a string,
-after a backslash) to its end and then parsed once. Text passed is never looked at again.
+Prose is searched for the few characters at which a block can begin, and the lookout tells whether one does;
+what cannot be told yet is held back. A block is followed by structure to its end and decoded once. Work is
+proportional to the text whatever the chunking, and any chunking gives the same events, save for where text is
+divided. Never raises.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..messages import JSON, MalformedCall, TextDelta, ToolCall, ToolDefinition
-from .events import Malformed, ParsedCall, ParserEvent
+from ..messages import ToolDefinition
+from .block import BlockReader
+from .closing import LONGEST, fabricated, fabricated_line
+from .events import Cut, ParsedCall, ParserEvent
+from .follow import MAX_BLOCK
+from .heads import Found
+from .ids import counted_ids
+from .judge import Judge
+from .lookout import ANCHOR, Hold, Lookout
+from .reasoning import Marker, Thinking
+from .tape import Tape, solid_length
+from .toolbox import Toolbox
 
-_OPENER = re.compile(r"(?:```[\w-]*\s*)?TOOL[ _-]?CALL:?\s*(?=\{)", re.IGNORECASE)
-_STRUCTURE = re.compile(r'[{}"]')
-_STRING_END = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_FENCE_TO_COME = re.compile(r"\s*`{0,2}\Z")
-_CLOSING_FENCE = re.compile(r"\s*```")
-_ARGUMENT_KEYS = ("args", "arguments", "parameters", "params", "input")
-_ID_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_DIGITS = 9
-
-
-def _optional_chain(atoms: list[str]) -> str:
-    """A pattern for every beginning of the atoms' sequence, down to nothing."""
-    chain = ""
-    for atom in reversed(atoms):
-        chain = f"(?:{atom}{chain})?"
-    return chain
-
-
-_FENCE_START = r"(?:`{1,2}\Z|```[\w-]*\s*)"
-_HELD = re.compile(
-    rf"(?:{_FENCE_START}{_optional_chain([*'TOOL', '[ _-]?', *'CALL', ':?', chr(92) + 's*'])}"
-    rf"|T{_optional_chain([*'OOL', '[ _-]?', *'CALL', ':?', chr(92) + 's*'])})\Z",
-    re.IGNORECASE,
-)
-
-
-def counted_ids() -> Callable[[], str]:
-    """Ids of nine letters and digits, which every chat template and server accepts, counted up."""
-    counter = itertools.count(1)
-
-    def new_id() -> str:
-        number, digits = next(counter), []
-        for _ in range(_DIGITS):
-            number, digit = divmod(number, len(_ID_ALPHABET))
-            digits.append(_ID_ALPHABET[digit])
-        return "".join(reversed(digits))
-
-    return new_id
+MAX_CALLS = 32
+MAX_SAID = 80  # characters of text after a call; what merely looks like a call further on explains or repeats
 
 
 class StreamParser:
-    """Text in, events out. `close()` ends the text; what is still open then is malformed."""
+    """Text in, events out, for the tools on offer.
+
+    `new_id` makes the ids of calls; `given` are texts the model was given (messages, results), to tell an echo;
+    `max_calls` bounds the calls of one answer; `previews` adds ToolCallDelta events for the call being written,
+    its text as the model writes it; `reasoning=False` reads reasoning markers as text.
+    """
 
     def __init__(
-        self, tools: Iterable[ToolDefinition | dict[str, Any]], *, new_id: Callable[[], str] | None = None
+        self,
+        tools: Iterable[ToolDefinition | Mapping[str, Any]],
+        *,
+        new_id: Callable[[], str] | None = None,
+        given: Iterable[str] = (),
+        max_calls: int = MAX_CALLS,
+        previews: bool = False,
+        reasoning: bool = True,
     ) -> None:
-        self._tools = list(tools)
-        self._new_id = new_id or counted_ids()
-        self._text = ""
+        box = Toolbox(tools)
+        self._setup = (box, Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
+        self._begin(*self._setup, previews=previews, reasoning=reasoning)
+
+    def _begin(self, box: Toolbox, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
+        self._box = box
+        self._lookout = lookout
+        self._tape = Tape()
+        self._block = BlockReader(self._tape, judge, previews=previews)
+        self._previews = previews
+        self._thinking = Thinking(self._tape) if reasoning else None
+        self._truncated = False
+        self._step: Callable[[bool], bool] = self._prose
 
     def feed(self, text: str) -> list[ParserEvent]:
-        self._text += text
-        return self._events(at_end=False)
+        """The events that `text` brings."""
+        tape, follower = self._tape, self._block.follower
+        if follower is None:
+            tape.add(text)
+            return self._run(False)
+        if tape.text:
+            text = tape.text + text
+        end, ended = follower.feed(text, 0)
+        if end == len(text) and not ended and follower.size <= MAX_BLOCK:
+            tape.text = ""
+            if not self._previews:
+                return []
+            self._block.preview(text)
+            return tape.taken()
+        tape.text = text
+        if self._block.followed(end, ended):
+            self._step = self._closing
+        return self._run(False)
 
-    def close(self) -> list[ParserEvent]:
-        """What is still held: text that became no call, or a block that never ended. The parser is then empty."""
-        events = self._events(at_end=True)
-        self._text = ""
-        return events
+    def close(self, *, truncated: bool = False) -> list[ParserEvent]:
+        """The events of the end; `truncated` says that the answer was cut off, so that an open block is no call."""
+        self._truncated = truncated
+        return self._run(True) + self._from_reasoning()
 
-    def _events(self, at_end: bool) -> list[ParserEvent]:
-        events: list[ParserEvent] = []
-        while opener := _OPENER.search(self._text):
-            end = _body_end(self._text, opener.end())
-            if not at_end and (end < 0 or (opener.group()[0] == "`" and _FENCE_TO_COME.match(self._text, end))):
-                self._show(opener.start(), events)
-                return events
-            self._show(opener.start(), events)
-            opener = _OPENER.match(self._text) or opener
-            end = _body_end(self._text, opener.end())
-            self._block(opener, end, events)
-        held = None if at_end else _HELD.search(self._text)
-        self._show(held.start() if held else len(self._text), events)
-        return events
+    def _run(self, final: bool) -> list[ParserEvent]:
+        while self._step(final):
+            pass
+        if cut := self._tape.cut_down():
+            self._block.cut_down(cut)
+        return self._tape.taken()
 
-    def _show(self, end: int, events: list[ParserEvent]) -> None:
-        if end:
-            events.append(TextDelta(self._text[:end]))
-            self._text = self._text[end:]
+    # The steps: each says whether there is more to do before more text comes.
 
-    def _block(self, opener: re.Match[str], end: int, events: list[ParserEvent]) -> None:
-        stop = end if end >= 0 else len(self._text)
-        closing = _CLOSING_FENCE.match(self._text, stop) if opener.group().startswith("```") else None
-        raw = self._text[: closing.end() if closing else stop]
-        body = self._text[opener.end() : stop]
-        name, arguments, reason = _parsed(body) if end >= 0 else ("", None, "The block has no end: it was cut off.")
-        if arguments is not None:
-            events.append(ParsedCall(ToolCall(self._new_id(), name, arguments, "text"), raw))
+    def _prose(self, final: bool) -> bool:
+        tape = self._tape
+        at = self._anchor()
+        if tape.called and self._fabricated_before(at):
+            self._step = self._cutting
+            return True
+        if at < 0:
+            end = len(tape.text)
+            self._hold(end if final else self._lookout.held(tape.text, tape.start), end, final)
+            return False
+        sight = self._sight(at)
+        if isinstance(sight, Hold) and not final:
+            self._hold(sight.start, at, final)
+            return False
+        if isinstance(sight, Found) and (sight.asks or self._counts(sight)):
+            self._step = self._closing if self._block.begin(sight) else self._following
+        elif isinstance(sight, Marker) and self._thinking:
+            self._step = self._reasoning if self._thinking.begin(sight) else self._prose
         else:
-            events.append(Malformed(MalformedCall(self._new_id(), name, raw, reason, "text"), raw))
-        self._text = self._text[len(raw) :]
+            self._pass(at)
+        return True
 
+    def _following(self, final: bool) -> bool:
+        if final:
+            self._block.cut_short()
+            self._step = self._closing
+        return final
 
-def _body_end(text: str, position: int) -> int:
-    """Where the object that starts at `position` ends, or -1 where it does not."""
-    depth = 0
-    while mark := _STRUCTURE.search(text, position):
-        position = mark.end()
-        if mark.group() == '"':
-            string = _STRING_END.match(text, position)
-            if not string:
-                return -1
-            position = string.end()
-            continue
-        depth += 1 if mark.group() == "{" else -1
-        if not depth:
-            return position
-    return -1
+    def _closing(self, final: bool) -> bool:
+        decided = self._block.closed(final, truncated=self._truncated)
+        if decided:
+            self._step = self._prose
+        return decided
 
+    def _reasoning(self, final: bool) -> bool:
+        assert self._thinking  # noqa: S101 - the state says so
+        ended = self._thinking.read(final)
+        if ended:
+            self._step = self._prose
+        return ended
 
-def _parsed(body: str) -> tuple[str, dict[str, JSON] | None, str]:
-    try:
-        value = json.loads(body, strict=False)
-    except (ValueError, RecursionError) as error:
-        return "", None, f"The block is not valid JSON: {error}."
-    name = value.get("name") if isinstance(value, dict) else None
-    if not isinstance(name, str):
-        return "", None, 'The object has no "name".'
-    arguments: JSON = next((value[key] for key in _ARGUMENT_KEYS if key in value), {})
-    if not isinstance(arguments, dict):
-        return name, None, 'The value of "args" is not an object.'
-    return name, arguments, ""
+    def _cutting(self, _final: bool) -> bool:
+        tape = self._tape
+        if rest := tape.text[tape.start :]:
+            tape.emit(Cut(rest))
+            tape.start = len(tape.text)
+        return False
+
+    # Prose
+
+    def _anchor(self) -> int:
+        """The next character at which a block may begin, or -1."""
+        found = ANCHOR.search(self._tape.text, self._tape.position)
+        return found.start() if found else -1
+
+    def _sight(self, at: int) -> Found | Hold | Marker | None:
+        tape = self._tape
+        character = tape.text[at]
+        if character == "`" and tape.in_fence:
+            return Hold(at) if len(tape.text) < at + 3 else None
+        marker = self._thinking.sight(at) if self._thinking and character in "<[" else None
+        if isinstance(marker, Marker):
+            return marker
+        return self._lookout.look(tape.text, at, tape.start, tape.line(at)) or marker
+
+    def _counts(self, found: Found) -> bool:
+        """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""
+        tape = self._tape
+        if tape.in_fence:
+            return False
+        return not tape.called or tape.said + solid_length(tape.text[tape.start : found.start]) <= MAX_SAID
+
+    def _pass(self, at: int) -> None:
+        """Past an anchor that opened nothing; a fence of code is noted."""
+        tape = self._tape
+        fence = tape.text.startswith("```", at)
+        tape.in_fence ^= fence
+        tape.position = at + 3 if fence else at + 1
+
+    def _hold(self, start: int, position: int, final: bool) -> None:
+        """Text from `start` on is held back, and of it all before `position` has been searched."""
+        tape = self._tape
+        if tape.called and not final:
+            line = max(tape.start, tape.text.rfind("\n") + 1)
+            if fabricated().begun(tape.text, line) and tape.starts_line(line):
+                start = min(start, line)
+        tape.show(start)
+        tape.position = max(position, tape.start)
+
+    def _fabricated_before(self, at: int) -> bool:
+        """After a call, a line that begins a result was made up: whether one comes before or at `at`."""
+        tape = self._tape
+        text, start, end = tape.text, tape.start, len(tape.text) if at < 0 else at
+        if tape.position - start < LONGEST and tape.starts_line(start) and fabricated().match(text, start):
+            return True
+        found = fabricated_line().search(text, max(start, tape.position - LONGEST), min(len(text), end + LONGEST))
+        if found is None or found.start() > end:
+            return False
+        tape.show(found.start() + 1)
+        return True
+
+    # Reasoning that no answer followed
+
+    def _from_reasoning(self) -> list[ParserEvent]:
+        """Where nothing was answered, the complete calls that the reasoning ends with."""
+        thinking = self._thinking
+        if self._tape.answered or thinking is None:
+            return []
+        calls = thinking.calls
+        if text := thinking.text:
+            inner = StreamParser.__new__(StreamParser)
+            inner._begin(*self._setup, previews=False, reasoning=False)
+            inner.feed(text)
+            inner.close(truncated=True)
+            calls = inner._tape.trailing_calls
+        return [ParsedCall(call, "") for call in calls]

@@ -46,7 +46,7 @@ class Rig:
     def __init__(self, folder: Path, models: Path) -> None:
         self._folder = folder
         self._models = models
-        self._running: dict[str, tuple[Server, int]] = {}  # the last used is the last
+        self._running: dict[str, tuple[Server, Path]] = {}  # with its pid file; the last used is the last
 
     def server(self, name: str) -> Server:
         if name not in self._running:
@@ -60,18 +60,18 @@ class Rig:
         for name in list(self._running):
             self._stop(name)
 
-    def _start(self, name: str) -> tuple[Server, int]:
+    def _start(self, name: str) -> tuple[Server, Path]:
         kind, port = KINDS[name], free_port()
         model = self._models / kind.model
         environment = {**os.environ, "RIG_RULES": str(HERE / "rules.json")}
         command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
         subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-        pid = int((model / f"{port}.pid").read_text())
-        return Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), pid
+        return Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), model / f"{port}.pid"
 
     def _stop(self, name: str) -> None:
-        _, pid = self._running.pop(name)
-        end_process(pid)
+        _, pid_file = self._running.pop(name)
+        end_process(int(pid_file.read_text()))
+        pid_file.unlink()
 
 
 def free_port() -> int:

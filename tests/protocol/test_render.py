@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.messages import (
@@ -63,6 +63,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(), json_values))
 def test_a_call_written_as_text_is_read_back_the_same(arguments):
+    assume(not any(value in ("...", "…") or value == f"<{key}>" for key, value in arguments.items()))
     anything = ToolDefinition("read", "", {"type": "object"})
     found = extract_tool_calls(call_text(ToolCall("1", "read", arguments)), [anything])
     assert found.content == ""

@@ -80,6 +80,11 @@ def test_a_file_over_the_limit_is_read_by_window_only(run, workspace):
     assert run("read", limit, path="big.txt", offset=1000).value == "line\n"
 
 
+def test_a_character_at_the_border_of_what_tells_the_encoding_stays_whole(run, workspace):
+    (workspace / "a.txt").write_text("€€€\n", encoding="utf-8")
+    assert run("read", {"max_file_bytes": 4}, path="a.txt", limit=1).value == "€€€\n"
+
+
 def test_a_huge_file_is_never_held_whole(run, workspace):
     with (workspace / "huge.txt").open("wb") as file:
         file.write(b"first\n" + b"x" * 20_000 + b"\nthird\n")

@@ -62,6 +62,20 @@ def test_a_command_that_looks_like_an_option_is_still_a_command(run):
     assert "[exit code 127]" in run("exec", command="-x").value
 
 
+def test_a_command_cannot_read_what_is_typed(run):
+    typed, keyboard = os.pipe()
+    os.write(keyboard, b"typed\n")
+    os.close(keyboard)
+    before = os.dup(0)
+    os.dup2(typed, 0)
+    try:
+        assert run("exec", command="cat").value == "[exit code 0]"
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(typed)
+
+
 def test_it_runs_in_the_workspace(run, workspace):
     assert run("exec", command="pwd -P").value == f"{workspace.resolve()}\n[exit code 0]"
 

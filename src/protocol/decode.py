@@ -1,0 +1,148 @@
+"""A whole block into raw calls, by the grammar it was found with; strict parsing first, repair after it failed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from .calls import Known, RawCall, calls_in
+from .heads import Found
+from .repair import CallNode, Node, Reader, Unreadable, strict
+from .tags import element_call, invoked, keyed
+
+_ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n(.*?)\r?\n?END_ARG", re.DOTALL)
+_TOOL_NAME = re.compile(r"TOOL_NAME:\s*(\S+)")
+_SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
+
+
+class Decoded(NamedTuple):
+    """`problem` is set where the block is no call: why, in words for the model. `cut` says that its end is missing."""
+
+    calls: list[RawCall]
+    repairs: tuple[str, ...] = ()
+    problem: str = ""
+    cut: bool = False
+
+
+class Body(NamedTuple):
+    """`ended` says that the end it should have was there; `read` holds its value where that was read already."""
+
+    text: str
+    ended: bool
+    read: tuple[Node] | None
+
+
+def decode(found: Found, body: Body, known: Known) -> Decoded:
+    """The calls of a block."""
+    if found.kind in _TEXT_KINDS:
+        return _decode_text(found, body.text, known, ended=body.ended)
+    return _decode_value(found, body, known)
+
+
+_TEXT_KINDS = frozenset(("tags", "pairs", "empty", "element", "labels", "arguments"))
+_CLOSED_AT_END = re.compile(
+    r"(?:</[^<>]*(?:parameter|param|argument|arg|arg_value|function|invoke)[^<>]*>|>)\s*(?:</?[\w:]*)?\Z"
+)
+
+
+def _decode_text(found: Found, body: str, known: Known, *, ended: bool) -> Decoded:
+    if not ended and found.kind not in ("labels", "arguments") and not _CLOSED_AT_END.search(body):
+        return Decoded([], problem="The block was cut off before its end.", cut=True)
+    if found.kind in ("pairs", "empty"):
+        calls = keyed(body)
+    elif found.kind == "element":
+        calls = element_call(found.name, body)
+    elif found.kind == "labels":
+        calls = [RawCall(found.name, {}, [body.strip().strip("\"'`")])]
+    elif found.kind == "arguments":
+        calls = _argument_blocks(body)
+    else:
+        calls = invoked(body, known)
+    if not calls:
+        return Decoded([], problem="No tool's name could be read in it.")
+    return Decoded(calls, () if ended else ("missing closers",))
+
+
+def _argument_blocks(body: str) -> list[RawCall]:
+    name = _TOOL_NAME.search(body)
+    arguments: dict[str, Node] = {}
+    for key, value in _ARGUMENT.findall(body):
+        try:
+            arguments[key] = strict(value.strip())[0]
+        except (ValueError, RecursionError):
+            arguments[key] = value
+    return [RawCall(name.group(1), arguments, [])] if name else []
+
+
+def _decode_value(found: Found, block: Body, known: Known) -> Decoded:
+    body, ended, read = block
+    text = found.name + body if found.kind == "pythonic" else body
+    try:
+        node, repairs, unclosed = (read[0], (), []) if read else _value(text)
+    except Unreadable as error:
+        return Decoded([], problem=str(error), cut=not ended)
+    except RecursionError:
+        return Decoded([], problem="The value is nested too deep.")
+    if (not body.isascii() or "\\u" in body) and (problem := _surrogates(body, node)):
+        return Decoded([], problem=problem)
+    calls = _said(found, node, known)
+    if not ended and any(_is_open(call, unclosed) for call in calls):
+        return Decoded(calls, problem="The block was cut off before its end.", cut=True)
+    if not calls:
+        return Decoded([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
+    return Decoded(calls, repairs)
+
+
+def _value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
+    if text[:1] in ("{", "["):
+        for parse, repairs in ((strict, ()), (_lenient, ("raw newlines",))):
+            try:
+                node, end = parse(text, 0)
+            except Unreadable:
+                raise
+            except (ValueError, RecursionError):
+                continue
+            if end == len(text):
+                return node, repairs, []
+    reader = Reader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
+    node = reader.value()
+    pythonic = {"tuple"} if isinstance(node, CallNode) else set()
+    return node, tuple(repair for repair in reader.repairs if repair not in pythonic), reader.unclosed
+
+
+_LENIENT = json.JSONDecoder(strict=False)
+
+
+def _lenient(text: str, position: int) -> tuple[Node, int]:
+    return _LENIENT.raw_decode(text, position)
+
+
+def _surrogates(body: str, node: Node) -> str:
+    """Why text with half of a character in it is no argument, or nothing."""
+    if not _SURROGATE.search(body):
+        return ""
+    try:
+        json.dumps(node, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return "A string holds half of a surrogate pair."
+    except (ValueError, RecursionError):
+        return "The value is nested too deep."
+    return ""
+
+
+def _said(found: Found, node: Node, known: Known) -> list[RawCall]:
+    """What the value says; where the name stood before it, the value is the arguments."""
+    if found.kind != "named":
+        return list(calls_in(node, known))
+    if isinstance(node, dict):
+        inner = list(calls_in(node, known)) if "arguments" in node or "parameters" in node else []
+        if inner and all(known(call.name) for call in inner):
+            return inner
+        return [RawCall(found.name, node, [], container=node)]
+    return [RawCall(found.name, None, [], "The arguments must be one object.")]
+
+
+def _is_open(call: RawCall, unclosed: list[object]) -> bool:
+    """Whether the text ended inside the call's arguments."""
+    return any(call.container is container for container in unclosed)

@@ -1,0 +1,298 @@
+"""How a block begins: the patterns that decide, at a character that may open one, whether one does.
+
+Prose is searched for a handful of characters only (`ANCHORS`); what stands before such a character and may
+belong to the block (a tool's name, `TOOL_CALL`) is looked at backwards, and was held back for that reason. Each
+pattern knows its own beginnings, so that the answer is found, none, or not yet. All lengths are bounded.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from .calls import CALL_KEYS, NAME_KEYS
+from .formats import FORMATS, MORE_CLOSERS, MORE_OPENERS, REASONING
+from .patterns import Matcher, Pattern, either, literal, maybe, named, repeated, sequence, some
+
+MAX_NAME = 80
+
+SPACE = some(r"\s", 0, 64)
+BLANK = some(r"[ \t]", 0, 16)
+NAME = named("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME)))
+FENCE = maybe(sequence(literal("```"), some(r"[\w+-]", 0, 20), SPACE))
+BRACKET = some(r"[{\[]", 1, 1)
+NOISE = maybe(literal("]<]minimax[>["))
+NAMESPACE = maybe(
+    either(
+        sequence(
+            maybe(literal(" ")),
+            some("[｜|]", 1, 1),
+            some(" ", 0, 1),
+            literal("DSML"),
+            some(" ", 0, 1),
+            some("[｜|]", 1, 1),
+            some(" ", 0, 1),
+        ),
+        sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1)),
+    )
+)
+TOKEN = either(
+    sequence(literal("<|"), some(r"[\w:/ ]", 1, 40), literal("|>")),
+    sequence(literal("<｜"), some(r"[\w▁ ]", 1, 40), literal("｜>")),
+)
+_CALL_ID = sequence(literal("[CALL_ID]"), some(r"\w", 1, 32))
+_BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")
+SEPARATOR = maybe(
+    repeated(either(some(r"\s", 1, 16), TOKEN, _CALL_ID, *map(literal, _BETWEEN), some(r"[:*=]", 1, 2)), 8)
+)
+
+_ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")  # with an attribute
+_BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
+TAGS = sequence(
+    NOISE,
+    literal("<"),
+    NAMESPACE,
+    either(
+        sequence(either(*map(literal, _ELEMENTS)), either(sequence(BLANK, literal("=")), some(r"[ \t]", 1, 4))),
+        sequence(either(*map(literal, _BARE_ELEMENTS)), literal(">")),
+    ),
+)
+_LONE_ELEMENTS = sequence(
+    NOISE,
+    literal("<"),
+    NAMESPACE,
+    either(
+        sequence(literal("function"), either(literal("="), literal(" name="))),
+        sequence(literal("invoke"), either(literal(">"), literal(" name="))),
+        sequence(literal("tool_call"), literal(" name=")),
+        sequence(literal("call"), literal(" tool=")),
+    ),
+    some(r"[\"'\w>]", 1, 1),
+)
+_XTML = sequence(literal("<|open|>call tool="), some(r"[\"'\w]", 1, 1))
+JSON_BODY = named("json", sequence(SPACE, FENCE, BRACKET))
+TAG_BODY = named("tags", sequence(SPACE, either(TAGS, _XTML)))
+PAIR_BODY = named(
+    "pairs", sequence(SPACE, NAME, SPACE, literal("<"), NAMESPACE, either(literal("arg_key"), literal("tool_sep")))
+)
+
+
+def _renamed(part: Pattern, old: str, new: str) -> Pattern:
+    return Pattern(part.whole.replace(f"(?P<{old}>", f"(?P<{new}>"), part.begun.replace(f"(?P<{old}>", "(?:"))
+
+
+_EMPTY = named(
+    "empty",
+    sequence(SPACE, _renamed(NAME, "name", "empty_name"), SPACE, literal("</"), NAMESPACE, literal("tool_call")),
+)
+NAMED_BODY = named(
+    "named",
+    sequence(
+        SPACE,
+        maybe(
+            sequence(maybe(either(literal("commentary"), literal("analysis"), literal("final"))), SPACE, literal("to="))
+        ),
+        maybe(literal("call:")),
+        _renamed(NAME, "name", "called"),
+        SEPARATOR,
+        named("bracket", some(r"[{(]", 1, 1)),
+    ),
+)
+
+
+def _sorted_literals(texts: set[str]) -> Pattern:
+    return either(*(literal(text) for text in sorted(texts, key=lambda text: (-len(text), text))))
+
+
+_WRAPPERS = {
+    row.opener
+    for row in FORMATS
+    if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
+}
+OPENERS = _sorted_literals(_WRAPPERS | set(MORE_OPENERS))
+CLOSERS = _sorted_literals(
+    {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
+    | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
+    | set(MORE_CLOSERS)
+)
+_BODIES = either(JSON_BODY, TAG_BODY, PAIR_BODY, _EMPTY, NAMED_BODY)
+
+
+@functools.cache
+def strong() -> Matcher:
+    """Wrapping markers and the start of a body, or an element that is both."""
+    wrapped = sequence(named("run", repeated(sequence(OPENERS, SPACE), 8)), _BODIES)
+    return Matcher(either(wrapped, named("alone", either(_LONE_ELEMENTS, _XTML))), re.IGNORECASE)
+
+
+@functools.cache
+def own() -> Matcher:
+    """What follows `TOOL_CALL`, from the colon or, without it, from the gap on."""
+    return Matcher(sequence(some(r"[:*`\s]", 0, 24), either(JSON_BODY, NAMED_BODY)), re.IGNORECASE)
+
+
+@functools.cache
+def reasoning() -> Matcher:
+    return Matcher(either(*(literal(opener) for opener, _ in REASONING)), re.IGNORECASE)
+
+
+@functools.cache
+def reasoning_end() -> Matcher:
+    return Matcher(either(*(literal(closer) for _, closer in REASONING if closer != "<|end|>")), re.IGNORECASE)
+
+
+@functools.cache
+def closers() -> Matcher:
+    return Matcher(sequence(SPACE, CLOSERS), re.IGNORECASE)
+
+
+_QUOTE = some(r"[\"'“‘]", 1, 1)
+_END_QUOTE = some(r"[\"'”’]", 1, 1)
+_KEY = named("key", some(r"[\w.\\/-]", 1, MAX_NAME))
+_OBJECT_KEY = sequence(some(r"\{", 1, 2), SPACE, maybe(_QUOTE), _KEY, maybe(_END_QUOTE), SPACE, literal(":"))
+
+
+@functools.cache
+def object_key() -> Matcher:
+    return Matcher(_OBJECT_KEY)
+
+
+@functools.cache
+def object_name() -> Matcher:
+    """An object whose first key has a string for its value."""
+    return Matcher(
+        sequence(_OBJECT_KEY, SPACE, _QUOTE, named("value", some(r"[^\"'\n“”]", 1, MAX_NAME)), some(r"[\"'“”]", 1, 1))
+    )
+
+
+@functools.cache
+def listed() -> Matcher:
+    """A list of calls: of objects, of calls in Python's notation, of strings or tuples that hold them."""
+    quoted = either(sequence(some("[frb]", 1, 1), some(r"[\"']", 1, 1)), some(r"[\"'“‘`]", 0, 1))
+    item = either(
+        named("object", literal("{")),
+        sequence(
+            maybe(some(r"[(\[]", 1, 1)),
+            quoted,
+            NAME,
+            either(sequence(some(r"[\"'`]", 0, 1), SPACE, some(r"[(,]", 1, 1))),
+        ),
+    )
+    return Matcher(sequence(literal("["), maybe(some(r"\[", 1, 1)), SPACE, item))
+
+
+@functools.cache
+def fence() -> Matcher:
+    """A fence and what stands first in it."""
+    return Matcher(
+        sequence(some("`", 1, 4), some(r"[\w+-]", 0, 20), some(r"\s", 0, 64), named("first", some(r"[^\s`]", 1, 1)))
+    )
+
+
+@functools.cache
+def fenced_word() -> Matcher:
+    """The first word in a fence and the bracket or colon that makes it a call."""
+    assigned = maybe(sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK))
+    passed = maybe(either(literal("print("), literal("await ")))
+    return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), named("mark", some(r"[({\[:]", 1, 1))))
+
+
+@functools.cache
+def labelled() -> Matcher:
+    """A name on one labelled line, its arguments after the label of the next."""
+    first = either(
+        *map(
+            literal,
+            (
+                "Action",
+                "Tool Name",
+                "Tool_Name",
+                "Tool",
+                "Function Name",
+                "Function_Name",
+                "Function Call",
+                "Function",
+                "name",
+            ),
+        )
+    )
+    second = either(
+        *map(
+            literal,
+            (
+                "Action Input",
+                "Action_Input",
+                "Arguments",
+                "Args",
+                "Parameters",
+                "Params",
+                "Input",
+                "Tool Input",
+                "Tool_Input",
+                "Function Arguments",
+            ),
+        )
+    )
+    decoration = some(r"[*\"'` ]", 0, 6)
+    return Matcher(
+        sequence(
+            first, decoration, literal(":"), decoration, NAME, some(r"[*\"'`,() \t\r]", 0, 8), literal("\n"),
+            some(r"[\s*\"'-]", 0, 8), named("label", second), some(r"[*\"']", 0, 3), literal(":"),
+            either(
+                named("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET)),
+                named("line", sequence(some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1))),
+            ),
+        ),
+        re.IGNORECASE,
+    )  # fmt: skip
+
+
+@functools.cache
+def action_object() -> Matcher:
+    """`Action:` before an object that says the rest."""
+    return Matcher(
+        sequence(
+            literal("Action"),
+            some(r"[*\"']", 0, 3),
+            literal(":"),
+            named("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET)),
+        ),
+        re.IGNORECASE,
+    )
+
+
+@functools.cache
+def chevrons() -> Matcher:
+    return Matcher(sequence(literal(">>>"), BLANK, NAME, SPACE, FENCE, named("bracket", some(r"[{(]", 1, 1))))
+
+
+@functools.cache
+def numbered() -> Matcher:
+    """What follows gptme's `@read`."""
+    return Matcher(sequence(literal("("), some(r"[\w-]", 1, 40), literal("):"), SPACE, literal("{")))
+
+
+@functools.cache
+def element() -> Matcher:
+    return Matcher(sequence(literal("<"), NAME, literal(">")))
+
+
+def says_call(key: str) -> bool:
+    return key in CALL_KEYS
+
+
+def says_name(key: str) -> bool:
+    return key in NAME_KEYS
+
+
+class Found(NamedTuple):
+    """A block's beginning: where it starts, where its body is followed from, and how."""
+
+    start: int
+    body: int
+    kind: str  # json, pythonic, named, tags, pairs, empty, element, labels, arguments
+    opener: str
+    name: str = ""
+    asks: bool = True  # it asks for a call by name, whatever the name
+    alone: bool = False  # it counts only where its line ends with it

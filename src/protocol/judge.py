@@ -1,0 +1,151 @@
+"""Raw calls into verdicts: a call that may run, a malformed one that is answered, or mere text.
+
+What asks for a call by name is a call or malformed. What merely looks like one counts only where the tool is on
+offer and the arguments fit. Placeholders are an explanation, not a call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Union
+
+from ..messages import MalformedCall, ToolCall
+from .calls import RawCall
+from .decode import Decoded
+from .repair import Node
+from .schema_fit import Fitter, Misfit
+from .toolbox import Toolbox
+
+_PLACEHOLDER_NAMES = frozenset(
+    ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
+     "func_name1", "func_name2", "your_tool", "some_tool", "example", "example_function", "example_tool",
+     "tool_name_here")
+)  # fmt: skip
+_PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
+_MIN_ECHO = 12  # characters; shorter text is found anywhere
+
+Verdict = Union[ToolCall, MalformedCall]
+
+
+class Judge:
+    """Decides on the calls of one answer. `given` are texts the model was given: what it repeats is an echo."""
+
+    def __init__(self, box: Toolbox, new_id: Callable[[], str], given: Iterable[str], max_calls: int) -> None:
+        self._box = box
+        self._new_id = new_id
+        self._given = tuple(text for text in given if len(text) >= _MIN_ECHO)
+        self._max_calls = max_calls
+        self._count = 0
+        self._seen: set[str] = set()
+        self._promised = ""
+
+    def knows(self, name: str) -> bool:
+        return self._box.find(name) is not None
+
+    def offered(self, name: str) -> str:
+        """The offered tool's own name, or nothing."""
+        tool = self._box.find(name) if name else None
+        return tool.name if tool else ""
+
+    def promised_id(self) -> str:
+        """The id that the next call will have."""
+        self._promised = self._promised or self._new_id()
+        return self._promised
+
+    def _next_id(self) -> str:
+        promised, self._promised = self._promised, ""
+        return promised or self._new_id()
+
+    def verdicts(self, decoded: Decoded, raw: str, origin: str, *, asks: bool, repeated: bool) -> list[Verdict]:
+        """What the block is; nothing where it is text: what merely looks like a call made before, after text, too."""
+        if decoded.problem:
+            name = decoded.calls[0].name if decoded.calls else ""
+            return (
+                [self._malformed(name, raw, decoded.problem, origin)]
+                if asks and not self._explains(decoded.calls)
+                else []
+            )
+        if self._explains(decoded.calls):
+            return []
+        judged = [self._judged(call, raw, origin, decoded.repairs, asks) for call in decoded.calls]
+        calls = [call for call in judged if isinstance(call, ToolCall)]
+        if not asks and not calls:
+            return []
+        if repeated and not asks and all(_key(call) in self._seen for call in calls):
+            return []
+        self._seen.update(map(_key, calls))
+        return [self._counted(call, raw) for call in judged]
+
+    def forget(self) -> None:
+        """The calls so far are void."""
+        self._count = 0
+        self._seen.clear()
+
+    def too_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
+        return self._malformed(name, raw, f"The block is longer than {limit} characters.", origin)
+
+    def _judged(self, call: RawCall, raw: str, origin: str, repairs: tuple[str, ...], asks: bool) -> Verdict:
+        tool = self._box.find(call.name)
+        if tool is None:
+            return self._malformed(call.name, raw, self._unknown(call.name), origin)
+        if call.arguments is None:
+            return self._malformed(tool.name, raw, f"{tool.name}: {call.problem}", origin)
+        fitter = Fitter(tool, trusting=asks)
+        try:
+            arguments = fitter.fit(call.arguments, list(call.positional))
+        except (Misfit, RecursionError) as error:
+            reason = str(error) if isinstance(error, Misfit) else "The arguments are nested too deep."
+            return self._malformed(tool.name, raw, reason, origin)
+        renamed = () if call.name == tool.name else ("name",)
+        repaired = (*repairs, *renamed, *fitter.changes)
+        return ToolCall(self._next_id(), tool.name, arguments, origin, repaired, self._is_echo(raw))
+
+    def _counted(self, verdict: Verdict, raw: str) -> Verdict:
+        if not isinstance(verdict, ToolCall):
+            return verdict
+        self._count += 1
+        if self._count <= self._max_calls:
+            return verdict
+        reason = f"More than {self._max_calls} calls in one answer; this one was not run."
+        return MalformedCall(verdict.id, verdict.name, raw, reason, verdict.origin)
+
+    def _malformed(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
+        return MalformedCall(self._next_id(), name, raw, reason, origin)
+
+    def _unknown(self, name: str) -> str:
+        near = self._box.nearest(name) or list(self._box.tools)[:8]
+        offered = ", ".join(near) or "none"
+        return f"There is no tool named '{name[:80]}'; on offer: {offered}."
+
+    def _explains(self, calls: list[RawCall]) -> bool:
+        """Whether a call is a pattern to be filled in: placeholders for its name or its arguments."""
+        return any(
+            (_is_placeholder_name(call.name) and not self.knows(call.name))
+            or _has_placeholder(call.arguments, call.positional)
+            for call in calls
+        )
+
+    def _is_echo(self, raw: str) -> bool:
+        block = raw.strip()
+        return len(block) >= _MIN_ECHO and any(block in text for text in self._given)
+
+
+def _is_placeholder_name(name: str) -> bool:
+    bare = name.strip("<>[]{}$ ").casefold()
+    return name in _PLACEHOLDERS or (bare in _PLACEHOLDER_NAMES and name != bare) or bare in _PLACEHOLDER_NAMES
+
+
+def _has_placeholder(arguments: dict[str, Node] | None, positional: list[Node]) -> bool:
+    named = (arguments or {}).items()
+    return any(_is_placeholder(value, name) for name, value in named) or any(
+        _is_placeholder(value, "") for value in positional
+    )
+
+
+def _is_placeholder(value: Node, name: str) -> bool:
+    return isinstance(value, str) and (value.strip() in _PLACEHOLDERS or value == f"<{name}>")
+
+
+def _key(call: ToolCall) -> str:
+    return json.dumps([call.name, call.arguments], sort_keys=True, default=str)

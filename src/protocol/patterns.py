@@ -1,0 +1,70 @@
+"""Patterns that know their own beginnings, so that a stream can be read piece by piece.
+
+Python's `re` cannot say that a text which does not match yet might match once more of it is there. A Pattern
+here is built from few kinds of parts, and gives two regular expressions: `whole`, and `begun`, which matches
+where all the rest of the text is a beginning of the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+END = r"\Z"
+_GROUP = re.compile(r"\(\?P<\w+>")  # a beginning repeats its parts, and a group may have its name once
+
+
+class Pattern(NamedTuple):
+    """`whole` and `begun` as sources of regular expressions."""
+
+    whole: str
+    begun: str
+
+
+def literal(text: str) -> Pattern:
+    """Exactly `text`."""
+    begun = END
+    for character in reversed(text):
+        begun = f"(?:{END}|{re.escape(character)}{begun})"
+    return Pattern(re.escape(text), begun)
+
+
+def some(characters: str, least: int, most: int) -> Pattern:
+    """From `least` to `most` of a character class."""
+    return Pattern(f"{characters}{{{least},{most}}}", f"{characters}{{0,{most}}}{END}")
+
+
+def sequence(*parts: Pattern) -> Pattern:
+    whole = "".join(part.whole for part in parts)
+    begun = parts[-1].begun
+    for part in reversed(parts[:-1]):
+        begun = f"(?:{part.begun}|{part.whole}{begun})"
+    return Pattern(whole, begun)
+
+
+def either(*parts: Pattern) -> Pattern:
+    return Pattern(
+        "(?:" + "|".join(part.whole for part in parts) + ")", "(?:" + "|".join(part.begun for part in parts) + ")"
+    )
+
+
+def maybe(part: Pattern) -> Pattern:
+    return Pattern(f"(?:{part.whole})?", part.begun)
+
+
+def repeated(part: Pattern, most: int) -> Pattern:
+    """From one to `most` of `part`."""
+    return Pattern(f"(?:{part.whole}){{1,{most}}}", f"(?:{part.whole}){{0,{most - 1}}}{part.begun}")
+
+
+def named(name: str, part: Pattern) -> Pattern:
+    """The part as a group of the whole."""
+    return Pattern(f"(?P<{name}>{part.whole})", part.begun)
+
+
+class Matcher:
+    """Both expressions, compiled."""
+
+    def __init__(self, pattern: Pattern, flags: int = 0) -> None:
+        self.match = re.compile(pattern.whole, flags).match
+        self.begun = re.compile(_GROUP.sub("(?:", pattern.begun), flags).match

@@ -1,0 +1,380 @@
+"""Broken JSON, Python literals and calls into values: text in, nodes out. No I/O, linear, bounded depth.
+
+`strict` is asked first and what it accepts is never changed. `Reader` then reads the union of JSON, Python and
+JavaScript literals in one pass, noting each liberty it took in `repairs`: quotes, escapes, keys, commas,
+comments, closers. Where a string's end is in doubt because quotes inside it were not escaped, the quote that is
+followed by what may follow a string there ends it. What no reading makes a value raises Unreadable with a
+sentence for the model.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn, Union
+
+from .escapes import unescape
+
+MAX_DEPTH = 100
+MAX_EXPRESSION = 80  # characters of arithmetic that are evaluated
+MAX_NUMBER = 1e18
+
+
+class Unreadable(ValueError):
+    """No reading makes this a value; the message is for the model."""
+
+
+class Source(str):
+    """Source text that stood where a value should: an unquoted word, an expression, a nested call."""
+
+    __slots__ = ()
+
+
+class Pair(dict[str, "Node"]):
+    """A name and its value that stood in a list: `["read", path="a"]`."""
+
+    __slots__ = ()
+
+
+class CallNode(NamedTuple):
+    """`name(...)` as written: keyword arguments, positional ones, and the source of it all."""
+
+    name: str
+    keywords: dict[str, Node]
+    positional: list[Node]
+    source: str
+
+
+Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise Unreadable(f"{constant} is not a JSON value.")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(parse_constant=_refuse, strict=False)
+
+
+def strict(text: str, position: int = 0) -> tuple[Node, int]:
+    """The JSON value at `position` and where it ends. Raises ValueError or RecursionError as json does."""
+    return _STRICT.raw_decode(text, position)
+
+
+_SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
+_NUMBER = re.compile(
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#/]|\\n|<\||\Z))"
+)
+_WORD = re.compile(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
+_QUOTED_NAME = re.compile(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")
+_STRING_START = re.compile(r"""(?:[rbfuRBFU]{1,2}(?=["']))?(\"\"\"|'''|<\|"\|>|<\|\\"\|>|<escape>|\\"|["'`“”‘’])""")
+_KEYWORD = re.compile(r"""\s*(?:([\w.\\$-]+)|"([^"\n]{1,64})"|'([^'\n]{1,64})')\s*(?:=(?![=])|:)\s*""")
+_BARE_KEY = re.compile(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?))")
+_BARE = re.compile(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
+_COLON = re.compile(r"\s*(?:=>|[:=])\s*")
+_ARITHMETIC = re.compile(r"[\d\s.+\-*/%()eE_]+")
+
+_CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'", '\\"': '\\"'}
+_LITERALS: dict[str, Node] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "None", "nil", "undefined", "NULL"), None),
+}
+_NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
+
+# What may follow the quote that ends a string, by where the string stands.
+_NEXT_KEY = r"""["'“‘]?[\w.\\$ -]{1,64}["'”’]?\s*(?::|=)"""
+_AFTER = {
+    "key": re.compile(r"\s*(?::|=)"),
+    "pair": re.compile(
+        rf"\s*(?:[}}\]]|\\n|<\||</|\Z|,\s*(?:[}}\]]|\Z|//|\#|{_NEXT_KEY})|;|\n\s*{_NEXT_KEY}|\s+\"[\w.-]{{1,64}}\"\s*:|//|\#)"
+    ),
+    "item": re.compile(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
+    "argument": re.compile(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
+    "top": re.compile(r"\s*(?:\Z|[,;}\])]|<|\n)"),
+}
+_BODY_OF: dict[str, re.Pattern[str]] = {
+    quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*)*", re.DOTALL) for quote in ('"', "'", "`", '”“"', "’‘'")
+}
+
+
+class Reader:
+    """Reads nodes from `text`, from `position` on; `repairs` names what was not as it should be.
+
+    `unclosed` holds the containers that the text ended in.
+    """
+
+    def __init__(self, text: str, position: int = 0) -> None:
+        self.text = text
+        self.position = position
+        self.repairs: dict[str, None] = {}  # an ordered set
+        self.unclosed: list[object] = []
+        self._depth = 0
+
+    def value(self, place: str = "top") -> Node:
+        """The value at the position. Raises Unreadable."""
+        self.skip()
+        text, position = self.text, self.position
+        character = text[position : position + 1]
+        if character == "{":
+            return self._object()
+        if character in "[(" and character:
+            return self._list("]" if character == "[" else ")")
+        if quoted := _QUOTED_NAME.match(text, position):
+            return self._call(quoted)
+        if start := _STRING_START.match(text, position):
+            return self._string(start, place)
+        if number := _NUMBER.match(text, position):
+            return self._number(number)
+        return self._word()
+
+    def skip(self) -> None:
+        """Over whitespace, and over comments and special tokens, which are noted."""
+        if match := _SKIP.match(self.text, self.position):
+            self.position = match.end()
+            if not match.group().isspace():
+                self.repairs["comments or stray tokens"] = None
+
+    def at(self, characters: str) -> bool:
+        return self.text[self.position : self.position + 1] in characters and self.position < len(self.text)
+
+    def _enter(self, container: object) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unreadable(f"The value is nested more than {MAX_DEPTH} deep.")
+        self.position += 1
+        self.unclosed.append(container)
+
+    def _more(self, closer: str) -> bool:
+        """Whether another element follows; takes separators, and the closer where it comes."""
+        self.skip()
+        while self.at(",;"):
+            self.position += 1
+            self.skip()
+            if self.at(closer):
+                self.repairs["trailing comma"] = None
+        if self.position >= len(self.text):
+            self.repairs["missing closers"] = None
+            return False
+        if not self.at("}])"):
+            return True
+        if self.at(closer):
+            self.position += 1
+        else:  # another container's closer: this one's is missing
+            self.repairs["missing closers"] = None
+        self.unclosed.pop()
+        self._depth -= 1
+        return False
+
+    def _object(self) -> Node:
+        result: dict[str, Node] = {}
+        members: list[Node] = []
+        self._enter(result)
+        while self._more("}"):
+            start = self.position
+            key = self._key()
+            if key is None:
+                members.append(self.value("item"))  # a Python set
+                self.repairs["set"] = None
+            else:
+                result[key] = self._pair_value()
+            if self.position == start:
+                raise self._stuck()
+        return members if members and not result else result
+
+    def _pair_value(self) -> Node:
+        self.skip()
+        if self.position >= len(self.text):
+            raise Unreadable("It ends after a key, before its value.")
+        return self.value("pair")
+
+    def _key(self) -> str | None:
+        text, start = self.text, self.position
+        if quote := _STRING_START.match(text, start):
+            try:
+                key = self._string(quote, "key")
+            except Unreadable:
+                key = None
+            colon = _COLON.match(text, self.position)
+            if not isinstance(key, str) or not colon:
+                self.position = start
+                return None
+        elif bare := _BARE_KEY.match(text, start):
+            key = bare.group()
+            self.repairs["unquoted keys"] = None
+            colon = _COLON.match(text, bare.end())
+        else:
+            return None
+        assert colon  # noqa: S101 - the key's own pattern looked for it
+        self.position = colon.end()
+        return key
+
+    def _list(self, closer: str) -> Node:
+        result: list[Node] = []
+        self._enter(result)
+        if closer == ")":
+            self.repairs["tuple"] = None
+        while self._more(closer):
+            start = self.position
+            keyword = _KEYWORD.match(self.text, start)
+            if keyword and result:  # `["read", path="a"]`
+                self.position = keyword.end()
+                result.append(Pair({_keyword_name(keyword): self.value("item")}))
+            else:
+                result.append(self.value("item"))
+            if self.position == start:
+                raise self._stuck()
+        return result
+
+    def _string(self, start: re.Match[str], place: str) -> str:
+        """The string whose quote `start` is. Its end is the first quote that may end it here."""
+        opener, prefix = start.group(1), start.group()[: -len(start.group(1))]
+        if opener != '"' or prefix:
+            self.repairs["quotes"] = None
+        if len(opener) > 2:
+            return self._long_string(start, opener)
+        closers = _CLOSERS.get(opener, opener)
+        raw, self.position = self._closed(start.end(), closers, place)
+        return unescape(raw, self.repairs) if "r" not in prefix.lower() else raw
+
+    def _closed(self, begin: int, closers: str, place: str) -> tuple[str, int]:
+        text, after = self.text, _AFTER[place]
+        if closers == '\\"':
+            return self._escaped_string(begin)
+        body, end = _BODY_OF[closers], begin
+        while True:
+            end = body.match(text, end).end()  # type: ignore[union-attr]  # the pattern matches nothing, too
+            if end >= len(text):
+                raise Unreadable("A string is not closed.")
+            if text[end] == "\\":
+                raise Unreadable("A string is not closed.")
+            if after.match(text, end + 1):
+                return text[begin:end], end + 1
+            self.repairs["quotes inside a string"] = None
+            end += 1
+
+    def _escaped_string(self, begin: int) -> tuple[str, int]:
+        end = self.text.find('\\"', begin)
+        if end < 0:
+            raise Unreadable("A string is not closed.")
+        return self.text[begin:end], end + 2
+
+    def _long_string(self, start: re.Match[str], opener: str) -> str:
+        end = self.text.find(opener, start.end())
+        if end < 0:
+            raise Unreadable("A string is not closed.")
+        raw = self.text[start.end() : end]
+        self.position = end + len(opener)
+        return unescape(raw, self.repairs) if opener[0] in "\"'" else raw
+
+    def _number(self, match: re.Match[str]) -> Node:
+        self.position = match.end()
+        digits = match.group().replace("_", "")
+        try:
+            if "x" in digits or "X" in digits:
+                self.repairs["numbers"] = None
+                return int(digits, 16)
+            return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
+        except ValueError:
+            raise Unreadable("A number is too long.") from None
+
+    def _word(self) -> Node:
+        word = _WORD.match(self.text, self.position)
+        if word and self.text[word.end() : word.end() + 1] == "(":
+            return self._call(word)
+        if word and word.group() in _LITERALS and not _BARE.match(self.text[word.end() : word.end() + 1].strip()):
+            self.position = word.end()
+            if word.group() not in ("true", "false", "null"):
+                self.repairs["literals"] = None
+            return _LITERALS[word.group()]
+        return self._source()
+
+    def _call(self, word: re.Match[str]) -> CallNode:
+        keywords: dict[str, Node] = {}
+        positional: list[Node] = []
+        start, self.position = word.start(), word.end()
+        self._enter(keywords)
+        while self._more(")"):
+            begin = self.position
+            keyword = _KEYWORD.match(self.text, begin)
+            if keyword:
+                self.position = keyword.end()
+                keywords[_keyword_name(keyword)] = self.value("argument")
+            else:
+                positional.append(self.value("argument"))
+            if self.position == begin:
+                raise self._stuck()
+        return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
+
+    def _source(self) -> Node:
+        """Text up to where a value ends; arithmetic on constants is worked out."""
+        text, start, depth = self.text, self.position, 0
+        while self.position < len(text):
+            if bare := _BARE.match(text, self.position):
+                self.position = bare.end()
+                continue
+            character = text[self.position]
+            if character in "([{":
+                depth += 1
+            elif character in ")]}":
+                depth -= 1
+            if depth < 0 or (character in ",;\n<" and depth <= 0):
+                break
+            self.position += 1
+        source = text[start : self.position].strip()
+        if not source:
+            raise self._stuck()
+        if source in _NO_VALUE:
+            _refuse(source)
+        self.repairs["unquoted text"] = None
+        return _worked_out(source, self.repairs)
+
+    def _stuck(self) -> Unreadable:
+        if self.position >= len(self.text):
+            return Unreadable("It ends too early.")
+        rest = self.text[self.position : self.position + 20]
+        return Unreadable(f"It cannot be read from {rest!r} on.")
+
+
+def _keyword_name(match: re.Match[str]) -> str:
+    return (match.group(1) or match.group(2) or match.group(3)).replace("\\_", "_")
+
+
+def _worked_out(source: str, repairs: dict[str, None]) -> Node:
+    if len(source) > MAX_EXPRESSION or not _ARITHMETIC.fullmatch(source):
+        return Source(source)
+    try:
+        value = _evaluated(ast.parse(source.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return Source(source)
+    repairs["arithmetic"] = None
+    return value
+
+
+def _evaluated(node: ast.expr) -> int | float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+        value = _evaluated(node.operand)
+        return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _evaluated(node.left), _evaluated(node.right)
+        if isinstance(node.op, ast.Pow) and abs(right) > 64:
+            raise ValueError
+        result = _OPERATORS[type(node.op)](left, right)
+        if isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER:
+            return result
+    raise ValueError
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: lambda a, b: a**b,
+}
