@@ -9,7 +9,7 @@ said once, at its field; docs/configuration.md is checked against it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -18,16 +18,29 @@ from typing import Any, NamedTuple
 from .errors import ConfigError
 
 
-def option(default: object, about: str, *, least: float | None = None, secret: bool = False) -> Any:
-    """A field that a user may set: what it is for, and the least a number may be."""
-    return field(default=default, repr=not secret, metadata={"about": about, "least": least})
+def option(
+    default: object, about: str, *, least: float | None = None, choices: Iterable[str] = (), secret: bool = False
+) -> Any:
+    """A field that a user may set: what it is for, the least a number may be, and what a word may be."""
+    return field(default=default, repr=not secret, metadata={"about": about, "least": least, "choices": choices})
+
+
+BASE_URLS = {  # of each provider; Vertex AI's names the project and the region
+    "vllm": "http://localhost:8000/v1",
+    "openai": "https://api.openai.com/v1",
+    "ollama": "http://localhost:11434/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta",
+    "vertex": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Vllm:
-    base_url: str = option("http://localhost:8000/v1", "Address of the server, up to and with `/v1`")
+    provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
+    base_url: str = option(BASE_URLS["vllm"], "Address of the server, up to and with `/v1`; unset: the provider's own")
     model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
-    api_key: str = option("", "Sent as a bearer token; better kept in `VLLM_API_KEY`", secret=True)
+    api_key: str = option("", "Sent as the provider wants it; better kept in `VLLM_API_KEY`", secret=True)
     temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
     max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
     available_models: tuple[str, ...] = option((), "Models to choose from")
@@ -40,6 +53,15 @@ class Vllm:
     load_timeout: float = option(300.0, "Longest wait for a server that is loading its model, in seconds", least=0)
     retries: int = option(2, "Further attempts after a failure, while nothing of the answer has been shown", least=0)
     ssl_verify: bool | str = option(True, "Check TLS certificates: true, false, or the path of a CA file (PEM)")
+
+
+@dataclass(frozen=True, slots=True)
+class TextProtocol:
+    constrained: str = option(
+        "auto",
+        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: until it refuses",
+        choices=("auto", "on", "off"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +106,7 @@ class SystemPrompt:
 @dataclass(frozen=True, slots=True)
 class Settings:
     vllm: Vllm = field(default_factory=Vllm)
+    text_protocol: TextProtocol = field(default_factory=TextProtocol)
     agent: Agent = field(default_factory=Agent)
     workspace: Workspace = field(default_factory=Workspace)
     security: Security = field(default_factory=Security)
@@ -93,6 +116,7 @@ class Settings:
 
 SECTIONS: Mapping[str, type] = {
     "vllm": Vllm,
+    "text_protocol": TextProtocol,
     "agent": Agent,
     "workspace": Workspace,
     "security": Security,
@@ -100,6 +124,7 @@ SECTIONS: Mapping[str, type] = {
 }
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
 DEBUG_LEVELS = {"1": 1, "true": 1, "yes": 1, "on": 1, "2": 2}
+_VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
 LARGEST = 1e300  # so that a number is neither NaN nor infinite, and any integer fits a float
 
 
@@ -171,6 +196,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     known = {given.key: _checked(given) for given in sources}
     _choose_model(known)
     _check_ca_file(known)
+    _choose_base_url(known)
     settings = Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
         files=tuple(each.resolve() for each in ((path,) if path else ()) + usual),
@@ -200,6 +226,14 @@ def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     elif "HOME" in environ:
         folders.append(Path(environ["HOME"], ".config", "vllm-bot"))
     return tuple(folder / "config.json" for folder in folders)
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where the program keeps what it learns: XDG_STATE_HOME, else ~/.local/state."""
+    base = Path(environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():
+        base = Path(environ.get("HOME") or Path.home(), ".local", "state")
+    return base / "vllm-bot"
 
 
 def _from_file(path: Path | None) -> Iterator[Given]:
@@ -242,6 +276,9 @@ def _checked(given: Given) -> Given:
     least = option.metadata["least"]
     if least is not None and value is not None and value < least:
         raise ConfigError(f"{place}: expected at least {least:g}, got {value}")
+    choices = option.metadata["choices"]
+    if choices and value not in choices:
+        raise ConfigError(f"{place}: expected one of {', '.join(choices)}, got {_shown(value)}")
     return Given(key, _base_url(str(value), place) if key == "vllm.base_url" else kind.keep(value), place)
 
 
@@ -279,6 +316,16 @@ def _check_ca_file(known: Mapping[str, Given]) -> None:
     given = known.get("vllm.ssl_verify")
     if given and isinstance(given.value, str) and not Path(given.value).is_file():
         raise ConfigError(f"{given.place}: there is no file {_shown(given.value)}")
+
+
+def _choose_base_url(known: dict[str, Given]) -> None:
+    """Where no address is given, take the provider's own."""
+    if "vllm.base_url" in known or "vllm.provider" not in known:
+        return
+    _, provider, place = known["vllm.provider"]
+    if not BASE_URLS[str(provider)]:
+        raise ConfigError(f"{place}: {provider} has no address of its own; set vllm.base_url to {_VERTEX_URL}")
+    known["vllm.base_url"] = Given("vllm.base_url", BASE_URLS[str(provider)], place)
 
 
 def _parsed(path: Path) -> object:

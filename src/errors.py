@@ -20,7 +20,6 @@ BotError                 message, hint, exit_code
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
   WireError              the server's bytes break its own protocol
   ToolError              a tool could not do it; becomes a tool result
-  Denied                 a call was not allowed; becomes a tool result
 """
 
 from __future__ import annotations
@@ -100,7 +99,9 @@ class TemplateRejected(ServerError):
 
 
 class ContextTooLong(ServerError):
-    pass
+    """`excess`: by how many tokens, at least; 0 where that is not known."""
+
+    excess = 0
 
 
 class ModelNotFound(ServerError):
@@ -116,8 +117,4 @@ class WireError(BotError):
 
 
 class ToolError(BotError):
-    pass
-
-
-class Denied(BotError):
     pass

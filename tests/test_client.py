@@ -48,6 +48,14 @@ class TestRequests:
         assert sent == ["Bearer sekret", None]
 
     @responses.activate
+    def test_the_key_goes_under_the_providers_header_with_the_headers_it_wants(self):
+        responses.get(f"{URL}/models")
+        get(Client(URL, "sekret", key_header="x-api-key", key_prefix="", headers={"anthropic-version": "1"}))
+        sent = responses.calls[0].request.headers
+        assert (sent["x-api-key"], sent["anthropic-version"]) == ("sekret", "1")
+        assert "Authorization" not in sent
+
+    @responses.activate
     def test_a_redirect_is_not_followed_and_its_target_is_handed_out(self):
         responses.get(f"{URL}/models", status=302, headers={"Location": "http://elsewhere.test/"})
         reply, _ = get(Client(URL, "sekret"))

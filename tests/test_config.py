@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import src
-from src.config import KINDS, OPTIONS, SECTIONS, Settings, debug_level, default_files, load
+from src.config import BASE_URLS, KINDS, OPTIONS, SECTIONS, Settings, debug_level, default_files, load
 from src.errors import ConfigError
 
 ROOT = Path(src.__file__).parent.parent
@@ -260,6 +260,30 @@ def test_the_command_line_is_named_as_the_place(write):
     assert (
         refusal(write({}), {"workspace.dir": "/nowhere"}) == "command line: workspace.dir: there is no folder /nowhere"
     )
+
+
+# The provider
+
+
+@pytest.mark.parametrize("provider", [name for name, address in BASE_URLS.items() if address])
+def test_where_no_address_is_given_it_is_the_providers_own(provider, write):
+    assert load(write({"vllm": {"provider": provider}}), {}, {}).vllm.base_url == BASE_URLS[provider]
+
+
+def test_an_address_that_is_given_stands_whatever_the_provider(write):
+    file = write({"vllm": {"provider": "anthropic", "base_url": "http://gpu:8000/v1"}})
+    assert load(file, {}, {}).vllm.base_url == "http://gpu:8000/v1"
+    assert load(file, {}, {"VLLM_BASE_URL": "http://other/v1"}).vllm.base_url == "http://other/v1"
+
+
+def test_vertex_has_no_address_of_its_own_and_the_shape_of_one_is_shown(write):
+    said = refusal(write({"vllm": {"provider": "vertex"}}))
+    assert "vllm.provider: vertex has no address of its own; set vllm.base_url to https://REGION-" in said
+
+
+def test_a_provider_there_is_not_is_refused_with_those_there_are(write):
+    said = refusal(write({"vllm": {"provider": "bard"}}))
+    assert said.endswith('vllm.provider: expected one of vllm, openai, ollama, anthropic, gemini, vertex, got "bard"')
 
 
 # The documentation

@@ -58,6 +58,12 @@ def test_every_relative_link_leads_somewhere(page):
             assert part in map(anchor, HEADING.findall(file.read_text(encoding="utf-8"))), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_file_of_ours_that_is_named_is_there(page):
+    named = re.findall(r"`((?:src|tests|docs)/[\w./]+)`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_every_page_is_on_the_map():
     docs = ROOT / "docs"
     listed = {(docs / target).resolve() for target in LINK.findall((docs / "README.md").read_text(encoding="utf-8"))}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
 from ..errors import ConfigError, ServerError
@@ -16,7 +17,11 @@ from .render import Screen
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
     from ..client import Client
+    from ..model import Model
     from ..security.approval import Approver
+    from ..tools import ToolContext
+    from ..wire.providers import Provider
+    from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
 
@@ -51,25 +56,88 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-def agent(
-    settings: config.Settings, model_name: str, approver: Approver, sleep: Callable[[float], None] = time.sleep
-) -> Agent:
-    """`sleep` waits between attempts."""
-    from ..agent import Agent
-    from ..model import Model
-    from ..retry import Patience
-    from ..tools import REGISTRY, ToolContext
+class Bot(NamedTuple):
+    """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
-    vllm, security = settings.vllm, settings.security
-    model = Model(
+    agent: Agent
+    model: Model
+    learnt: Learnt
+    server: str
+
+    def keep(self) -> str:
+        """Keep what was learnt of the server; why it could not be kept, or nothing."""
+        model = self.model
+        if model.path.is_learnt:
+            try:
+                self.learnt.keep(self.server, model.name, model.server_version, model.path)
+            except OSError as error:
+                return f"What was learnt of the server could not be kept: {error}"
+        return ""
+
+
+def bot(
+    settings: config.Settings,
+    model_name: str,
+    approver: Approver,
+    *,
+    relearn: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Bot:
+    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
+    from ..agent import Agent
+    from ..tools import REGISTRY
+    from .learnt import Learnt
+
+    model = _model(settings, model_name, sleep)
+    learnt = Learnt(config.state_folder(os.environ))
+    if relearn:
+        learnt.forget()
+    if settings.vllm.enable_function_calling:
+        model.path = learnt.recall(settings.vllm.base_url, model_name, model.server_version) or model.path
+    agent = Agent(
+        model,
+        REGISTRY,
+        _context(settings),
+        approver,
+        allowed_commands=settings.security.allowed_commands,
+        max_tool_turns=settings.agent.max_tool_turns,
+    )
+    return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def approver(yes: bool) -> Approver:
+    """Whoever is asked whether a call may run: the person at the terminal, where there is one."""
+    from ..security.approval import APPROVE_ALL, REFUSE_ALL
+    from .approve import AtTerminal
+
+    if yes:
+        return APPROVE_ALL
+    return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
+
+
+def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
+    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
+    from ..retry import Patience
+
+    vllm = settings.vllm
+    return Model(
         _client(settings, sleep),
-        model_name,
-        native=vllm.enable_function_calling,
+        name,
+        codec=_provider(settings).codec(random_id),
+        is_vllm=vllm.provider == "vllm",
+        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
+        constrained=settings.text_protocol.constrained != "off",
         patience=Patience(vllm.retries, vllm.load_timeout),
     )
-    context = ToolContext(
+
+
+def _context(settings: config.Settings) -> ToolContext:
+    from ..tools import ToolContext
+
+    security = settings.security
+    return ToolContext(
         workspace=workspace(settings),
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=settings.files,
@@ -77,14 +145,6 @@ def agent(
         exec_enabled=security.exec_enabled,
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
-    )
-    return Agent(
-        model,
-        REGISTRY,
-        context,
-        approver,
-        allowed_commands=security.allowed_commands,
-        max_tool_turns=settings.agent.max_tool_turns,
     )
 
 
@@ -94,13 +154,13 @@ def served_model(
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
     import random
 
-    from ..model import served_models
+    from ..model import random_id, served_models
     from ..retry import Patience, persist
 
     names: list[str] = []
-    patience = Patience(settings.vllm.retries, settings.vllm.load_timeout)
+    codec, patience = _provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
     with _client(settings, sleep) as client:
-        for event in persist(lambda: iter([served_models(client)]), patience, sleep, random.random):
+        for event in persist(lambda: iter([served_models(client, codec)]), patience, sleep, random.random):
             if isinstance(event, Notice):
                 screen.draw(event)
             else:
@@ -113,6 +173,20 @@ def served_model(
 def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
     from ..client import Client, Clocks
 
-    vllm = settings.vllm
-    clocks = Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
-    return Client(vllm.base_url, vllm.api_key, clocks, ssl_verify=vllm.ssl_verify, sleep=sleep)
+    vllm, provider = settings.vllm, _provider(settings)
+    return Client(
+        vllm.base_url,
+        vllm.api_key,
+        Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout),
+        key_header=provider.key_header,
+        key_prefix=provider.key_prefix,
+        headers=provider.headers,
+        ssl_verify=vllm.ssl_verify,
+        sleep=sleep,
+    )
+
+
+def _provider(settings: config.Settings) -> Provider:
+    from ..wire.providers import PROVIDERS
+
+    return PROVIDERS[settings.vllm.provider]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -31,6 +31,8 @@ MAX_WHOLE_BODY = 16 * 1024 * 1024
 MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # the redirects after which a POST stays a POST with its body
 LINGER = 0.1  # seconds that the end of a body may take once its reader has left, for the connection's sake
+
+HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
 log = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -57,6 +59,7 @@ class HttpReply(NamedTuple):
 class Client:
     """One server, one connection pool, one request at a time.
 
+    The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
     `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError where a header cannot hold the key.
     """
 
@@ -66,6 +69,9 @@ class Client:
         api_key: str = "",
         clocks: Clocks = Clocks(),  # noqa: B008 - a NamedTuple
         *,
+        key_header: str = "Authorization",
+        key_prefix: str = "Bearer ",
+        headers: Mapping[str, str] | None = None,
         ssl_verify: bool | str = True,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -78,8 +84,9 @@ class Client:
         self._api_key = api_key
         self._ssl_verify = ssl_verify
         self._stopwatch = Stopwatch(clocks, now)
-        self._answered = False
-        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        self._kept = False  # whether the next request goes out on a connection that has served one
+        self._key = key_header, key_prefix
+        self._headers = {**HEADERS, **(headers or {})}
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, WatchedAdapter(self._stopwatch))
@@ -95,14 +102,21 @@ class Client:
         self._session.close()
 
     @contextmanager
-    def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
         """Send a request and hand out the answer as it streams; leaving the block ends it.
 
+        `path` is under base_url; one that begins with a slash is under the server's root, above /v1.
+        `within`: seconds that all of it may take, where that is less than the clocks allow.
         Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut, Timeout, Undecodable.
         """
-        log.debug("%s %s/%s %s", method, self.base_url, path, (body or b"").decode(errors="replace"))
+        url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
         self._stopwatch.start()
-        with self._follow(method, f"{self.base_url}/{path}", body) as answer:
+        if within is not None:
+            self._stopwatch.hurry(within)
+        with self._follow(method, url, body) as answer:
             chunks = self._chunks(answer)
             headers = answer.headers
             try:
@@ -136,15 +150,18 @@ class Client:
             try:
                 answer = self._request(method, url, body)
             except requests.ConnectionError as error:
-                if not (self._answered and went_stale(error)):
+                if not (self._kept and went_stale(error)):
                     raise
+                self._kept = False
                 log.debug("the kept connection was closed meanwhile; asking again on a new one")
                 answer = self._request(method, url, body)
         except requests.ReadTimeout as error:
+            self._kept = False
             raise self._stopwatch.overdue(self.base_url) from error
         except OSError as error:  # RequestException is one; a CA file that is not there is a plain one
+            self._kept = False
             raise translate(error, self.base_url, self._stopwatch.limits.connect) from error
-        self._answered = True
+        self._kept = answer.headers.get("Connection", "").lower() != "close"
         return answer
 
     def _request(self, method: str, url: str, body: bytes | None) -> requests.Response:
@@ -184,7 +201,8 @@ class Client:
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if self._api_key:
-            request.headers["Authorization"] = f"Bearer {self._api_key}"
+            header, prefix = self._key
+            request.headers[header] = f"{prefix}{self._api_key}"
         return request
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .events import Cut, Malformed, ParsedCall, ParserEvent
 from .extract import Extraction, extract_tool_calls
+from .formats import parsers_of
 from .render import as_text, call_text, instructions, results_text
 from .scanner import StreamParser
 
@@ -22,5 +23,6 @@ __all__ = [
     "call_text",
     "extract_tool_calls",
     "instructions",
+    "parsers_of",
     "results_text",
 ]

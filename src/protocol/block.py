@@ -118,6 +118,9 @@ class BlockReader:
         follower, found, tape = self.follower, self._found, self._tape
         assert follower  # noqa: S101 - the state says so
         self.follower = None
+        if follower.size > MAX_BLOCK:
+            self._too_long("".join(follower.parts))
+            return
         text = "".join(follower.parts) + tape.text[tape.start :]
         whole = Body(text, False, None)
         if found.kind in _STRUCTURED and decode(found, whole, self._judge.knows).problem:
@@ -197,6 +200,8 @@ class BlockReader:
         for verdict in verdicts:
             tape.verdict(verdict, raw)
             raw = ""
+            if self._judge.is_full:
+                break
         self._index += len(verdicts)
         tape.skip_to(self._after)
 

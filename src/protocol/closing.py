@@ -70,7 +70,7 @@ def fabricated() -> Matcher:
 
 @functools.cache
 def fabricated_line() -> re.Pattern[str]:
-    return re.compile(r"\n" + _RESULT.whole, re.IGNORECASE)
+    return re.compile(r"\n[ \t*#>]{0,8}(?=[otfh<\[`#|])" + _RESULT.whole, re.IGNORECASE)
 
 
 MEANT_END = re.compile(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")

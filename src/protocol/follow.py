@@ -42,21 +42,33 @@ class Structure:
 
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self.size = 0
-        self.broken = False  # a closing marker came before the last bracket
+        self._size = self._counted = 0
+        self._check = 4096
         self._quote = ""
         self._depth = 0
 
     @property
-    def open_string(self) -> bool:
-        return bool(self._quote)
+    def quote(self) -> str:
+        """The one character that ends the string that the text is in; nothing where there is more to look for."""
+        return self._quote if len(self._quote) == 1 else ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether more than MAX_BLOCK was passed; looked at once in a while."""
+        if len(self.parts) < self._check:
+            return False
+        self._check = len(self.parts) + 4096
+        return self.size > MAX_BLOCK
+
+    @property
+    def size(self) -> int:
+        """How much was passed; parts may be added to from outside while in a string."""
+        self._size += sum(map(len, self.parts[self._counted :]))
+        self._counted = len(self.parts)
+        return self._size
 
     def feed(self, text: str, position: int) -> tuple[int, bool]:
         """How far the block reaches in `text` from `position` on, and whether it ends there."""
-        if not position and self._quote and self._quote not in text and len(self._quote) == 1:
-            self.parts.append(text)  # most of a long string comes this way
-            self.size += len(text)
-            return len(text), False
         start, length, ended = position, len(text), False
         while position < length:
             step = self._in_string if self._quote else self._outside
@@ -69,7 +81,6 @@ class Structure:
             position = at
         if position > start:
             self.parts.append(text[start:position])
-            self.size += position - start
         return position, ended
 
     def _in_string(self, text: str, position: int, start: int) -> int:
@@ -129,7 +140,6 @@ class Structure:
                 self._quote = "`"
             return at + 1
         if mark.group() in _ENDS_BLOCK:
-            self.broken = True
             return ~at
         self._quote = mark.group()
         return mark.end()
@@ -176,12 +186,11 @@ class Structure:
 class Closing:
     """Waits for one of the closing markers that `closer` matches; all before it and itself is the block."""
 
-    open_string = False
+    quote = ""
 
     def __init__(self, closer: re.Pattern[str], longest: int) -> None:
         self.parts: list[str] = []
         self.size = 0
-        self.broken = False
         self._closer = closer
         self._longest = longest
 

@@ -21,7 +21,29 @@ SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)
 NAME = named("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME)))
 FENCE = maybe(sequence(literal("```"), some(r"[\w+-]", 0, 20), SPACE))
-BRACKET = some(r"[{\[]", 1, 1)
+
+
+def _sorted_literals(texts: set[str]) -> Pattern:
+    """The longest first; what differs in case alone is one, since all are matched in any case."""
+    unique = {text.casefold(): text for text in sorted(texts)}.values()
+    return either(*(literal(text) for text in sorted(unique, key=lambda text: (-len(text), text))))
+
+
+_WRAPPERS = {
+    row.opener
+    for row in FORMATS
+    if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
+}
+OPENERS = _sorted_literals(_WRAPPERS | set(MORE_OPENERS))
+CLOSERS = _sorted_literals(
+    {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
+    | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
+    | set(MORE_CLOSERS)
+)
+_BRACKETED = "|".join(
+    re.escape(opener[1:]) for opener in sorted({*(row.opener for row in FORMATS), *MORE_OPENERS}) if opener[:1] == "["
+)
+BRACKET = Pattern(rf"(?:\{{|\[(?!{_BRACKETED}))", some(r"[{\[]", 1, 1).begun)  # a bracket may open one more marker
 NOISE = maybe(literal("]<]minimax[>["))
 NAMESPACE = maybe(
     either(
@@ -101,35 +123,43 @@ NAMED_BODY = named(
 )
 
 
-def _sorted_literals(texts: set[str]) -> Pattern:
-    return either(*(literal(text) for text in sorted(texts, key=lambda text: (-len(text), text))))
-
-
-_WRAPPERS = {
-    row.opener
-    for row in FORMATS
-    if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
-}
-OPENERS = _sorted_literals(_WRAPPERS | set(MORE_OPENERS))
-CLOSERS = _sorted_literals(
-    {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
-    | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
-    | set(MORE_CLOSERS)
-)
-_BODIES = either(JSON_BODY, TAG_BODY, PAIR_BODY, _EMPTY, NAMED_BODY)
+MAX_RUN = 64  # wrapping markers in a row
 
 
 @functools.cache
-def strong() -> Matcher:
-    """Wrapping markers and the start of a body, or an element that is both."""
-    wrapped = sequence(named("run", repeated(sequence(OPENERS, SPACE), 8)), _BODIES)
-    return Matcher(either(wrapped, named("alone", either(_LONE_ELEMENTS, _XTML))), re.IGNORECASE)
+def run() -> re.Pattern[str]:
+    """Wrapping markers, one after the other."""
+    return re.compile(f"(?:{OPENERS.whole}{SPACE.whole}){{1,{MAX_RUN}}}", re.IGNORECASE)
+
+
+@functools.cache
+def openers() -> Matcher:
+    return Matcher(OPENERS, re.IGNORECASE)
+
+
+@functools.cache
+def bodies() -> Matcher:
+    """What may follow wrapping markers."""
+    return Matcher(either(JSON_BODY, TAG_BODY, PAIR_BODY, _EMPTY, NAMED_BODY), re.IGNORECASE)
+
+
+@functools.cache
+def alone() -> Matcher:
+    """An element that is marker and body in one."""
+    return Matcher(either(_LONE_ELEMENTS, _XTML), re.IGNORECASE)
 
 
 @functools.cache
 def own() -> Matcher:
-    """What follows `TOOL_CALL`, from the colon or, without it, from the gap on."""
-    return Matcher(sequence(some(r"[:*`\s]", 0, 24), either(JSON_BODY, NAMED_BODY)), re.IGNORECASE)
+    """`TOOL_CALL` in any spelling; its plural is taken by what may stand after it."""
+    joint = maybe(some("[ _-]", 1, 1))
+    return Matcher(sequence(maybe(literal("**")), literal("tool"), joint, literal("call")), re.IGNORECASE)
+
+
+@functools.cache
+def gap() -> re.Pattern[str]:
+    """What may stand between `TOOL_CALL` and its body, colon and decoration."""
+    return re.compile(r"[sS]?[:*`\s]{0,24}")
 
 
 @functools.cache
@@ -184,10 +214,10 @@ def listed() -> Matcher:
 
 @functools.cache
 def fence() -> Matcher:
-    """A fence and what stands first in it."""
-    return Matcher(
-        sequence(some("`", 1, 4), some(r"[\w+-]", 0, 20), some(r"\s", 0, 64), named("first", some(r"[^\s`]", 1, 1)))
-    )
+    """A fence, or a quoting backtick, and the first character in it."""
+    first = some(r"[^\s`]", 1, 1)
+    block = sequence(literal("```"), some("`", 0, 1), some(r"[\w+-]", 0, 20), some(r"\s", 0, 64), first)
+    return Matcher(either(block, sequence(some("`", 1, 2), first)))
 
 
 @functools.cache

@@ -37,7 +37,7 @@ class Judge:
         self._given = tuple(text for text in given if len(text) >= _MIN_ECHO)
         self._max_calls = max_calls
         self._count = 0
-        self._seen: set[str] = set()
+        self._made: list[ToolCall] = []
         self._promised = ""
 
     def knows(self, name: str) -> bool:
@@ -72,18 +72,22 @@ class Judge:
         calls = [call for call in judged if isinstance(call, ToolCall)]
         if not asks and not calls:
             return []
-        if repeated and not asks and all(_key(call) in self._seen for call in calls):
+        if repeated and not asks and self._were_made(calls):
             return []
-        self._seen.update(map(_key, calls))
+        self._made += calls
         return [self._counted(call, raw) for call in judged]
 
     def forget(self) -> None:
         """The calls so far are void."""
         self._count = 0
-        self._seen.clear()
+        self._made.clear()
 
     def too_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
         return self._malformed(name, raw, f"The block is longer than {limit} characters.", origin)
+
+    def _were_made(self, calls: list[ToolCall]) -> bool:
+        made = {_key(call) for call in self._made}
+        return all(_key(call) in made for call in calls)
 
     def _judged(self, call: RawCall, raw: str, origin: str, repairs: tuple[str, ...], asks: bool) -> Verdict:
         tool = self._box.find(call.name)
@@ -102,13 +106,16 @@ class Judge:
         return ToolCall(self._next_id(), tool.name, arguments, origin, repaired, self._is_echo(raw))
 
     def _counted(self, verdict: Verdict, raw: str) -> Verdict:
-        if not isinstance(verdict, ToolCall):
-            return verdict
         self._count += 1
         if self._count <= self._max_calls:
             return verdict
-        reason = f"More than {self._max_calls} calls in one answer; this one was not run."
+        reason = f"More than {self._max_calls} calls in one answer: nothing from here on was read."
         return MalformedCall(verdict.id, verdict.name, raw, reason, verdict.origin)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there were more calls, or attempts at one, than one answer may hold."""
+        return self._count > self._max_calls
 
     def _malformed(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
         return MalformedCall(self._next_id(), name, raw, reason, origin)

@@ -14,25 +14,22 @@ from . import heads
 from .heads import Found
 from .tape import LOOK_BACK
 from .toolbox import Toolbox
-
-ANCHORS = "<{[(`:>"
-ANCHOR = re.compile(r"<(?=[|｜/a-zA-Z\[\]\s]|\Z)|\{(?=\s*[\"'\w“‘{}]|\s*\Z)|\[|\((?<=[\w)]\()|`|:|>(?=>>|>?\Z)")
+from .words import Word, in_word, last_words
 
 _OWN = re.compile(
-    r"(?<![^\W_])\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
+    r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
-_OWN_LEAD = re.compile(r"(?<![^\W_])\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
-_WORD = re.compile(r"(?:@|>{1,3})?\**`?([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
-_HARMONY_LEAD = re.compile(
-    r"(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z"
-)
-_HARMONY = re.compile(
-    r"(?<!\w)(?:assistant)?(?:commentary|analysis|final)?\s{0,4}to=[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z"
-)
+_OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
+_TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
+_HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
+_HARMONY = re.compile(_TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
 _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
+OWN = "TOOL_CALL:"
+_LONGEST_HEAD = 1200  # characters: more than the markers of a body's beginning can be
+_METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
 )
@@ -40,12 +37,17 @@ _KEYWORDS = frozenset((*_LABELS, *_CHANNELS, "to", "functools", "call", "observa
 
 
 class Here(NamedTuple):
-    """An anchor in a text; nothing before `floor` can be part of a block, `line` is the anchor's line so far."""
+    """An anchor in a text.
+
+    Nothing before `floor` can be part of a block, `line` is the anchor's line so far, `before` what stands
+    before the floor, where that was shown.
+    """
 
     text: str
     at: int
     floor: int
     line: str
+    before: str = ""
 
 
 class Hold(NamedTuple):
@@ -54,7 +56,13 @@ class Hold(NamedTuple):
     start: int
 
 
-Sight = Union[Found, Hold, None]
+class Passed(NamedTuple):
+    """Markers that nothing follows: they are text, up to `end`."""
+
+    end: int
+
+
+Sight = Union[Found, Hold, Passed, None]
 
 
 class Lookout:
@@ -72,100 +80,109 @@ class Lookout:
             ">": self._chevron,
         }
 
-    def look(self, text: str, at: int, floor: int, line: str) -> Sight:
-        """What begins at the anchor `at`; nothing before `floor` can be part of it, `line` is its line so far."""
-        return self._kinds[text[at]](Here(text, at, floor, line))
+    def look(self, here: Here) -> Sight:
+        """What begins at the anchor."""
+        sight = self._kinds[here.text[here.at]](here)
+        if isinstance(sight, Found) and here.text[here.at] == "{" and not here.text[here.at + 1 : here.at + 66].strip():
+            return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
+        return sight
 
     def held(self, text: str, floor: int) -> int:
         """Where the end of `text` begins that may belong to a block still to come."""
         start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
         if not (last.isalnum() or last in "_.\\/:$*`\"'@>=]- \n\t\r"):
             return end
-        if begun := _OWN.search(text, start) or _CHANNEL.search(text, max(start, end - 30)):
-            return begun.start()
-        if text.find("to=", start) >= 0 and (begun := _HARMONY.search(text, start)):
-            return begun.start()
         if last in "]@>*`":
-            return max(floor, end - min(end - len(text.rstrip(last)), 3))
-        word = self._word(text, end, start)
-        return word.start() if word and self._may_begin(word) else end
+            return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
+        held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
+        begun = _OWN.search(text, start) or _CHANNEL.search(text, max(start, end - 30))
+        if not begun and text.find("to=", start) >= 0:
+            begun = _HARMONY.search(text, start)
+        return min(held, begun.start()) if begun else held
 
-    def _may_begin(self, word: re.Match[str]) -> bool:
-        name, mark, gap = word.groups()
-        bare = name.rstrip(":")
-        if gap or mark or bare != name:
-            return self._box.find(bare) is not None or bare.casefold() in _KEYWORDS
+    def _may_begin(self, word: Word) -> bool:
+        bare = word.name.rstrip(":")
+        if word.gap or word.mark or bare != word.name:
+            return self._box.leads(bare) or bare.casefold() in _KEYWORDS
         return self._box.may_begin(bare) or any(key.startswith(bare.casefold()) for key in _KEYWORDS)
 
-    def _word(self, text: str, end: int, start: int) -> re.Match[str] | None:
-        """The last word before `end`, with what decorates it and the gap after it."""
-        solid = end
-        while solid > start and text[solid - 1].isspace() and end - solid < 17:
-            solid -= 1
-        begin = solid
-        while begin > start and not text[begin - 1].isspace() and solid - begin < 90:
-            begin -= 1
-        return _WORD.search(text, begin, end)
+    def _lead(self, here: Here) -> Word | None:
+        """The name of a tool before the anchor."""
+        words = last_words(here.text, here.at, max(here.floor, here.at - LOOK_BACK), here.before)
+        named = (word for word in words if self._box.leads(word.name.rstrip(":")))
+        word = next(named, None)
+        return None if word is None or (in_word(word.previous) and word.start == word.begin) else word
 
     def _angle(self, here: Here) -> Sight:
-        text, at, floor, line = here
+        text, at, floor, line, _ = here
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
-        matcher = heads.strong()
-        if match := matcher.match(text, start):
-            return self._opened(match)
-        if matcher.begun(text, start):
+        if sight := self._marked(text, start, start):
+            return sight
+        if match := heads.alone().match(text, start):
+            opener = "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>")
+            return Found(start, start, "tags", opener)
+        if heads.alone().begun(text, start):
             return Hold(start)
         if match := heads.element().match(text, at):
             tool = self._box.tools.get(match["name"])
             return Found(at, match.end(), "element", "", match["name"], False) if tool and _starts_line(line) else None
-        if heads.element().begun(text, at) and self._box.may_begin(text[at + 1 :]):
+        if heads.element().begun(text, at) and self._box.may_begin(text[at + 1 : at + 100]):
             return Hold(at)
         return None
 
-    def _opened(self, match: re.Match[str]) -> Sight:
+    def _marked(self, text: str, at: int, start: int, opener: str = "") -> Sight:
+        """Wrapping markers at `at` and the start of a body; markers without a body are prose."""
+        run = heads.run().match(text, at)
+        body = run.end() if run else at
+        if run or opener:
+            match = heads.bodies().match(text, body)
+            if match and not _may_go_on(match, text):
+                return self._opened(match, start, opener or (run[0] if run else ""))
+            if match or (len(text) - body < _LONGEST_HEAD and heads.bodies().begun(text, body)):
+                return Hold(start)
+        if len(text) - body < _LONGEST_HEAD and heads.openers().begun(text, body):
+            return Hold(start)
+        return Passed(body) if run else None
+
+    def _opened(self, match: re.Match[str], start: int, opener: str) -> Sight:
         """The body that follows wrapping markers. A bare name there must be a tool's, or it is prose."""
         groups = match.groupdict()
-        run = groups.get("run") or ""
-        if groups.get("alone"):
-            opener = "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>")
-            return Found(match.start(), match.start(), "tags", opener)
-        if groups.get("json"):
-            return Found(match.start(), match.end() - 1, "json", run)
-        if groups.get("tags"):
-            return Found(match.start(), match.start("tags"), "tags", run)
+        if groups["json"]:
+            return Found(start, match.end() - 1, "json", opener)
+        if groups["tags"]:
+            return Found(start, match.start("tags"), "tags", opener)
         for kind, group in (("pairs", "name"), ("empty", "empty_name")):
-            if groups.get(kind):
+            if groups[kind]:
                 known = kind == "pairs" or self._box.find(groups[group]) is not None
-                return Found(match.start(), match.start(group), kind, run, groups[group]) if known else None
-        return self._named(match, run)
-
-    def _named(self, match: re.Match[str], run: str) -> Sight:
+                return Found(start, match.start(group), kind, opener, groups[group]) if known else Passed(match.end())
         name, bracket = match["called"], match["bracket"]
-        asks = (bracket == "{" and "[TOOL_CALLS]" not in run) or self._box.find(name) is not None
-        kind = "named" if bracket == "{" else "pythonic"
-        return Found(match.start(), match.end() - 1, kind, run, name) if asks else None
+        asks = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
+        if not asks and self._box.find(name) is None:
+            return Passed(match.end())
+        return Found(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
 
     def _brace(self, here: Here) -> Sight:
-        text, at, floor, line = here
+        text, at, floor, _, _ = here
         window = max(floor, at - LOOK_BACK)
-        if own := _OWN_LEAD.search(text, window, at):
-            return Found(own.start(), at, "json", "TOOL_CALL:")
-        if to := _HARMONY_LEAD.search(text, window, at):
+        if own := _own_lead(here):
+            return Found(own.start(), at, "json", OWN)
+        to = _HARMONY_LEAD.search(text, window, at)
+        if to and not (to.start() == floor and in_word(here.before)):
             return Found(to.start(), at, "named", "<|channel|>", to[1])
-        word = self._word(text, at, window)
-        if word and (found := self._led(text, at, word, line)):
+        word = self._lead(here)
+        if word and (found := self._led(here, word)):
             return found
         return self._object(text, at, at)
 
-    def _led(self, text: str, at: int, word: re.Match[str], line: str) -> Sight:
+    def _led(self, here: Here, word: Word) -> Sight:
         """A name, then its arguments as an object."""
-        name = word[1].rstrip(":")
-        if text[word.start()] == "@" or not self._box.find(name):
+        text, at, _, line, _ = here
+        if text[word.start] == "@":
             return None
-        before = line[: len(line) - (at - word.start())] if "\n" not in text[word.start() : at] else ""
-        if not (word[3] or word[2] or not before.strip() or before.rstrip()[-1:] in "`>.:"):
+        before = line[: len(line) - (at - word.start)] if "\n" not in text[word.start : at] else ""
+        if not (word.gap or word.mark or not before.strip() or before.rstrip()[-1:] in "`>.:"):
             return None
-        return Found(word.start(), at, "named", "", name, False)
+        return Found(word.start, at, "named", "", word.name.rstrip(":"), False)
 
     def _object(self, text: str, at: int, start: int) -> Sight:
         """An object that says a call: its first key is one of a call's, or a tool's name."""
@@ -184,24 +201,24 @@ class Lookout:
         return Found(start, body if start == at else start, "json", "", asks=False)
 
     def _bracket(self, here: Here) -> Sight:
-        text, at, floor, _ = here
+        text, at, floor, _, before = here
         window = max(floor, at - LOOK_BACK)
-        if own := _OWN_LEAD.search(text, window, at):
-            return Found(own.start(), at, "json", "TOOL_CALL:")
-        if text.startswith("functools", max(window, at - 9)) and at - 9 >= floor:
+        if own := _own_lead(here):
+            return Found(own.start(), at, "json", OWN)
+        lead = at - 9
+        if (
+            lead >= window
+            and text.startswith("functools", lead)
+            and not in_word(text[lead - 1] if lead > floor else before)
+        ):
             return Found(at - 9, at, "json", "functools")
-        matcher = heads.strong()
-        if match := matcher.match(text, at):
-            return self._opened(match)
-        if matcher.begun(text, at):
-            return Hold(at)
-        return self._list(text, at)
+        return self._marked(text, at, at) or self._list(text, at)
 
     def _list(self, text: str, at: int) -> Sight:
         match = heads.listed().match(text, at)
         if not match:
             begun = heads.listed().begun(text, at)
-            name = text[at + 1 :].lstrip(" \n\t\r[(\"'“‘`")
+            name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
             return Hold(at) if begun and (len(text) - at < 20 or self._box.may_begin(name)) else None
         if match["object"]:
             inner = self._object(text, match.start("object"), at)
@@ -211,77 +228,88 @@ class Lookout:
         return Found(at, at, "pythonic", "", asks=False)
 
     def _parenthesis(self, here: Here) -> Sight:
-        text, at, floor, line = here
-        word = self._word(text, at, max(floor, at - LOOK_BACK))
-        if not word or word[3] or word[2]:
+        text, at, _, line, _ = here
+        word = self._lead(here)
+        if not word or word.gap or word.mark or word.previous in _METHOD:
             return None
-        name = word[1]
-        if text[word.start()] == "@":
+        if text[word.start] == "@":
             if match := heads.numbered().match(text, at):
-                return Found(word.start(), match.end() - 1, "named", "@", name)
-            return Hold(word.start()) if heads.numbered().begun(text, at) else None
-        if not self._box.find(name):
-            return None
-        before = line[: len(line) - (at - word.start(1))]
+                return Found(word.start, match.end() - 1, "named", "@", word.name)
+            return Hold(word.start) if heads.numbered().begun(text, at) else None
+        before = line[: len(line) - (at - word.begin)]
         if not (_LINE_START.fullmatch(before) or _AFTER_COLON.fullmatch(before)):
             return None
-        return Found(word.start(1), at, "pythonic", "", name, asks=False, alone=True)
+        return Found(word.begin, at, "pythonic", "", word.name, asks=False, alone=True)
 
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
-        text, at, _, line = here
-        solid = at + len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
-        if text[solid : solid + 1].isalpha() and solid - at == 3:
-            direct = heads.fenced_word().match(text, solid)
-            if direct and direct["mark"] in "({" and self._box.find(direct["name"]):
-                inner = self._fenced(text, solid)
-                if isinstance(inner, Found):
-                    return inner._replace(start=at, alone=False)
+        text, at, _, line, _ = here
+        inner = self._quoted(text, at)
+        quotes = not text.startswith("``", at) and not _starts_line(line)
+        if isinstance(inner, Hold):
+            return Hold(at)
+        return inner._replace(start=at, alone=False) if isinstance(inner, Found) and not quotes else None
+
+    def _quoted(self, text: str, at: int) -> Sight:
+        """The block that stands first after the backticks: directly, or after a language and a space."""
+        ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
+        if sight := self._named_in_fence(text, at + ticks):
+            return sight
         match = heads.fence().match(text, at)
         if not match:
             return Hold(at) if heads.fence().begun(text, at) else None
-        first = match.start("first")
-        inner = self.look(text, first, first, "") if match["first"] in "<{[" else self._fenced(text, first)
-        quoted = not text.startswith("``", at) and not _starts_line(line)
-        if inner is None or (quoted and not isinstance(inner, Hold)):
-            return None
-        return Hold(at) if isinstance(inner, Hold) else inner._replace(start=at, alone=False)
+        first = match.end() - 1
+        return self.look(Here(text, first, first, "")) if text[first] in "<{[" else self._fenced(text, first)
+
+    def _named_in_fence(self, text: str, at: int) -> Sight:
+        """`TOOL_CALL` or a tool's name directly after the backticks, where a fence names its language."""
+        own, matcher = heads.own(), heads.fenced_word()
+        if match := own.match(text, at):
+            return self._own(text, match.end(), at)
+        if at < len(text) and own.begun(text, at):
+            return Hold(at)
+        match = matcher.match(text, at)
+        if match and match["mark"] in "({" and self._box.find(match["name"]):
+            return self._fenced(text, at)
+        begun = not match and matcher.begun(text, at) and self._box.may_begin(text[at : at + 100].strip())
+        return Hold(at) if begun and at < len(text) else None
 
     def _fenced(self, text: str, at: int) -> Sight:
-        matcher = heads.fenced_word()
+        """The block whose first word is at `at`."""
+        own, matcher = heads.own(), heads.fenced_word()
+        if match := own.match(text, at):
+            return self._own(text, match.end(), at)
+        if own.begun(text, at):
+            return Hold(at)
         if match := matcher.match(text, at):
             mark = match.end() - 1
             if match["mark"] == ":":
                 return self._colon(Here(text, mark, at, ""))
-            return self.look(text, mark, match.start("name"), text[at:mark])
+            return self.look(Here(text, mark, match.start("name"), text[at:mark]))
         if matcher.begun(text, at):
             return Hold(at)
         return None
 
     def _colon(self, here: Here) -> Sight:
-        text, at, floor, line = here
+        text, at, floor, _, _ = here
         window = max(floor, at - LOOK_BACK)
-        if own := _OWN_LEAD.search(text, window, at):
+        if own := _own_lead(here):
             return self._own(text, at, own.start())
-        word = self._word(text, at, window)
-        if not word or word[1].casefold() not in _LABELS:
+        word = next(last_words(text, at, window, here.before), None)
+        if not word or word.name.casefold() not in _LABELS or (in_word(word.previous) and word.start == word.begin):
             return None
-        start = word.start()
-        if not _LINE_START.fullmatch(line[: len(line) - (at - start)]):
+        start = word.start
+        if not _LINE_START.fullmatch(here.line[: len(here.line) - (at - start)]):
             return None
-        if word[1] == "TOOL_NAME":
+        if word.name == "TOOL_NAME":
             return Found(start, start, "arguments", "TOOL_NAME:")
-        return self._labelled(text, word.start(1), start)
+        return self._labelled(text, word.begin, start)
 
     def _own(self, text: str, at: int, start: int) -> Sight:
-        matcher = heads.own()
-        match = matcher.match(text, at)
-        if not match:
-            return Hold(start) if matcher.begun(text, at) else None
-        if match["json"]:
-            return Found(start, match.end() - 1, "json", "TOOL_CALL:")
-        found = self._named(match, "TOOL_CALL:")
-        return found._replace(start=start) if isinstance(found, Found) and self._box.find(found.name) else None
+        """What follows `TOOL_CALL`."""
+        gap = heads.gap().match(text, at)
+        assert gap  # noqa: S101 - it matches nothing, too
+        return self._marked(text, gap.end(), start, OWN)
 
     def _labelled(self, text: str, at: int, start: int) -> Sight:
         for matcher in (heads.labelled(), heads.action_object()):
@@ -291,6 +319,8 @@ class Lookout:
                 action = text[at : at + 6].casefold() == "action"
                 if not action and not self._box.find(name):
                     return None
+                if groups.get("json") and _may_go_on(match, text):
+                    return Hold(start)
                 if groups.get("json"):
                     return Found(
                         start, match.end() - 1, "named" if name else "json", "Action:", name, action and bool(name)
@@ -300,7 +330,7 @@ class Lookout:
         return Hold(start) if begun else None
 
     def _chevron(self, here: Here) -> Sight:
-        text, at, _, line = here
+        text, at, _, line, _ = here
         matcher = heads.chevrons()
         match = matcher.match(text, at)
         if not match:
@@ -314,3 +344,15 @@ class Lookout:
 
 def _starts_line(line: str) -> bool:
     return _LINE_START.fullmatch(line) is not None
+
+
+def _own_lead(here: Here) -> re.Match[str] | None:
+    """`TOOL_CALL` before the anchor."""
+    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - LOOK_BACK), here.at)
+    return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
+
+
+def _may_go_on(match: re.Match[str], text: str) -> bool:
+    """Whether the bracket that seems to open the body may yet begin one more marker."""
+    body = match.end() - 1
+    return text[body] == "[" and heads.openers().begun(text, body) is not None

@@ -88,8 +88,7 @@ def _block_text(block: Text | ToolCall | MalformedCall) -> str:
 
 def _result_text(result: ToolResult) -> str:
     mark = " (error)" if result.kind == "error" else ""
-    value = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
-    return f"[{result.name}]{mark}\n{value}"
+    return f"[{result.name}]{mark}\n{result.text}"
 
 
 def _described(tool: ToolDefinition) -> str:

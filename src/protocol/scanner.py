@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..messages import ToolDefinition
+from .anchors import Anchors
 from .block import BlockReader
 from .closing import LONGEST, fabricated, fabricated_line
 from .events import Cut, ParsedCall, ParserEvent
-from .follow import MAX_BLOCK
+from .follow import Structure
 from .heads import Found
 from .ids import counted_ids
 from .judge import Judge
-from .lookout import ANCHOR, Hold, Lookout
+from .lookout import Here, Hold, Lookout, Passed
 from .reasoning import Marker, Thinking
-from .tape import Tape, solid_length
+from .tape import MAX_SAID, Tape, solid_length
 from .toolbox import Toolbox
 
 MAX_CALLS = 32
-MAX_SAID = 80  # characters of text after a call; what merely looks like a call further on explains or repeats
 
 
 class StreamParser:
@@ -47,35 +47,51 @@ class StreamParser:
         reasoning: bool = True,
     ) -> None:
         box = Toolbox(tools)
-        self._setup = (box, Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
+        self._setup = (Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
         self._begin(*self._setup, previews=previews, reasoning=reasoning)
 
-    def _begin(self, box: Toolbox, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
-        self._box = box
+    def _begin(self, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
+        self._judge = judge
         self._lookout = lookout
         self._tape = Tape()
+        self._anchors = Anchors()
         self._block = BlockReader(self._tape, judge, previews=previews)
         self._previews = previews
+        self._quote = ""  # the quote that ends the string that is being fed, if nothing else can happen before
+        unused = Structure()
+        self._keep: Callable[[str], None] = unused.parts.append
+        self._follow: Callable[[str, int], tuple[int, bool]] = unused.feed
         self._thinking = Thinking(self._tape) if reasoning else None
         self._truncated = False
         self._step: Callable[[bool], bool] = self._prose
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
+        if self._quote:  # in a long string, which most of a long call is
+            if self._quote not in text:
+                self._keep(text)
+                return []
+            end, ended = self._follow(text, 0)
+            if end == len(text) and not ended and self._goes_on():
+                return []
+            return self._followed(text, end, ended)
         tape, follower = self._tape, self._block.follower
         if follower is None:
             tape.add(text)
             return self._run(False)
         if tape.text:
             text = tape.text + text
-        end, ended = follower.feed(text, 0)
-        if end == len(text) and not ended and follower.size <= MAX_BLOCK:
-            tape.text = ""
-            if not self._previews:
-                return []
-            self._block.preview(text)
-            return tape.taken()
-        tape.text = text
+        return self._followed(text, *follower.feed(text, 0))
+
+    def _goes_on(self) -> bool:
+        """Whether the block goes on inside a string, and may."""
+        follower = self._block.follower
+        self._quote = follower.quote if follower else ""
+        return bool(self._quote) and isinstance(follower, Structure) and not follower.is_long
+
+    def _followed(self, text: str, end: int, ended: bool) -> list[ParserEvent]:
+        """After the follower was fed `text`."""
+        self._tape.text = text
         if self._block.followed(end, ended):
             self._step = self._closing
         return self._run(False)
@@ -88,15 +104,19 @@ class StreamParser:
     def _run(self, final: bool) -> list[ParserEvent]:
         while self._step(final):
             pass
-        if cut := self._tape.cut_down():
+        tape, follower = self._tape, self._block.follower
+        if cut := tape.cut_down():
             self._block.cut_down(cut)
-        return self._tape.taken()
+        self._quote = ""
+        if follower is not None and not self._previews and not tape.text:
+            self._quote, self._keep, self._follow = follower.quote, follower.parts.append, follower.feed
+        return tape.taken()
 
     # The steps: each says whether there is more to do before more text comes.
 
     def _prose(self, final: bool) -> bool:
         tape = self._tape
-        at = self._anchor()
+        at = self._anchors.after(tape.text, tape.position)
         if tape.called and self._fabricated_before(at):
             self._step = self._cutting
             return True
@@ -112,6 +132,8 @@ class StreamParser:
             self._step = self._closing if self._block.begin(sight) else self._following
         elif isinstance(sight, Marker) and self._thinking:
             self._step = self._reasoning if self._thinking.begin(sight) else self._prose
+        elif isinstance(sight, Passed):
+            tape.position = sight.end
         else:
             self._pass(at)
         return True
@@ -125,7 +147,7 @@ class StreamParser:
     def _closing(self, final: bool) -> bool:
         decided = self._block.closed(final, truncated=self._truncated)
         if decided:
-            self._step = self._prose
+            self._step = self._cutting if self._judge.is_full else self._prose
         return decided
 
     def _reasoning(self, final: bool) -> bool:
@@ -144,12 +166,7 @@ class StreamParser:
 
     # Prose
 
-    def _anchor(self) -> int:
-        """The next character at which a block may begin, or -1."""
-        found = ANCHOR.search(self._tape.text, self._tape.position)
-        return found.start() if found else -1
-
-    def _sight(self, at: int) -> Found | Hold | Marker | None:
+    def _sight(self, at: int) -> Found | Hold | Passed | Marker | None:
         tape = self._tape
         character = tape.text[at]
         if character == "`" and tape.in_fence:
@@ -157,7 +174,7 @@ class StreamParser:
         marker = self._thinking.sight(at) if self._thinking and character in "<[" else None
         if isinstance(marker, Marker):
             return marker
-        return self._lookout.look(tape.text, at, tape.start, tape.line(at)) or marker
+        return self._lookout.look(Here(tape.text, at, tape.start, tape.line(at), tape.before())) or marker
 
     def _counts(self, found: Found) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""

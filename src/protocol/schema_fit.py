@@ -69,6 +69,8 @@ class Fitter:
 
     def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
         """The arguments, fitted. Raises Misfit."""
+        if not positional and self._fits_as_it_is(given):
+            return dict(given)  # type: ignore[arg-type]  # all are scalars
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._placed(self._named(given, positional), positional).items():
             schema = tool.properties.get(name)
@@ -81,6 +83,12 @@ class Fitter:
                 expected = _described(tool.properties[name])
                 raise Misfit(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
         return fitted
+
+    def _fits_as_it_is(self, given: Mapping[str, Node]) -> bool:
+        wanted = self._tool.plain
+        return all(type(value) is wanted.get(name) for name, value in given.items()) and all(
+            name in given for name in self._tool.required
+        )
 
     def _named(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""

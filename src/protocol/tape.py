@@ -11,6 +11,8 @@ from ..messages import TextDelta, ToolCall
 from .events import Malformed, ParsedCall, ParserEvent
 from .judge import Verdict
 
+MAX_SAID = 80  # characters of text after a call; what merely looks like a call further on explains or repeats
+_HEAD = 400
 LOOK_BACK = 160  # characters of a line that are looked at backwards
 
 
@@ -58,12 +60,9 @@ class Tape:
         text = self.text[self.start : end]
         self._events.append(TextDelta(text))
         self.start = end
-        if not self.answered or self.trailing_calls or self.called:
-            self._count(text)
-
-    def _count(self, text: str) -> None:
-        if self.said <= LOOK_BACK and (solid := solid_length(text)):
-            self.said += solid
+        if self.called and self.said <= MAX_SAID:
+            self.said += solid_length(text)
+        if (self.trailing_calls or not self.answered) and not text.isspace():
             self.answered = True
             self.trailing_calls = []
 
@@ -100,10 +99,17 @@ class Tape:
         line = self.text[low:at]
         return line if low else (self._behind + line)[-LOOK_BACK:]
 
+    def before(self) -> str:
+        """The character before the first that is not emitted, where it was shown."""
+        if self.start > self._floor:
+            return self.text[self.start - 1]
+        return self._behind[-1:] if self._floor == 0 else ""
+
     def starts_line(self, at: int) -> bool:
         return not self.line(at).strip()
 
 
 def solid_length(text: str) -> int:
-    """How much is written there, space aside."""
-    return sum(map(len, text.split()))
+    """How much is written there, space aside; exact up to MAX_SAID, and more than that where it is more."""
+    head = len("".join(text[:_HEAD].split()))
+    return head if head > MAX_SAID or len(text) <= _HEAD else len("".join(text.split()))

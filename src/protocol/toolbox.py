@@ -16,7 +16,10 @@ NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api",
 _PUNCTUATION = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"[.:/]+|__+")
 _TAIL = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
+_COUNTER = re.compile(r":\d*\Z")
 _NEAR_ENOUGH = 0.5
+_SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
+_ASKS_MORE = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 
 
 class Tool(NamedTuple):
@@ -26,6 +29,7 @@ class Tool(NamedTuple):
     schema: Mapping[str, Any]
     properties: Mapping[str, Any]
     required: tuple[str, ...]
+    plain: Mapping[str, type]  # the parameters whose schema asks for nothing but one scalar type
 
 
 class Toolbox:
@@ -64,11 +68,20 @@ class Toolbox:
         name = self._by_tail.get(plain(bare), "")
         return self.tools.get(name)
 
+    def leads(self, word: str) -> bool:
+        """Whether `word`, standing before a bracket, names a tool: with no namespace but the usual ones."""
+        bare = _TAIL.sub("", word.replace("\\", ""))
+        parts = _PARTS.split(bare)
+        if len(parts) > 1 and parts[0] in NAMESPACES:
+            return self.leads(bare[len(parts[0]) + 1 :])
+        return bool(self._by_plain.get(plain(bare)) or (len(parts) == 1 and self._by_tail.get(plain(bare))))
+
     def may_begin(self, word: str) -> bool:
         """Whether some text that names a tool begins with `word`."""
         if not self._beginnings:
             names = [*self._by_plain, *(plain(name) for name in NAMESPACES), *self._by_tail]
             self._beginnings = frozenset(name[:end] for name in names for end in range(len(name) + 1))
+        word = _COUNTER.sub("", word)
         head, dot, rest = word.rpartition(".")
         return plain(word) in self._beginnings or bool(dot and head in NAMESPACES and plain(rest) in self._beginnings)
 
@@ -106,4 +119,13 @@ def _with_schema(name: str, schema: Mapping[str, Any]) -> Tool:
         schema,
         properties if isinstance(properties, Mapping) else {},
         tuple(map(str, required)) if isinstance(required, (list, tuple)) else (),
+        {
+            name: _SCALARS[each["type"]]
+            for name, each in (properties.items() if isinstance(properties, Mapping) else ())
+            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _ASKS_MORE.isdisjoint(each)
+        },
     )
+
+
+def _is_scalar(kind: object) -> bool:
+    return isinstance(kind, str) and kind in _SCALARS

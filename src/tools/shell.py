@@ -17,7 +17,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -44,12 +44,14 @@ def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext
         raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
     if UNPASSABLE.search(command):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
-    process = _start(command, ctx)
     output = Output(ctx.exec_max_output)
+    process = None
     try:
+        with _interrupts_held():  # else one could come between the start and our knowing of it
+            process = _start(command, ctx)
         ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout)
     finally:
-        left_over = _stop(process)
+        left_over = process is not None and _stop(process)
     text = output.text()
     line_end = "" if not text or text.endswith("\n") else "\n"
     return text + line_end + _ending(process.returncode if ended else None, left_over, ctx.exec_timeout)
@@ -140,14 +142,33 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def _stop(process: Popen[bytes]) -> bool:
-    """End the whole session, first by asking; True if anything of it was still running."""
-    running = True
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is through."""
+    held: list[int] = []
+    before = signal.getsignal(signal.SIGINT)  # None: not Python's own, and not to be put back by us
     try:
-        left_over = running = _signal(process, signal.SIGTERM)
-        running = running and _outlives_grace(process)
-    finally:  # also when Ctrl-C comes a second time
-        if running:
+        if before is not None:
+            signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    except ValueError:  # not the main thread, the only one that Ctrl-C comes to
+        before = None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        if held:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _stop(process: Popen[bytes]) -> bool:
+    """End the whole session, first by asking; True if anything of it was still running.
+
+    Takes three times GRACE at most, and Ctrl-C waits for it: nothing is left behind for the sake of a second.
+    """
+    with _interrupts_held():
+        left_over = _signal(process, signal.SIGTERM)
+        if left_over and _outlives_grace(process):
             _signal(process, signal.SIGKILL)
             _outlives_grace(process)
         _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
@@ -193,11 +214,13 @@ def _groups(session: int) -> set[int]:
 
 def _living() -> Iterator[tuple[int, int]]:
     """Group and session of every process, less the dead (many a container has nobody who waits for orphans)."""
-    for stat in PROC.glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            state, _parent, group, session, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
-            if state not in "ZX":
-                yield int(group), int(session)
+    for process in PROC.iterdir():
+        if process.name.isdecimal():
+            with suppress(OSError):  # it has ended meanwhile
+                stat = (process / "stat").read_text(errors="replace")
+                state, _parent, group, session, *_ = stat.rpartition(")")[2].split()
+                if state not in "ZX":
+                    yield int(group), int(session)
 
 
 def _ending(code: int | None, left_over: bool, timeout: float) -> str:

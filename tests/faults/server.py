@@ -17,6 +17,10 @@ from typing import NamedTuple, Union
 KEEP, STALL, RESET = "keep", "stall", "reset"  # wait for the next request, say nothing more, end with a TCP reset
 
 
+ASIDE = ("GET /v1/models ", "GET /version ", "POST /tokenize ", "POST /detokenize ")  # what no script is for
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
 class Trickle(NamedTuple):
     """Bytes one by one, with a pause before each; without end where `for_ever`."""
 
@@ -93,6 +97,9 @@ class FaultServer:
 
     def _answer(self, connection: socket.socket, request: Request) -> bool:
         """Whether the connection goes on."""
+        if request.line.startswith(ASIDE):
+            connection.sendall(NOT_FOUND)
+            return False
         self.requests.append(request)
         script = self.scripts[min(len(self.requests), len(self.scripts)) - 1]
         return all([self._step(connection, step) for step in script][-1:])

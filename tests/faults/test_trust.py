@@ -21,7 +21,7 @@ def get(certificate, **settings):
     with (
         FaultServer(body("{}"), tls=str(CERTIFICATES / certificate)) as server,
         Client(f"https://127.0.0.1:{server.port}/v1", "sekret", **settings) as client,
-        client.open("GET", "models") as reply,
+        client.open("GET", "anything") as reply,
     ):
         return reply.read()
 
@@ -56,7 +56,7 @@ def test_no_request_is_sent_to_a_server_that_is_not_trusted(certificate):
     with (
         FaultServer(body("{}"), tls=str(CERTIFICATES / certificate)) as server,
         pytest.raises(TlsFailed),
-        Client(f"https://127.0.0.1:{server.port}/v1", "sekret").open("GET", "models"),
+        Client(f"https://127.0.0.1:{server.port}/v1", "sekret").open("GET", "anything"),
     ):
         pass
     assert server.requests == []
@@ -73,7 +73,7 @@ def test_a_plain_request_to_a_tls_server_says_so():
     with (
         FaultServer(body("{}"), tls=str(CERTIFICATES / "trusted.pem")) as server,
         pytest.raises((StreamCut, TlsFailed)) as raised,
-        Client(f"http://127.0.0.1:{server.port}/v1").open("GET", "models"),
+        Client(f"http://127.0.0.1:{server.port}/v1").open("GET", "anything"),
     ):
         pass
     assert "https://" in raised.value.hint

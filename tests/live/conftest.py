@@ -49,8 +49,9 @@ def kind_of(item: pytest.Item) -> str:
 
 
 @pytest.fixture(scope="session")
-def rig() -> Iterator[Rig]:
-    rig = Rig(Path(RIG), Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser())
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    models = Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser()
+    rig = Rig(Path(RIG), models, tmp_path_factory.mktemp("rig"))
     try:
         yield rig
     finally:

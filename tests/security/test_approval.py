@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from src.messages import ToolCall
@@ -133,12 +133,14 @@ def test_without_entries_everything_asks():
     assert action_on("ls", ()) == "ask"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_whatever_runs_unasked_is_plain_words(tail):
     if action_on("ls" + tail) == "allow":
         assert re.fullmatch(r"ls( +[\w./:,=@%+-]+)*", "ls" + tail, re.ASCII)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(";&|<>$`\\\"'(){}[]*?~!#^\n\r\t\v\f\0"), st.sampled_from(["ls", "ls -l a", "git status"]), st.data()
 )

@@ -255,7 +255,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(each): each.read_text() if each.is_file() else "" for each in sorted(folder.rglob("*"))}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(TREES, st.lists(PATHS, min_size=1, max_size=4))
 def test_in_any_tree_no_path_reads_or_changes_anything_outside(tree, asked):
     with tempfile.TemporaryDirectory() as name:

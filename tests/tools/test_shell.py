@@ -9,10 +9,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from src.tools.shell import Output
@@ -140,6 +142,10 @@ def test_what_a_command_leaves_in_the_background_is_ended_and_said_so(command, s
     assert not somebody_lives()
 
 
+def test_a_background_process_that_has_ended_is_not_spoken_of(run):
+    assert run("exec", command="echo $( (echo done &) ); sleep 0.05").value == "done\n[exit code 0]"
+
+
 def test_one_that_made_itself_a_new_session_is_not_waited_for(run, workspace):
     assert run("exec", command="setsid sleep 1 & echo done").value == "done\n[exit code 0]"
 
@@ -155,25 +161,42 @@ def test_ctrl_c_kills_all_of_it_and_passes_on(command, run, somebody_lives):
     assert not somebody_lives()
 
 
-def test_a_second_ctrl_c_kills_what_ignores_the_first(run, somebody_lives):
-    with interrupt_after(0.2, 0.1), pytest.raises(KeyboardInterrupt):
+def test_a_second_ctrl_c_waits_until_all_of_it_is_killed(run, somebody_lives):
+    with interrupt_after(0.2, 0.02), pytest.raises(KeyboardInterrupt):
         run("exec", command=HOLD + "trap '' TERM; sleep 60; sleep 60")
     assert not somebody_lives()
 
 
-class interrupt_after:  # noqa: N801 - it reads as a statement
-    """Raise KeyboardInterrupt in this thread after so many seconds, and again each `again` seconds."""
+@pytest.mark.parametrize("seconds", [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005])
+def test_ctrl_c_while_the_command_is_started_leaves_nothing(seconds, run, somebody_lives):
+    with pytest.raises(KeyboardInterrupt), interrupt_after(seconds):
+        run("exec", {"exec_timeout": 5}, command=HOLD + "sleep 60")
+    assert not somebody_lives()
 
-    def __init__(self, seconds: float, again: float = 0.0) -> None:
-        self.times = seconds, again
 
-    def __enter__(self) -> None:
-        self.before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, *self.times)
+def test_a_command_runs_in_any_thread(run):
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(run, "exec", command="echo hi").result().value == "hi\n[exit code 0]"
 
-    def __exit__(self, *_: object) -> None:
+
+@contextmanager
+def interrupt_after(*seconds: float) -> Iterator[None]:
+    """Ctrl-C after so many seconds, and again after so many more; also where the tests run unheeding of it."""
+    left = list(seconds)
+
+    def at_alarm(*_: object) -> None:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left.pop(0))
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGALRM, at_alarm)
+    signal.setitimer(signal.ITIMER_REAL, left.pop(0))
+    try:
+        yield
+    finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self.before)
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGALRM, before[1])
 
 
 # Output
@@ -199,11 +222,13 @@ def fed(most: int, chunks: list[bytes]) -> str:
     return output.text()
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=8), max_size=20), st.integers(2, 40))
 def test_output_does_not_depend_on_how_it_came(chunks, most):
     assert fed(most, chunks) == fed(most, [b"".join(chunks)])
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60).filter(lambda text: "\0" not in text), st.integers(2, 40))
 def test_output_within_bounds_is_whole_and_beyond_them_says_what_is_missing(text, most):
     shown = fed(most, [text.encode()])
@@ -214,10 +239,10 @@ def test_output_within_bounds_is_whole_and_beyond_them_says_what_is_missing(text
         assert shown == f"{head}\n[... {len(text) - most:,} characters cut out of the middle ...]\n{tail}"
 
 
-@given(st.lists(st.binary(min_size=1, max_size=500), max_size=100))
-def test_what_is_held_is_bounded_by_the_output_kept(chunks):
+@pytest.mark.parametrize("size", [1, 7, 500])
+def test_what_is_held_is_bounded_by_the_output_kept(size):
     output = Output(100)
-    for chunk in chunks:
-        output.feed(chunk)
+    for _ in range(1000):
+        output.feed(b"x" * size)
         assert sum(map(len, output._head)) <= 50
-        assert sum(map(len, output._tail)) <= 50 + 500
+        assert sum(map(len, output._tail)) <= 50 + size

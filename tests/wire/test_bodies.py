@@ -1,22 +1,29 @@
+import json
+
 import pytest
 
 from src.errors import AnswerEmpty, WireError
-from src.wire.bodies import AnswerDecoder, error_message
+from src.wire.bodies import AnswerDecoder
+from src.wire.replies import error_message
 
 
 class Recorder:
-    """A decoder that keeps what it is fed."""
+    """A decoder that keeps what it is fed, or given whole."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self):
         self.fed = b""
+        self.given = None
 
     def feed(self, chunk):
         self.fed += chunk
         return []
 
+    def whole(self, answer):
+        self.given = answer
+        return []
+
     def close(self):
-        return [(self.name, self.fed)]
+        return [("whole", self.given) if self.given is not None else ("stream", self.fed)]
 
 
 STREAM = b"data: {}\n\n"
@@ -36,16 +43,17 @@ ANSWERS = [
 @pytest.mark.parametrize(("kind", "body", "decoder"), ANSWERS)
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_an_answer_is_told_by_its_first_bytes_whatever_the_chunking(kind, body, decoder, size):
-    answer = AnswerDecoder(kind, lambda: Recorder("stream"), lambda: Recorder("whole"))
+    answer = AnswerDecoder(kind, Recorder())
     for start in range(0, len(body), size):
         answer.feed(body[start : start + size])
-    assert answer.close() == [(decoder, body.lstrip(b"\xef\xbb\xbf\r\n "))]
+    bare = body.lstrip(b"\xef\xbb\xbf\r\n ")
+    assert answer.close() == [(decoder, json.loads(bare) if decoder == "whole" else bare)]
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf\n"])
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/html", ""])
 def test_nothing_is_an_empty_answer(kind, body):
-    answer = AnswerDecoder(kind, lambda: Recorder("stream"), lambda: Recorder("whole"))
+    answer = AnswerDecoder(kind, Recorder())
     answer.feed(body)
     with pytest.raises(AnswerEmpty):
         answer.close()
@@ -63,7 +71,7 @@ def test_nothing_is_an_empty_answer(kind, body):
 )
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_page_is_named_and_refused(kind, body, said, size):
-    answer = AnswerDecoder(kind, lambda: Recorder("stream"), lambda: Recorder("whole"))
+    answer = AnswerDecoder(kind, Recorder())
     for start in range(0, len(body), size):
         answer.feed(body[start : start + size])
     with pytest.raises(WireError) as raised:

@@ -59,8 +59,8 @@ def decoded(codec, *chunks, content_type="text/event-stream"):
 
 
 class TestEncode:
-    def test_every_request_streams_and_asks_for_usage(self, codec):
-        sent = body(codec, [UserMessage("hi")])
+    def test_every_request_streams_and_carries_the_options_it_is_given(self, codec):
+        sent = body(codec, [UserMessage("hi")], options={"stream_options": {"include_usage": True}})
         assert sent == {
             "model": "tiny",
             "messages": [{"role": "user", "content": "hi"}],

@@ -1,0 +1,49 @@
+"""The word that ends a text: a tool's name may stand there, before the bracket that makes it a call.
+
+Names hold dots and colons, and so does running text ("this integral.calculate\n{"): the whole word is offered
+first, then what follows each of its dots and colons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
+_JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
+_MAX_GAP, _MAX_WORD = 16, 90
+
+
+class Word(NamedTuple):
+    """`start` is where its decoration begins, `begin` the name; `mark` and `gap` follow, `previous` stands before."""
+
+    start: int
+    begin: int
+    name: str
+    mark: str
+    gap: str
+    previous: str
+
+
+def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Word]:
+    """The word that ends at `end`, whole and without its first parts; `before` stands before `floor`."""
+    solid = end
+    while solid > floor and text[solid - 1].isspace() and end - solid <= _MAX_GAP:
+        solid -= 1
+    begin = solid
+    while begin > floor and not text[begin - 1].isspace() and solid - begin < _MAX_WORD:
+        begin -= 1
+    match = _WORD.search(text, begin, end)
+    if not match:
+        return
+    _, name, mark, gap = match.groups()
+    start = match.start()
+    yield Word(start, match.start(2), name, mark, gap, text[start - 1] if start > floor else before)
+    for joint in _JOINT.finditer(name):
+        at = match.start(2) + joint.end()
+        yield Word(at, at, name[joint.end() :], mark, gap, text[at - 1])
+
+
+def in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
