@@ -104,9 +104,13 @@ class ScriptedClient:
         self.answers = list(answers)
         self.aside = aside
         self.requests: list[dict] = []
+        self.slept: list[float] = []  # between attempts
+        self.sleep = self.slept.append
 
     @contextmanager
-    def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
         asked = json.loads(body) if body else {}
         if is_chat(path):
             self.requests.append(asked)

@@ -7,7 +7,7 @@ import pytest
 import requests
 import responses
 
-from src.client import Client
+from src.client import Client, Clocks
 from src.errors import ClientError, ConnectFailed, StreamCut, Timeout
 
 URL = "http://server.test/v1"
@@ -158,7 +158,7 @@ class TestStreams:
     def test_silence_in_the_middle_is_a_timeout(self):
         with (
             raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
-            Client(url, timeout=0.05).open("GET", "x") as reply,
+            Client(url, clocks=Clocks(first_token=0.05, idle=0.05)).open("GET", "x") as reply,
         ):
             assert next(reply.chunks) == b"hello"
             with pytest.raises(Timeout):
@@ -166,4 +166,4 @@ class TestStreams:
 
     def test_silence_before_the_answer_is_a_timeout(self):
         with raw_server(stall=True) as url, pytest.raises(Timeout):
-            get(Client(url, timeout=0.05))
+            get(Client(url, clocks=Clocks(first_token=0.05, idle=0.05)))

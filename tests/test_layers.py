@@ -37,7 +37,8 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "session": MESSAGES,
     "config": MESSAGES,
     "client": {"errors"},
-    "model": {"protocol", "wire", "client", *MESSAGES},
+    "retry": MESSAGES,
+    "model": {"protocol", "wire", "client", "retry", *MESSAGES},
     "agent": {"model", "tools.registry", "security", "context", *MESSAGES},
     "cli": EVERYTHING,
 }
@@ -46,14 +47,14 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "input": {"cli"},
     "sys": {"cli"},
     "open": {"cli", "config", "session", "tools"},
-    "io": {"cli", "config", "session", "tools"},
+    "io": {"cli", "client", "config", "session", "tools"},
     "os": {"cli", "config", "session", "tools"},
     "os.environ": {"cli", "config"},
     "time": {"cli", "client", "session", "tools"},
-    "random": {"model"},  # names calls that came without an id
+    "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
     "logging": {"cli", "client"},
     "subprocess": {"tools"},
-    "socket": set(),
+    "socket": {"client"},
     "threading": {"cli"},
 }
 MAY_USE = {  # package from outside -> the room that uses it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from ..config import Settings
 from ..errors import BotError, ConfigError
@@ -12,11 +13,14 @@ from .debug import Debug
 from .render import Screen, plain
 
 
-def ask(settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: bool) -> int:
+def ask(
+    settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: bool, sleep: Callable[[float], None]
+) -> int:
     """Raises BotError; what was said until then is on standard output."""
     screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
-    model_name = settings.vllm.model or start.served_model(settings, _cannot_choose)
-    bot = start.bot(settings, model_name, start.approver(yes), relearn=relearn)
+    start.warn(settings, screen)
+    model_name = settings.vllm.model or start.served_model(settings, screen, _cannot_choose, sleep)
+    bot = start.bot(settings, model_name, start.approver(yes), relearn=relearn, sleep=sleep)
     conversation = [*start.opening(settings), UserMessage(question)]
     streaming = sys.stdout.isatty()
     try:
@@ -26,7 +30,7 @@ def ask(settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: 
                 screen.draw(event)
             if not streaming and isinstance(event, Completed):
                 _print_whole(event.response, screen)
-    except BotError:
+    except (BotError, KeyboardInterrupt, SystemExit):
         if not streaming and isinstance(last := conversation[-1], Response):
             _print_whole(last, screen)
         raise

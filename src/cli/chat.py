@@ -152,7 +152,8 @@ _COMMANDS = {
 def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> int:
     """Raises BotError where no model is configured and the server cannot be asked for one."""
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
-    model_name = settings.vllm.model or start.served_model(settings, _choose)
+    start.warn(settings, screen)
+    model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
     print(_banner(settings, model_name, yes=yes))
     threading.Thread(target=_load_rooms, daemon=True).start()
     _edit_lines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from .. import config
@@ -14,7 +15,7 @@ from .debug import Debug
 _HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
 
 
-def run(given: argparse.Namespace, debug_level: int) -> int:
+def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
     """Raises BotError."""
     overrides = {
         "vllm.base_url": given.base_url,
@@ -31,7 +32,7 @@ def run(given: argparse.Namespace, debug_level: int) -> int:
         return open_chat(settings, debug, yes=given.yes, relearn=given.relearn)
     from .ask import ask
 
-    return ask(settings, debug, question, yes=given.yes, relearn=given.relearn)
+    return ask(settings, debug, question, yes=given.yes, relearn=given.relearn, sleep=sleep)
 
 
 def _question(given: argparse.Namespace) -> str | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Message, SystemMessage
+from ..messages import Message, Notice, SystemMessage
+from .render import Screen
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
@@ -43,6 +45,21 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
+def warn(settings: config.Settings, screen: Screen) -> None:
+    """Say what of the settings lets others listen in."""
+    from urllib.parse import urlsplit
+
+    url = urlsplit(settings.vllm.base_url)
+    if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
+        screen.draw(Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."))
+    if url.scheme == "https" and not settings.vllm.ssl_verify:
+        screen.draw(Notice(f"Nobody checks that {url.netloc} is who it says (vllm.ssl_verify is false)."))
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
 class Bot(NamedTuple):
     """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
@@ -62,12 +79,19 @@ class Bot(NamedTuple):
         return ""
 
 
-def bot(settings: config.Settings, model_name: str, approver: Approver, *, relearn: bool = False) -> Bot:
-    """`relearn`: forget what was learnt of every server."""
+def bot(
+    settings: config.Settings,
+    model_name: str,
+    approver: Approver,
+    *,
+    relearn: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Bot:
+    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
     from ..agent import Agent
     from .learnt import Learnt
 
-    model = _model(settings, model_name)
+    model = _model(settings, model_name, sleep)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
@@ -94,12 +118,13 @@ def approver(yes: bool) -> Approver:
     return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
 
 
-def _model(settings: config.Settings, name: str) -> Model:
+def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
+    from ..retry import Patience
 
     vllm = settings.vllm
     return Model(
-        _client(settings),
+        _client(settings, sleep),
         name,
         codec=_provider(settings).codec(random_id),
         is_vllm=vllm.provider == "vllm",
@@ -107,6 +132,7 @@ def _model(settings: config.Settings, name: str) -> Model:
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
         constrained=settings.text_protocol.constrained != "off",
+        patience=Patience(vllm.retries, vllm.load_timeout),
     )
 
 
@@ -124,28 +150,41 @@ def _context(settings: config.Settings) -> ToolContext:
     )
 
 
-def served_model(settings: config.Settings, choose: Choose) -> str:
+def served_model(
+    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    from ..model import random_id, served_models
+    import random
 
-    with _client(settings) as client:
-        names = served_models(client, _provider(settings).codec(random_id))
+    from ..model import random_id, served_models
+    from ..retry import Patience, persist
+
+    names: list[str] = []
+    codec, patience = _provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
+    with _client(settings, sleep) as client:
+        for event in persist(lambda: iter([served_models(client, codec)]), patience, sleep, random.random):
+            if isinstance(event, Notice):
+                screen.draw(event)
+            else:
+                names = event
     if not names:
         raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
     return names[0] if len(names) == 1 else choose(names)
 
 
-def _client(settings: config.Settings) -> Client:
-    from ..client import Client
+def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
+    from ..client import Client, Clocks
 
     vllm, provider = settings.vllm, _provider(settings)
     return Client(
         vllm.base_url,
         vllm.api_key,
-        vllm.timeout,
+        Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout),
         key_header=provider.key_header,
         key_prefix=provider.key_prefix,
         headers=provider.headers,
+        ssl_verify=vllm.ssl_verify,
+        sleep=sleep,
     )
 
 

@@ -12,11 +12,11 @@ import random
 import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from ..client import Client
-from ..errors import ContextTooLong, ServerError, ToolsUnsupported
+from ..errors import BotError, ContextTooLong, ServerError, ToolsUnsupported
 from ..messages import (
     JSON,
     Completed,
@@ -27,14 +27,17 @@ from ..messages import (
     Response,
     TextDelta,
     ToolDefinition,
+    ToolResults,
+    UserMessage,
 )
 from ..protocol import parsers_of
+from ..retry import Patience, persist
 from ..wire import vllm
-from ..wire.codec import ChatRequest, Codec
+from ..wire.codec import ChatRequest, Codec, decode
 from ..wire.openai import OpenAICodec
 from .path import CallPath
 from .recovery import Turn, fits, with_content, without_truncated
-from .server import Server
+from .server import Server, refusal
 from .transcript import Transcript
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
@@ -83,6 +86,7 @@ class Model:
         max_tokens: int | None = None,
         constrained: bool = True,
         new_id: Callable[[], str] = random_id,
+        patience: Patience = Patience(),  # noqa: B008 - a NamedTuple
     ) -> None:
         self.name = name
         self.path = path or CallPath()
@@ -90,6 +94,7 @@ class Model:
         self._codec = codec or OpenAICodec(new_id)
         self._is_vllm = is_vllm
         self._server = Server(client, self._codec, is_vllm=is_vllm)
+        self._patience = patience
         self._transcript = Transcript()
         self._temperature = temperature
         self._max_tokens = max_tokens
@@ -116,7 +121,8 @@ class Model:
         while True:
             request = self._request(messages, tools)
             try:
-                yield from self._attempt(request, tools)
+                attempt = partial(self._attempt, request, tools)
+                yield from persist(attempt, self._patience, self._client.sleep, random.random)
                 return
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
@@ -181,16 +187,17 @@ class Model:
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         wire = self._codec.encode(request)
-        turn = Turn(tools, self._new_id)
+        turn = Turn(tools, self._new_id, _given(request.messages))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != 200:
-                raise self._codec.refusal(reply.status, reply.read(), reply.location)
-            decoder = self._codec.decoder(reply.content_type)
-            for chunk in reply.chunks:
-                for event in decoder.feed(chunk):
-                    yield from turn.take(event)
-            for last in decoder.close():
-                yield from turn.take(last)
+                raise refusal(self._codec, reply)
+            try:
+                for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
+                    for event in events:
+                        yield from turn.take(event)
+            except BotError:
+                yield from turn.rest()
+                raise
         response = turn.response()
         if response.usage and request.messages:
             tokens = response.usage.input_tokens
@@ -258,6 +265,17 @@ def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefiniti
 def _is_only_thought(response: Response) -> bool:
     """A thought that was never closed took the answer with it."""
     return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)
+
+
+def _given(messages: Sequence[Message]) -> list[str]:
+    """The texts that the model did not write itself."""
+    texts: list[str] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            texts.append(message.text)
+        elif isinstance(message, ToolResults):
+            texts += [result.value for result in message.results if isinstance(result.value, str)]
+    return texts
 
 
 def _optional_fields(request: ChatRequest) -> frozenset[str]:

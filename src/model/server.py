@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ..client import Client
-from ..errors import BotError
+from ..client import Client, HttpReply
+from ..errors import BotError, ServerError
 from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec
 from ..wire.openai import OpenAICodec
 
 T = TypeVar("T")
+
+LONGEST_ASIDE = 10.0  # seconds that what can be done without may take
 
 
 class Server:
@@ -50,12 +52,21 @@ class Server:
 
     def _softly(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T | None:
         try:
-            return self._get(method, path, body, read)
+            return self._get(method, path, body, read, within=LONGEST_ASIDE)
         except BotError:
             return None
 
-    def _get(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T:
-        with self._client.open(method, path, body) as reply:
+    def _get(
+        self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T], within: float | None = None
+    ) -> T:
+        with self._client.open(method, path, body, within=within) as reply:
             if reply.status != 200:
-                raise self._codec.refusal(reply.status, reply.read(), reply.location)
+                raise refusal(self._codec, reply)
             return read(reply.read())
+
+
+def refusal(codec: Codec, reply: HttpReply) -> ServerError:
+    """What an answer with another status than 200 means."""
+    error = codec.refusal(reply.status, reply.read(), reply.location)
+    error.retry_after = reply.retry_after
+    return error

@@ -6,13 +6,13 @@ among the rest, for a provider that signs what it says wants it back where it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Union
 
 from ..errors import StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
-from .codec import WireEvent
+from .codec import Decoder, WireEvent
 from .deltas import CallAssembler
 from .values import load
 
@@ -76,16 +76,16 @@ class Answer:
                 yield block.kind("".join(block.pieces), block.metadata)
 
 
-class _Taker(Protocol):
-    def whole(self, answer: Any) -> list[ModelEvent]: ...
+class StreamingDecoder(Decoder, Protocol):
+    """A decoder of a stream that takes the same answer in one piece as well."""
 
-    def close(self) -> Sequence[WireEvent]: ...
+    def whole(self, answer: Any) -> list[ModelEvent]: ...
 
 
 class WholeDecoder:
     """An answer in one JSON body, as servers and proxies send that do not stream, for a decoder that can take it."""
 
-    def __init__(self, decoder: _Taker) -> None:
+    def __init__(self, decoder: StreamingDecoder) -> None:
         self._decoder = decoder
         self._body = bytearray()
 

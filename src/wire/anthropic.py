@@ -33,8 +33,9 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, Prose, WholeDecoder, cut
-from .codec import ChatRequest, Decoder, HttpRequest, streams
+from .answer import Answer, Prose, cut
+from .bodies import AnswerDecoder
+from .codec import ChatRequest, Decoder, HttpRequest
 from .deltas import as_sent
 from .replies import broken_off, model_names, openai_names, refusal
 from .sse import EventDecoder
@@ -77,8 +78,7 @@ class AnthropicCodec:
         return HttpRequest("messages", body(fields, messages=_turns(self._fragments(request.messages))))
 
     def decoder(self, content_type: str) -> Decoder:
-        decoder = StreamDecoder(self._new_id)
-        return decoder if streams(content_type) else WholeDecoder(decoder)
+        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         return refusal(status, body, location)

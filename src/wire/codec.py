@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Union
 
-from ..errors import ServerError, WireError
-from ..messages import JSON, Message, ModelEvent, ToolChoice, ToolDefinition
+from ..errors import ClientError, ServerError, StreamCut, WireError
+from ..messages import JSON, Completed, Message, ModelEvent, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,11 @@ WireEvent = Union[ModelEvent, RawTokens]
 
 
 class Decoder(Protocol):
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Raises WireError, or ServerError where the server reports one inside the stream."""
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        """What close() gives comes here where the provider says that this was all: nothing is read after it.
+
+        Raises WireError, or ServerError where the server reports one inside the stream.
+        """
 
     def close(self) -> Sequence[WireEvent]:
         """What is left, RawTokens where the server gives them, and Completed last. Raises StreamCut too.
@@ -54,22 +57,35 @@ class Decoder(Protocol):
         """
 
 
-def streams(content_type: str) -> bool:
-    """Whether an answer comes as events or as one JSON body. Raises WireError where it can be neither."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind in ("text/event-stream", "", "application/json"):
-        return kind != "application/json"
-    raise WireError(f"The server answered with {kind}, not with a model's turn.", "Check vllm.base_url.")
-
-
 class Codec(Protocol):
     def encode(self, request: ChatRequest) -> HttpRequest: ...
 
     def decoder(self, content_type: str) -> Decoder:
-        """For an answer with status 200. Raises WireError where such a content type cannot hold one."""
+        """For an answer with status 200."""
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         """What an answer with another status means; `location` is where a redirect points."""
 
     def models(self, body: bytes) -> list[str]:
         """The names in an answer to GET models. Raises WireError."""
+
+
+def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:
+    """An answer's events as they come; the last is Completed.
+
+    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises.
+    """
+    try:
+        for chunk in chunks:
+            if found := decoder.feed(chunk):
+                yield found
+                if isinstance(found[-1], Completed):
+                    return
+    except ClientError as broken:
+        try:
+            rest = decoder.close()
+        except (StreamCut, WireError):
+            raise broken from None
+    else:
+        rest = decoder.close()
+    yield rest

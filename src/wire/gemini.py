@@ -36,8 +36,9 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, WholeDecoder, cut
-from .codec import ChatRequest, Decoder, HttpRequest, streams
+from .answer import Answer, cut
+from .bodies import AnswerDecoder
+from .codec import ChatRequest, Decoder, HttpRequest
 from .deltas import as_sent, tool_name
 from .gemini_schema import reduced
 from .replies import broken_off, model_names, refusal
@@ -80,8 +81,7 @@ class GeminiCodec:
         return HttpRequest(path, body(fields, contents=f"[{contents}]"))
 
     def decoder(self, content_type: str) -> Decoder:
-        decoder = StreamDecoder(self._new_id)
-        return decoder if streams(content_type) else WholeDecoder(decoder)
+        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         return refusal(status, body, location)

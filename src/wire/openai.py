@@ -35,10 +35,11 @@ from ..messages import (
     block_text,
     openai_tool,
 )
-from .answer import WholeDecoder, cut
-from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent, streams
+from .answer import cut
+from .bodies import AnswerDecoder
+from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .deltas import CallAssembler, as_sent
-from .replies import broken_off, model_names, openai_names, refusal
+from .replies import broken_off, is_error, model_names, openai_names, refusal
 from .sse import EventDecoder
 from .values import body, count, dumps, load, mapping, objects, text
 
@@ -80,8 +81,7 @@ class OpenAICodec:
         return body(fields, messages=f"[{messages}]")
 
     def decoder(self, content_type: str) -> Decoder:
-        decoder = StreamDecoder(self._new_id)
-        return decoder if streams(content_type) else WholeDecoder(decoder)
+        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         return refusal(status, body, location)
@@ -171,26 +171,27 @@ class StreamDecoder:
         self._token_ids: list[int] = []
         self._silent = 0
 
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        found: list[ModelEvent] = []
+    def feed(self, chunk: bytes) -> list[WireEvent]:
+        found: list[WireEvent] = []
         for data in self._events.feed(chunk):
             if self._done:
                 break
             if data == _DONE:
                 self._done = True
+                found += self.close()
             elif data.strip():
                 self._chunk(load(data), found)
         return found
 
-    def _chunk(self, chunk: Any, found: list[ModelEvent]) -> None:
+    def _chunk(self, chunk: Any, found: list[Any]) -> None:
         if not isinstance(chunk, dict):  # no event of any server we know, and nothing is lost with it
             return
-        if not isinstance(chunk.get("choices"), list):
+        if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null where there is only usage
             raise broken_off(chunk)
         self._model = self._model or text(chunk.get("model"))
         if usage := mapping(chunk.get("usage")):
             self._usage = Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens")))
-        for choice in objects(chunk["choices"]):
+        for choice in objects(chunk.get("choices")):
             self._finish = text(choice.get("finish_reason")) or self._finish
             before = len(found)
             if isinstance(delta := choice.get("delta"), dict):
@@ -205,7 +206,7 @@ class StreamDecoder:
             self._token_ids += ids
             self._silent += len(ids)
 
-    def _delta(self, delta: Mapping[str, Any], found: list[ModelEvent]) -> None:
+    def _delta(self, delta: Mapping[str, Any], found: list[Any]) -> None:
         # OpenAI's own models say elsewhere why they will not answer.
         if said := text(delta.get("content")) or text(delta.get("refusal")):
             self._text.append(said)
@@ -220,6 +221,8 @@ class StreamDecoder:
         found: list[ModelEvent] = []
         if not isinstance(completion, dict):
             raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+        if not isinstance(completion.get("choices"), list) and not is_error(completion):
+            raise WireError("The server's answer is JSON, but no chat completion.", "Check vllm.base_url.")
         for choice in objects(completion.get("choices")):
             choice["delta"] = mapping(choice.get("message"))
             for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):

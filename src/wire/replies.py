@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import (
     ContextTooLong,
     ModelNotFound,
     ServerError,
+    ServerLoading,
     TemplateRejected,
     ToolsUnsupported,
     Unauthorized,
     WireError,
 )
+from .values import mapping
 
+LONGEST_REASON = 300  # characters
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
+_LOADING_HINT = "It had more than vllm.load_timeout to load its model; its log may say why that was not enough."
+_PROXY_HINT = "A proxy stands before the server and does not reach it."
 _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
 
 # What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
@@ -46,6 +51,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
         TemplateRejected,
         "The model's chat template takes no such conversation.",
     ),
+    (400, r"plain HTTP request was sent to HTTPS", ServerError, "Begin vllm.base_url with https://."),
     (401, "", Unauthorized, _KEY_HINT),
     (403, "", Unauthorized, _KEY_HINT),
     (
@@ -55,6 +61,10 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
         "Choose one it serves: leave vllm.model empty, or see GET /models.",
     ),
     (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
+    (413, "", ContextTooLong, "The server, or a proxy before it, takes no request of that size: use /reset."),
+    (502, "", ServerError, _PROXY_HINT),
+    (503, r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
+    (504, "", ServerError, _PROXY_HINT),
     (None, "", ServerError, ""),
 )
 
@@ -65,12 +75,16 @@ def refusal(status: int, body: bytes, location: str = "") -> ServerError:
         hint = "If that is the right server, set vllm.base_url to it."
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
     message = error_message(body) or f"HTTP {status} without an explanation."
+    return _told_apart(f"The server refused (HTTP {status}): {message}", status, message)
+
+
+def _told_apart(said: str, status: int, message: str) -> ServerError:
     kind, hint = next(
         (kind, hint)
         for wanted, pattern, kind, hint in _REFUSALS
         if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
     )
-    refused = kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+    refused = kind(said, hint, status=status, body=message)
     if isinstance(refused, ContextTooLong):
         refused.excess = excess_tokens(message)
     return refused
@@ -96,8 +110,16 @@ def excess_tokens(message: str) -> int:
 
 
 def broken_off(event: object) -> ServerError:
-    """An error that comes inside an answer with status 200."""
-    return ServerError(f"The server broke off: {explanation(event) or 'no reason given'}")
+    """An error inside an answer with status 200; the status it would have had may stand in it."""
+    message = explanation(event) or "no reason given"
+    error = mapping(event).get("error")
+    code = mapping(error if isinstance(error, dict) else event).get("code")
+    return _told_apart(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
+
+
+def is_error(event: Mapping[str, Any]) -> bool:
+    """Whether a reason stands where an answer's content should."""
+    return bool(event.get("error") or event.get("object") == "error" or event.get("message") or event.get("detail"))
 
 
 def error_message(body: bytes) -> str:
@@ -105,9 +127,14 @@ def error_message(body: bytes) -> str:
     try:
         return explanation(json.loads(body))
     except (ValueError, RecursionError):
-        page = body.decode(errors="replace")
-        title = re.search(r"<title>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
-        return " ".join((title[1] if title else page).split())[:300]
+        return text_or_title(body)
+
+
+def text_or_title(page: bytes) -> str:
+    """What a page is about, or how a text begins."""
+    text = page.decode(errors="replace")
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    return " ".join((title[1] if title else text).split())[:LONGEST_REASON]
 
 
 def explanation(value: object) -> str:
@@ -115,11 +142,19 @@ def explanation(value: object) -> str:
     if isinstance(value, list) and value:  # Gemini's, where no stream was asked for
         return explanation(value[0])
     if not isinstance(value, dict):
-        return str(value)[:300]
+        return "" if value is None else str(value)[:LONGEST_REASON]
     error = value.get("error") or value
     if not isinstance(error, dict):
         return str(error)
-    return str(error.get("message") or error.get("detail") or "")
+    reason = error.get("message") or error.get("detail") or ""
+    return "; ".join(map(_wrong_field, reason[:3])) if isinstance(reason, list) else str(reason)
+
+
+def _wrong_field(entry: Any) -> str:
+    """An entry of FastAPI's list of what does not validate (HTTP 422)."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    return f"{'.'.join(map(str, entry.get('loc') or ()))}: {entry.get('msg')}"
 
 
 def model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str]:

@@ -15,6 +15,7 @@ from ..errors import WireError
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+_DATA = (b"data", b"error")  # llama.cpp's server sends what went wrong in a field of its own
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -66,7 +67,7 @@ class EventDecoder:
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
-        if name == b"data":
+        if name in _DATA:
             self._data.append(value[1:] if value.startswith(b" ") else value)
             self._held += len(value)
 

@@ -89,9 +89,11 @@ def test_half_an_answer_is_kept_and_the_exit_code_says_that_it_failed(ask):
 def test_no_server_is_one_message(ask, tmp_path, capsys):
     with ScriptedServer() as gone:
         url = gone.url
-    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"]) == 1
+    waits = []
+    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"], waits.append) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"vllm-bot: No server at {url}")
+    assert f"vllm-bot: No server at {url}" in err
+    assert len(waits) == 2
     assert "vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER" in err
 
 

@@ -154,3 +154,9 @@ def test_who_approves_all_and_who_refuses_all():
     assert APPROVE_ALL.approve(call, "why") is True
     assert REFUSE_ALL.approve(call, "why") is False
     assert "--yes" in REFUSE_ALL.refusal
+
+
+@pytest.mark.parametrize("risk", ["low", "high"])
+def test_a_call_that_repeats_what_the_model_was_given_asks_whatever_its_risk(risk):
+    call = ToolCall("c", "exec" if risk == "high" else "read", {"command": "ls"}, "text", echo=True)
+    assert decide(risk, call, ["ls"]).action == "ask"

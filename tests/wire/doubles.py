@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 from src.messages import ModelEvent, Response
-from src.wire.codec import Codec
+from src.wire.codec import Codec, decode
 from src.wire.providers import PROVIDERS
 
 
@@ -20,5 +20,5 @@ def decoded(
 ) -> tuple[list[ModelEvent], Response]:
     """The events but for the last, and the response in that."""
     decoder = codec.decoder(content_type)
-    events = [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close()
+    events = [event for found in decode(decoder, chunks) for event in found]
     return events[:-1], events[-1].response

@@ -146,7 +146,7 @@ class TestAnyAnswer:
 
     def test_a_page_is_no_answer(self, provider):
         with pytest.raises(WireError, match="text/html"):
-            codec(provider).decoder("text/html; charset=utf-8")
+            decoded(codec(provider), [b"<html><title>Sign in</title>"], "text/html; charset=utf-8")
 
     @QUICK
     @given(st.integers(300, 599), st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode()))

@@ -2,8 +2,7 @@
 
 Command line over environment over file over defaults. Each source becomes a flat table of dotted keys
 (`vllm.model`) with the place it came from, so that one check serves all, and an error is one line that
-names the place, the key and, where a key is unknown, the nearest one there is. What a key may hold is
-said once, at its field; docs/configuration.md is checked against it.
+names the place, the key and, where a key is unknown, the nearest one there is.
 """
 
 from __future__ import annotations
@@ -11,114 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import ConfigError
+from ..errors import ConfigError
+from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
 
-WEEK = 7 * 24 * 3600.0  # seconds; no wait is longer, and a clock of the system could not hold any number
-
-
-def option(
-    default: object,
-    about: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    choices: Iterable[str] = (),
-    secret: bool = False,
-) -> Any:
-    """A field that a user may set: what it is for, the least and most a number may be, and what a word may be."""
-    facts = {"about": about, "least": least, "most": most, "choices": choices}
-    return field(default=default, repr=not secret, metadata=facts)
-
-
-BASE_URLS = {  # of each provider; Vertex AI's names the project and the region
-    "vllm": "http://localhost:8000/v1",
-    "openai": "https://api.openai.com/v1",
-    "ollama": "http://localhost:11434/v1",
-    "anthropic": "https://api.anthropic.com/v1",
-    "gemini": "https://generativelanguage.googleapis.com/v1beta",
-    "vertex": "",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Vllm:
-    provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
-    base_url: str = option(BASE_URLS["vllm"], "Address of the server, up to and with `/v1`; unset: the provider's own")
-    model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
-    api_key: str = option("", "Sent as the provider wants it; better kept in `VLLM_API_KEY`", secret=True)
-    temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
-    max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
-    available_models: tuple[str, ...] = option((), "Models to choose from")
-    default_model_index: int = option(0, "Which of `available_models` is used, counted from 0", least=0)
-    enable_function_calling: bool = option(True, "Send `tools` to the server; false: tools are asked for in text only")
-    timeout: float = option(300.0, "Longest wait for the server's next byte, in seconds", least=0.1, most=WEEK)
-
-
-@dataclass(frozen=True, slots=True)
-class TextProtocol:
-    constrained: str = option(
-        "auto",
-        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: until it refuses",
-        choices=("auto", "on", "off"),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    dir: str = option(".", "Folder the tools work in; relative to the current folder")
-    max_file_size_mb: float = option(10.0, "Largest file read whole, written or edited, in MB", least=0.001, most=1e4)
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    exec_enabled: bool = option(True, "Whether commands may be run at all")
-    exec_timeout: float = option(120.0, "Longest run of a command, in seconds", least=0.1, most=WEEK)
-    exec_max_output: int = option(
-        30_000, "Longest output of a command, in characters; the middle is cut out", least=100
-    )
-    allowed_commands: tuple[str, ...] = option((), "Commands that run without asking, by their first words")
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPrompt:
-    role: str = option("You are a helpful assistant in a terminal.", "Who the model is")
-    workspace_note: str = option(
-        "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
-        "What the model is told of the workspace; `{workspace}` is replaced by its path",
-    )
-    tools_note: str = option(
-        "Use the tools to look and to act, rather than guessing or asking the user to do it.",
-        "What the model is told of tools in general",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    vllm: Vllm = field(default_factory=Vllm)
-    text_protocol: TextProtocol = field(default_factory=TextProtocol)
-    agent: Agent = field(default_factory=Agent)
-    workspace: Workspace = field(default_factory=Workspace)
-    security: Security = field(default_factory=Security)
-    system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
-    root: Path = field(default_factory=Path.cwd)  # the workspace: resolved once, so that nothing moves it later
-    files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
-
-
-SECTIONS: Mapping[str, Any] = {
-    each.name: each.default_factory for each in fields(Settings) if each.name not in ("root", "files")
-}
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
 DEBUG_LEVELS = {"1": 1, "2": 2}
 _VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
@@ -153,6 +54,10 @@ def _or_none(kind: Kind) -> Kind:
     )
 
 
+def _bool_or_path(value: bool | str) -> bool | str:
+    return str(Path(value).expanduser()) if isinstance(value, str) else value
+
+
 INTEGER = Kind("an integer", _is_integer)
 NUMBER = Kind("a number", _is_number, float)
 KINDS = {
@@ -162,6 +67,7 @@ KINDS = {
     "float": NUMBER,
     "int | None": _or_none(INTEGER),
     "float | None": _or_none(NUMBER),
+    "bool | str": Kind("true, false or a string", lambda value: isinstance(value, (bool, str)), _bool_or_path),
     "tuple[str, ...]": Kind("a list of strings", _is_strings, tuple),
 }
 OPTIONS: Mapping[str, Field[Any]] = {
@@ -187,6 +93,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     sources = chain(_from_file(source), _from_environment(environ), _from_command_line(overrides))
     known = {given.key: _checked(given) for given in sources}
     _choose_model(known)
+    _check_ca_file(known)
     _choose_base_url(known)
     return Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
@@ -205,7 +112,7 @@ def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
     Never in the current folder: many projects have a config.json, and it is not ours.
     """
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
     is_checkout = here.name == "src" and (here.parent / "cli.py").is_file()
     folders = [here.parent] if is_checkout else []
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
@@ -332,6 +239,12 @@ def _choose_model(known: dict[str, Given]) -> None:
         raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
     chosen = vllm.model or vllm.available_models[vllm.default_model_index]
     known["vllm.model"] = Given("vllm.model", chosen, known["vllm.available_models"].place)
+
+
+def _check_ca_file(known: Mapping[str, Given]) -> None:
+    given = known.get("vllm.ssl_verify")
+    if given and isinstance(given.value, str) and not Path(given.value).is_file():
+        raise ConfigError(f"{given.place}: there is no file {_shown(given.value)}")
 
 
 def _choose_base_url(known: dict[str, Given]) -> None:
