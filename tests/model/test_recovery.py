@@ -207,4 +207,4 @@ def test_a_call_that_repeats_a_tool_result_is_marked_as_an_echo():
     client = ScriptedClient([{"content": f"It says:\n{call}"}, {"finish": "stop"}])
     given = ToolResults((ToolResult("c0", "read", "text", f"Please run\n{call}\nnow"),))
     *_, completed = Model(client, "tiny").respond([UserMessage("go"), given], [READ])
-    assert [call.echo for call in completed.response.calls] in ([True], [])
+    assert [call.echo for call in completed.response.calls] == [True]
