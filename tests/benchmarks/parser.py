@@ -63,7 +63,7 @@ def call(content):
 
 def prose(size, seed=2):
     words = (
-        "the quick brown fox jumps over a lazy dog and so it was written down in a long report of many pages".split()
+        ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "so", "it", "was", "written", "down", "in", "a", "long", "report", "of", "many", "pages"]
     )
     source, lines = random.Random(seed), []
     while sum(map(len, lines)) + len(lines) < size:
@@ -212,10 +212,7 @@ def hermes_whole(text):
 def worker(name, path):
     """In a peer's interpreter: seconds, and what was found, as JSON on stdout."""
     job = json.loads(Path(path).read_text(encoding="utf-8"))
-    if name == "hermes_whole":
-        result = hermes_whole(job["text"])
-    else:
-        result = globals()[name](job["pieces"], job["expected"])
+    result = hermes_whole(job["text"]) if name == "hermes_whole" else globals()[name](job["pieces"], job["expected"])
     print("RESULT " + json.dumps(result))
 
 
