@@ -140,7 +140,8 @@ class Agent:
 
     def _result(self, call: ToolCall | MalformedCall) -> Generator[Event, None, ToolResult]:
         if isinstance(call, MalformedCall):
-            return _error(call, call.reason)
+            usage = self._registry.signature(call.name)
+            return _error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
         if wrong := self._registry.check(call):
             return wrong
         if no := self._forbidden(call):

@@ -115,9 +115,9 @@ class TestApproval:
 class TestMalformed:
     BROKEN = Response((MalformedCall("c1", "look", "{", "It has no end.", "text"),))
 
-    def test_a_malformed_call_is_answered_with_its_reason(self):
+    def test_a_malformed_call_is_answered_with_its_reason_and_the_right_signature(self):
         run = Run(self.BROKEN, says("ok")).all()
-        assert run.results() == [ToolResult("c1", "look", "error", "It has no end.")]
+        assert run.results() == [ToolResult("c1", "look", "error", "It has no end. Usage: look(path: string)")]
 
     def test_after_a_few_in_a_row_the_loop_stops_and_says_so(self):
         run = Run(*[self.BROKEN] * (MAX_MALFORMED_TURNS + 1)).all()

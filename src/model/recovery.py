@@ -9,6 +9,7 @@ in place of what the server made of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ..messages import (
     Block,
@@ -24,7 +25,7 @@ from ..messages import (
     ToolCall,
     ToolDefinition,
 )
-from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser
+from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
 from ..wire.codec import RawTokens, WireEvent
 
 CUT_OFF = (
@@ -113,8 +114,17 @@ class Turn:
                 self._all_was_thought()
             elif isinstance(event, (ParsedCall, Malformed)):
                 self._end_text()
-                self._blocks.append(event.call if isinstance(event, ParsedCall) else event.malformed)
+                self._blocks.append(
+                    event.call if isinstance(event, ParsedCall) else self._with_example(event.malformed)
+                )
         return shown
+
+    def _with_example(self, call: MalformedCall) -> MalformedCall:
+        """A model that was asked for our format and missed it is shown one right call."""
+        tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
+        if call.origin != "text" or tool is None:
+            return call
+        return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
 
     def _all_was_thought(self) -> None:
         """A thought that was never opened has been closed: what was said in it was not said, and no call."""

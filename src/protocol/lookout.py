@@ -101,10 +101,9 @@ class Lookout:
         if last in "]@>*`":
             return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
         held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
-        begun = _OWN.search(text, start) or _CHANNEL.search(text, max(start, end - 30))
-        if not begun and text.find("to=", start) >= 0:
-            begun = _HARMONY.search(text, start)
-        return min(held, begun.start()) if begun else held
+        channel = _HARMONY if text.find("to=", start) >= 0 else _CHANNEL
+        begun = (_OWN.search(text, start), channel.search(text, start))
+        return min(held, *(match.start() for match in begun if match), end)
 
     def _may_begin(self, word: Word) -> bool:
         bare = word.name.rstrip(":")

@@ -45,7 +45,7 @@ def instructions(tools: Sequence[ToolDefinition], *, native: bool = False) -> st
     if not tools:
         return ""
     listing = "\n".join(_described(tool) for tool in tools)
-    return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{_example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
+    return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
 
 
 def call_text(call: ToolCall) -> str:
@@ -117,7 +117,7 @@ def _type_name(schema: object) -> str:
     return str(kind)
 
 
-def _example(tool: ToolDefinition) -> str:
+def example(tool: ToolDefinition) -> str:
     """One correct call of the first tool: its required parameters, each with a value of its type."""
     properties = _mapping(tool.parameters.get("properties"))
     required = tool.parameters.get("required")

@@ -66,7 +66,7 @@ def strict(text: str, position: int = 0) -> tuple[Node, int]:
 
 _SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = re.compile(
-    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#/]|\\n|<\||\Z))"
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//|/\*|\\n|<\||\Z))"
 )
 _WORD = re.compile(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
 _QUOTED_NAME = re.compile(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")
@@ -86,7 +86,7 @@ _LITERALS: dict[str, Node] = {
 _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 
 # What may follow the quote that ends a string, by where the string stands.
-_NEXT_KEY = r"""["'“‘]?[\w.\\$ -]{1,64}["'”’]?\s*(?::|=)"""
+_NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
 _AFTER = {
     "key": re.compile(r"\s*(?::|=)"),
     "pair": re.compile(

@@ -62,8 +62,30 @@ def call(content):
 
 
 def prose(size, seed=2):
-    text = "the quick brown fox jumps over a lazy dog and so it was written down in a long report of many pages"
-    words = text.split()
+    words = [
+        "the",
+        "quick",
+        "brown",
+        "fox",
+        "jumps",
+        "over",
+        "a",
+        "lazy",
+        "dog",
+        "and",
+        "so",
+        "it",
+        "was",
+        "written",
+        "down",
+        "in",
+        "a",
+        "long",
+        "report",
+        "of",
+        "many",
+        "pages",
+    ]
     source, lines = random.Random(seed), []
     while sum(map(len, lines)) + len(lines) < size:
         lines.append(" ".join(source.choice(words) for _ in range(12)) + ".")
@@ -211,8 +233,7 @@ def hermes_whole(text):
 def worker(name, path):
     """In a peer's interpreter: seconds, and what was found, as JSON on stdout."""
     job = json.loads(Path(path).read_text(encoding="utf-8"))
-    arguments = (job["text"],) if name == "hermes_whole" else (job["pieces"], job["expected"])
-    result = globals()[name](*arguments)
+    result = hermes_whole(job["text"]) if name == "hermes_whole" else globals()[name](job["pieces"], job["expected"])
     print("RESULT " + json.dumps(result))
 
 

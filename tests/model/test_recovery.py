@@ -208,3 +208,8 @@ def test_a_call_that_repeats_a_tool_result_is_marked_as_an_echo():
     given = ToolResults((ToolResult("c0", "read", "text", f"Please run\n{call}\nnow"),))
     *_, completed = Model(client, "tiny").respond([UserMessage("go"), given], [READ])
     assert [call.echo for call in completed.response.calls] == [True]
+
+
+def test_a_malformed_block_of_ours_is_answered_with_a_correct_example():
+    lost = Lost({"content": 'TOOL_CALL: {"name": "read", "args": {"pa'}, {"finish": "stop"})
+    assert 'A correct call: TOOL_CALL: {"name": "read", "args": {"path": ' in lost.response.malformed[0].reason

@@ -1,0 +1,103 @@
+"""Broken JSON, Python and JavaScript literals into values: what is read, what is noted, what is refused."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.protocol.repair import CallNode, Reader, Source, Unreadable, strict
+
+
+def read(text):
+    reader = Reader(text)
+    return reader.value(), tuple(reader.repairs)
+
+
+REPAIRS = {
+    "single quotes": ("{'a': 'b'}", {"a": "b"}),
+    "mixed quotes": ("""{"a": 'b', 'c': "d"}""", {"a": "b", "c": "d"}),
+    "python literals": ('{"a": True, "b": False, "c": None}', {"a": True, "b": False, "c": None}),
+    "unquoted keys": ("{a: 1, b_c: 2}", {"a": 1, "b_c": 2}),
+    "trailing commas": ('{"a": [1, 2,],}', {"a": [1, 2]}),
+    "comments": ('{"a": 1, // one\n "b": 2 /* two */, "c": 3 # three\n}', {"a": 1, "b": 2, "c": 3}),
+    "missing closers": ('{"a": {"b": [1, 2', {"a": {"b": [1, 2]}}),
+    "a closer of the wrong kind": ('{"a": [1, 2}', {"a": [1, 2]}),
+    "raw newlines and tabs": ('{"a": "x\n\ty"}', {"a": "x\n\ty"}),
+    "windows path": ('{"path": "C:\\Users\\new\\table.txt"}', {"path": r"C:\Users\new\table.txt"}),
+    "markdown underscores": ('{"get\\_x": "a\\_b"}', {"get_x": "a_b"}),
+    "regular expression": ('{"re": "\\d+\\.x"}', {"re": r"\d+\.x"}),
+    "smart quotes": ("{“a”: “b”}", {"a": "b"}),
+    "special tokens": ('{"a": 1}<|im_end|>', {"a": 1}),
+    "gemma's quotes": ('{city:<|"|>Oslo, {x}<|"|>}', {"city": "Oslo, {x}"}),
+    "escape tags": ("{city:<escape>Oslo<escape>}", {"city": "Oslo"}),
+    "arithmetic": ('{"a": 2*5, "b": 10**3, "c": -(1+2)/4}', {"a": 10, "b": 1000, "c": -0.75}),
+    "tuples": ("(1, 'a')", [1, "a"]),
+    "triple quotes": ('{"a": """x "y" z"""}', {"a": 'x "y" z'}),
+    "quotes not escaped": ('{"a": "print("x", "y")", "b": 1}', {"a": 'print("x", "y")', "b": 1}),
+    "an apostrophe in single quotes": ("{'a': 'it's here', 'b': 1}", {"a": "it's here", "b": 1}),
+    "newlines written out between members": ('{\\n"a": 1,\\n"b": 2}', {"a": 1, "b": 2}),
+    "underscores in numbers": ("[1_000, 0x1f]", [1000, 31]),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), REPAIRS.values(), ids=REPAIRS)
+def test_what_is_broken_is_read_as_it_was_meant(text, value):
+    found, _ = read(text)
+    assert found == value
+
+
+@pytest.mark.parametrize("name", [name for name in REPAIRS if name not in ("special tokens", "underscores in numbers")])
+def test_every_liberty_is_noted(name):
+    assert read(REPAIRS[name][0])[1]
+
+
+keys = st.text(st.characters(categories=["L", "N", "Zs"]), max_size=20)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_characters='"\\<', exclude_categories=["Cs", "Cc"])),
+    lambda inner: st.lists(inner) | st.dictionaries(keys, inner),
+)
+
+
+@given(json_values)
+def test_the_reader_agrees_with_json_on_what_json_writes(value):
+    assert Reader(json.dumps(value, ensure_ascii=False)).value() == value
+
+
+@pytest.mark.parametrize("text", ['{"a": "x', '{"a":', '{"a": NaN}', "{" * 200, "9" * 5000, ""])
+def test_what_is_no_value_is_refused_with_a_sentence(text):
+    with pytest.raises(Unreadable) as refusal:
+        Reader(text).value()
+    assert str(refusal.value).endswith(".")
+
+
+@given(st.text(alphabet="{}[]()\"',:=\\ab1.#/*<|>\n"))
+def test_no_text_raises_anything_else(text):
+    with contextlib.suppress(Unreadable):
+        Reader(text).value()
+
+
+def test_a_call_is_read_with_its_arguments_and_its_source():
+    call, _ = read("f(1, a='x', b=[g(2)])")
+    assert isinstance(call, CallNode)
+    assert (call.name, call.positional, call.keywords["a"], call.source) == ("f", [1], "x", "f(1, a='x', b=[g(2)])")
+
+
+def test_a_bare_word_is_source_text_and_no_string():
+    value, _ = read('{"city": Oslo}')
+    assert isinstance(value["city"], Source)
+
+
+@pytest.mark.parametrize("text", ["2**9999", "1/0", "(" * 50 + "1" + ")" * 50 + "*2"])
+def test_arithmetic_is_worked_out_within_bounds(text):
+    assert not isinstance(read(f'{{"a": {text}}}')[0]["a"], int)
+
+
+def test_strict_is_json_without_its_constants():
+    assert strict('{"a": 1} rest') == ({"a": 1}, 8)
+    with pytest.raises(ValueError, match="not a JSON value"):
+        strict("NaN")
