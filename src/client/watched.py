@@ -17,6 +17,8 @@ from requests.adapters import HTTPAdapter
 
 from .clock import Stopwatch
 
+BUFFER_SIZE = 65536  # a burst of chunks costs one system call, and few chunks are torn in two
+
 
 class WatchedAdapter(HTTPAdapter):
     def __init__(self, stopwatch: Stopwatch) -> None:
@@ -38,7 +40,7 @@ def _connection(kind: Any, stopwatch: Stopwatch, *args: Any, **named: Any) -> An
 class _WatchedResponse(http.client.HTTPResponse):
     def __init__(self, stopwatch: Stopwatch, sock: Any, *args: Any, **named: Any) -> None:
         super().__init__(sock, *args, **named)
-        self.fp = io.BufferedReader(_WatchedStream(self.fp.detach(), sock, stopwatch))
+        self.fp = io.BufferedReader(_WatchedStream(self.fp.detach(), sock, stopwatch), BUFFER_SIZE)
 
 
 class _WatchedStream(io.RawIOBase):
