@@ -151,7 +151,7 @@ class Agent:
     def _forbidden(self, call: ToolCall) -> str:
         """Why the call may not run, or "" where it may."""
         risk = self._registry.risk(call.name)
-        decision = decide(risk, call, self._allowed_commands, exec_enabled=self._context.exec_enabled)
+        decision = decide(risk, call, self._allowed_commands)
         if decision.action == "ask":
             return "" if self._approver.approve(call, decision.reason) else self._approver.refusal
         return decision.reason if decision.action == "deny" else ""

@@ -112,7 +112,7 @@ class ScriptedClient:
         self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
     ) -> Iterator[HttpReply]:
         asked = json.loads(body) if body else {}
-        if path in ("chat/completions", "messages") or ":streamGenerateContent" in path:
+        if is_chat(path):
             self.requests.append(asked)
             answer = self.answers.pop(0)
         else:
@@ -129,6 +129,11 @@ class ScriptedClient:
             return 404, {"detail": "Not Found"}
         answer = self.aside[name]
         return 200, answer(asked) if callable(answer) else answer
+
+
+def is_chat(path: str) -> bool:
+    """Whether a model's turn is asked for, whoever the provider is."""
+    return path.endswith(("chat/completions", "messages")) or ":streamGenerateContent" in path
 
 
 def stream_event(delta: dict) -> bytes:
@@ -169,7 +174,7 @@ def _handler(scripted: ScriptedServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not self.path.endswith("/chat/completions"):
+            if not is_chat(self.path):
                 self._send(404, "application/json", b'{"detail": "Not Found"}')
                 return
             scripted.requests.append(asked)

@@ -79,7 +79,7 @@ def test_several_calls_are_answered_in_their_order():
 @pytest.mark.parametrize(
     ("call", "help"),
     [
-        (ToolCall("c", "lok", {"path": "a"}), "nearest: look"),
+        (ToolCall("c", "lok", {"path": "a"}), "nearest first: look(path: string)"),
         (ToolCall("c", "look", {"pth": "a"}), "look(path: string)"),
         (ToolCall("c", "look", {}), "look(path: string)"),
         (ToolCall("c", "look", {"path": 3}), "look(path: string)"),

@@ -112,9 +112,7 @@ class Chat:
         self._screen.say(f"  {LEAVING}")
 
     def tools(self, _: str) -> None:
-        from ..tools import REGISTRY
-
-        for tool in REGISTRY:
+        for tool in start.tools(self._settings):
             self._screen.say(f"  {tool.signature}\n      {tool.definition.description}")
 
     def reset(self, _: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
-from ..errors import ConfigError, ServerError
+from ..errors import ServerError
 from ..messages import Message, Notice, SystemMessage
 from .render import Screen
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
-    from ..tools import ToolContext
+    from ..tools import Registry, ToolContext
     from ..wire.providers import Provider
     from .learnt import Learnt
 
@@ -34,11 +34,15 @@ def opening(settings: config.Settings) -> list[Message]:
 
 
 def workspace(settings: config.Settings) -> Path:
-    """The folder the tools work in, links resolved. Raises ConfigError where it is none."""
-    folder = Path(settings.workspace.dir).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"workspace.dir: there is no folder {folder}.", "Make it, or name another with --workspace.")
-    return folder.resolve()
+    """The folder the tools work in, links resolved."""
+    return settings.root
+
+
+def tools(settings: config.Settings) -> Registry:
+    """What the model may call; it is not told of commands where they are switched off."""
+    from ..tools import REGISTRY
+
+    return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
 def warn(settings: config.Settings, screen: Screen) -> None:
@@ -85,7 +89,6 @@ def bot(
 ) -> Bot:
     """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
     from ..agent import Agent
-    from ..tools import REGISTRY
     from .learnt import Learnt
 
     model = _model(settings, model_name, sleep)
@@ -96,7 +99,7 @@ def bot(
         model.path = learnt.recall(settings.vllm.base_url, model_name, model.server_version) or model.path
     agent = Agent(
         model,
-        REGISTRY,
+        tools(settings),
         _context(settings),
         approver,
         allowed_commands=settings.security.allowed_commands,
@@ -142,7 +145,6 @@ def _context(settings: config.Settings) -> ToolContext:
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=settings.files,
         environment=dict(os.environ),
-        exec_enabled=security.exec_enabled,
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
     )

@@ -27,6 +27,8 @@ from ..messages import (
     Response,
     TextDelta,
     ToolDefinition,
+    ToolResults,
+    UserMessage,
 )
 from ..protocol import parsers_of
 from ..retry import Patience, persist
@@ -185,7 +187,7 @@ class Model:
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         wire = self._codec.encode(request)
-        turn = Turn(tools, self._new_id)
+        turn = Turn(tools, self._new_id, _given(request.messages))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != 200:
                 raise refusal(self._codec, reply)
@@ -263,6 +265,17 @@ def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefiniti
 def _is_only_thought(response: Response) -> bool:
     """A thought that was never closed took the answer with it."""
     return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)
+
+
+def _given(messages: Sequence[Message]) -> list[str]:
+    """The texts that the model did not write itself."""
+    texts: list[str] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            texts.append(message.text)
+        elif isinstance(message, ToolResults):
+            texts += [result.value for result in message.results if isinstance(result.value, str)]
+    return texts
 
 
 def _optional_fields(request: ChatRequest) -> frozenset[str]:

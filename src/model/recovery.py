@@ -16,6 +16,7 @@ from ..messages import (
     MalformedCall,
     ModelEvent,
     Reasoning,
+    ReasoningDelta,
     Response,
     StopReason,
     Text,
@@ -23,7 +24,7 @@ from ..messages import (
     ToolCall,
     ToolDefinition,
 )
-from ..protocol import Malformed, ParsedCall, ParserEvent, StreamParser
+from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser
 from ..wire.codec import RawTokens, WireEvent
 
 CUT_OFF = (
@@ -35,10 +36,13 @@ CUT_OFF = (
 class Turn:
     """The server's events in, events to show out; `response` is the whole once the server has completed it."""
 
-    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str]) -> None:
+    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
+        """`given`: texts that the model was given; a call that merely repeats one of them is marked as an echo."""
         self._tools = tools
         self._new_id = new_id
-        self._parser = StreamParser(tools, new_id=new_id)
+        self._given = given
+        self._parser = StreamParser(tools, new_id=new_id, given=given)
+        self._thoughts: list[str] = []
         self._blocks: list[Block] = []
         self._text: list[str] = []
         self.tokens = RawTokens([], 0)
@@ -53,7 +57,7 @@ class Turn:
         if not isinstance(event, Completed):
             return [event]
         self.answered = event.response
-        return self._parsed(self._parser.close())
+        return self._parsed(self._parser.close(truncated=event.response.stop_reason == "max_tokens"))
 
     def rest(self) -> list[ModelEvent]:
         """What was held back of an answer that breaks off, where some of it has been shown."""
@@ -69,7 +73,13 @@ class Turn:
             return with_content(self.answered, self.answered.content)
         native: list[Block] = [*self.answered.calls, *self.answered.malformed]
         parsed = [block for block in self._blocks if not self._is_native_too(block)]
-        return with_content(self.answered, [*_thoughts(self.answered), *parsed, *native])
+        return with_content(self.answered, [*self._reasoning(), *parsed, *native])
+
+    def _reasoning(self) -> list[Block]:
+        """What the server called a thought, and what of its text turned out to be one."""
+        found = "".join(self._thoughts)
+        said: list[Block] = [block for block in self.answered.content if isinstance(block, Reasoning)]
+        return [*said, Reasoning(found)] if found else said
 
     def _is_native_too(self, block: Block) -> bool:
         return isinstance(block, ToolCall) and any(
@@ -78,10 +88,10 @@ class Turn:
 
     def reread(self, text: str) -> Response:
         """The response as its own text says it, without what the server's parser made of it."""
-        again = Turn(self._tools, self._new_id)
+        again = Turn(self._tools, self._new_id, self._given)
         again._parsed([*again._parser.feed(text), *again._parser.close()])
         again._end_text()
-        return with_content(self.answered, [*_thoughts(self.answered), *again._blocks])
+        return with_content(self.answered, [*(self._reasoning() or again._reasoning()), *again._blocks])
 
     def lost_something(self) -> bool:
         """Whether the server's parser seems to have lost or garbled part of the answer."""
@@ -96,10 +106,21 @@ class Turn:
             if isinstance(event, TextDelta):
                 self._text.append(event.text)
                 shown.append(event)
+            elif isinstance(event, ReasoningDelta):
+                self._thoughts.append(event.text)
+                shown.append(event)
+            elif isinstance(event, Reasoned):
+                self._all_was_thought()
             elif isinstance(event, (ParsedCall, Malformed)):
                 self._end_text()
                 self._blocks.append(event.call if isinstance(event, ParsedCall) else event.malformed)
         return shown
+
+    def _all_was_thought(self) -> None:
+        """A thought that was never opened has been closed: what was said in it was not said, and no call."""
+        self._end_text()
+        self._thoughts += [block.text for block in self._blocks if isinstance(block, Text)]
+        self._blocks = []
 
     def _end_text(self) -> None:
         if text := "".join(self._text):
@@ -137,10 +158,6 @@ def without_truncated(response: Response, tools: Sequence[ToolDefinition], cap: 
 def with_content(response: Response, content: Sequence[Block]) -> Response:
     """The response with other blocks, and the stop reason that they give it."""
     return Response(tuple(content), _stop_reason(response.stop_reason, content), response.usage, response.model)
-
-
-def _thoughts(response: Response) -> list[Block]:
-    return [block for block in response.content if isinstance(block, Reasoning)]
 
 
 def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:

@@ -1,27 +1,31 @@
 """The text path, sans-IO: tool calls out of what a model wrote, and tools, calls and results into text.
 
-`extract_tool_calls` takes a whole answer, `StreamParser` one that is still arriving; both give the same.
-`instructions` tells a model without function calling of its tools; `as_text` renders history for it.
+`extract_tool_calls` takes a whole answer, `StreamParser` one that is still arriving; both give the same, and
+`gathered` sums up the events of the latter as the former does. `instructions` tells a model without function
+calling of its tools; `as_text` renders history for it.
 """
 
 from __future__ import annotations
 
-from .events import Cut, Malformed, ParsedCall, ParserEvent
-from .extract import Extraction, extract_tool_calls
+from .events import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
+from .extract import Extraction, extract_tool_calls, gathered
 from .formats import parsers_of
 from .render import as_text, call_text, instructions, results_text
-from .scanner import StreamParser
+from .scanner import MAX_CALLS, StreamParser
 
 __all__ = [
+    "MAX_CALLS",
     "Cut",
     "Extraction",
     "Malformed",
     "ParsedCall",
     "ParserEvent",
+    "Reasoned",
     "StreamParser",
     "as_text",
     "call_text",
     "extract_tool_calls",
+    "gathered",
     "instructions",
     "parsers_of",
     "results_text",

@@ -13,8 +13,8 @@ _DECIDES = re.compile(
     r"|\{(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
     r"|\[(?!\[\[)"
     r"|\((?<=[\w)]\()"  # after a name
-    r"|:(?<=[\w*\"'`]:)"  # after a label
-    r"|`"
+    r"|:(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):)|(?<=[*`]:))"  # after a label
+    r"|`(?!`{4})"  # of a longer run, its end
     r"|>(?=>>(?!>)|>?\Z)"
 )
 _CHARACTERS = "<{[(`:>"

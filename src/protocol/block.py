@@ -122,18 +122,16 @@ class BlockReader:
             self._too_long("".join(follower.parts))
             return
         text = "".join(follower.parts) + tape.text[tape.start :]
-        whole = Body(text, False, None)
-        if found.kind in _STRUCTURED and decode(found, whole, self._judge.knows).problem:
-            end = MEANT_END.search(text)
-            rest = len(text) - end.start() if end else 0
-            part = Body(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None) if end else whole
-            if end and rest <= self._rescan and not decode(found, part, self._judge.knows).problem:
-                self._rescan -= rest
+        end = MEANT_END.search(text) if found.kind in _STRUCTURED else None
+        if end and len(text) - end.start() <= self._rescan:
+            part = Body(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None)
+            if not decode(found, part, self._judge.knows).problem:
+                self._rescan -= len(text) - end.start()
                 self._at = -1
                 tape.replace(text[end.start() :], "")
                 self._settle(part, 0)
                 return
-        self._settle(whole, len(tape.text))
+        self._settle(Body(text, False, None), len(tape.text))
 
     def _too_long(self, body: str) -> None:
         raw, rest = self._head + body[:MAX_BLOCK], body[MAX_BLOCK:]

@@ -13,6 +13,7 @@ from .tags import element_call, invoked, keyed
 
 _ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n(.*?)\r?\n?END_ARG", re.DOTALL)
 _TOOL_NAME = re.compile(r"TOOL_NAME:\s*(\S+)")
+_NOTHING_CLOSED = re.compile(r"[^}\])]*\Z")
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 
 
@@ -40,6 +41,7 @@ def decode(found: Found, body: Body, known: Known) -> Decoded:
     return _decode_value(found, body, known)
 
 
+_TAIL = 200  # characters, more than a closing tag has
 _TEXT_KINDS = frozenset(("tags", "pairs", "empty", "element", "labels", "arguments"))
 _CLOSED_AT_END = re.compile(
     r"(?:</[^<>]*(?:parameter|param|argument|arg|arg_value|function|invoke)[^<>]*>|>)\s*(?:</?[\w:]*)?\Z"
@@ -47,7 +49,7 @@ _CLOSED_AT_END = re.compile(
 
 
 def _decode_text(found: Found, body: str, known: Known, *, ended: bool) -> Decoded:
-    if not ended and found.kind not in ("labels", "arguments") and not _CLOSED_AT_END.search(body):
+    if not ended and found.kind not in ("labels", "arguments") and not _CLOSED_AT_END.search(body[-_TAIL:]):
         return Decoded([], problem="The block was cut off before its end.", cut=True)
     if found.kind in ("pairs", "empty"):
         calls = keyed(body)
@@ -77,13 +79,14 @@ def _argument_blocks(body: str) -> list[RawCall]:
 
 def _decode_value(found: Found, block: Body, known: Known) -> Decoded:
     body, ended, read = block
+    if not ended and _NOTHING_CLOSED.match(body):
+        return Decoded([], problem="The block was cut off before its end.", cut=True)
     text = found.name + body if found.kind == "pythonic" else body
     try:
         node, repairs, unclosed = (read[0], (), []) if read else _value(text)
-    except Unreadable as error:
-        return Decoded([], problem=str(error), cut=not ended)
-    except RecursionError:
-        return Decoded([], problem="The value is nested too deep.")
+    except (Unreadable, RecursionError) as error:
+        problem = str(error) if isinstance(error, Unreadable) else "The value is nested too deep."
+        return Decoded([], problem=problem, cut=not ended)
     if (not body.isascii() or "\\u" in body) and (problem := _surrogates(body, node)):
         return Decoded([], problem=problem)
     calls = _said(found, node, known)

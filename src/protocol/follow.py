@@ -169,6 +169,8 @@ class Structure:
 
     def _is_triple(self, text: str, at: int, start: int, quote: str) -> bool:
         """Whether two quotes stand directly before this one and a value may begin at the first."""
+        if at > start and text[at - 1] != quote:
+            return False
         before = self._last(text[max(start, at - _LOOK) : at])
         return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING and len(before) > 2
 

@@ -126,15 +126,26 @@ NAMED_BODY = named(
 MAX_RUN = 64  # wrapping markers in a row
 
 
+_OWN_MARKER = sequence(
+    some(r"\*", 0, 3),
+    literal("tool"),
+    maybe(some("[ _-]", 1, 1)),
+    literal("call"),
+    some("s", 0, 1),
+    some(r"[:*`]", 1, 8),
+)
+_ANY_OPENER = either(OPENERS, _OWN_MARKER)
+
+
 @functools.cache
 def run() -> re.Pattern[str]:
     """Wrapping markers, one after the other."""
-    return re.compile(f"(?:{OPENERS.whole}{SPACE.whole}){{1,{MAX_RUN}}}", re.IGNORECASE)
+    return re.compile(f"(?:{_ANY_OPENER.whole}{SPACE.whole}){{1,{MAX_RUN}}}", re.IGNORECASE)
 
 
 @functools.cache
 def openers() -> Matcher:
-    return Matcher(OPENERS, re.IGNORECASE)
+    return Matcher(_ANY_OPENER, re.IGNORECASE)
 
 
 @functools.cache
@@ -225,7 +236,8 @@ def fenced_word() -> Matcher:
     """The first word in a fence and the bracket or colon that makes it a call."""
     assigned = maybe(sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK))
     passed = maybe(either(literal("print("), literal("await ")))
-    return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), named("mark", some(r"[({\[:]", 1, 1))))
+    mark = named("mark", either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1))))
+    return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), mark))
 
 
 @functools.cache

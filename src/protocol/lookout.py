@@ -27,11 +27,17 @@ _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentar
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
-OWN = "TOOL_CALL:"
-_LONGEST_HEAD = 1200  # characters: more than the markers of a body's beginning can be
+_OWN_ENDS = frozenset("lLsS")
+OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
+_INLINE = re.compile(r"`[^`\n]{1,400}`")
+_INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
 _METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
+)
+_LABEL = re.compile(
+    r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
+    re.IGNORECASE,
 )
 _KEYWORDS = frozenset((*_LABELS, *_CHANNELS, "to", "functools", "call", "observation"))
 _KEYWORD_BEGINNINGS = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
@@ -139,9 +145,9 @@ class Lookout:
             match = heads.bodies().match(text, body)
             if match and not _may_go_on(match, text):
                 return self._opened(match, start, opener or (run[0] if run else ""))
-            if match or (len(text) - body < _LONGEST_HEAD and heads.bodies().begun(text, body)):
+            if match or heads.bodies().begun(text, body):
                 return Hold(start)
-        if len(text) - body < _LONGEST_HEAD and heads.openers().begun(text, body):
+        if heads.openers().begun(text, body):
             return Hold(start)
         return Passed(body) if run else None
 
@@ -167,7 +173,7 @@ class Lookout:
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
             return Found(own.start(), at, "json", OWN)
-        to = _HARMONY_LEAD.search(text, window, at)
+        to = _HARMONY_LEAD.search(text, window, at) if text.find("to=", window, at) >= 0 else None
         if to and not (to.start() == floor and in_word(here.before)):
             return Found(to.start(), at, "named", "<|channel|>", to[1])
         word = self._lead(here)
@@ -203,16 +209,18 @@ class Lookout:
 
     def _bracket(self, here: Here) -> Sight:
         text, at, floor, _, before = here
-        window = max(floor, at - LOOK_BACK)
-        if own := _own_lead(here):
-            return Found(own.start(), at, "json", OWN)
-        lead = at - 9
-        if (
-            lead >= window
-            and text.startswith("functools", lead)
+        own = _own_lead(here)
+        lead = own.start() if own else at - len(_FUNCTOOLS)
+        if own or (
+            text.startswith(_FUNCTOOLS, max(lead, floor))
+            and lead >= floor
             and not in_word(text[lead - 1] if lead > floor else before)
         ):
-            return Found(at - 9, at, "json", "functools")
+            inside = text[at + 1 : at + 66].lstrip()
+            if not inside:
+                return Hold(lead)
+            if inside[0] not in "/!":
+                return Found(lead, at, "json", OWN if own else _FUNCTOOLS)
         return self._marked(text, at, at) or self._list(text, at)
 
     def _list(self, text: str, at: int) -> Sight:
@@ -247,9 +255,11 @@ class Lookout:
         text, at, _, line, _ = here
         inner = self._quoted(text, at)
         quotes = not text.startswith("``", at) and not _starts_line(line)
+        if isinstance(inner, Found) and quotes:
+            return _inline(text, at)
         if isinstance(inner, Hold):
             return Hold(at)
-        return inner._replace(start=at, alone=False) if isinstance(inner, Found) and not quotes else None
+        return inner._replace(start=at, alone=False) if isinstance(inner, Found) else None
 
     def _quoted(self, text: str, at: int) -> Sight:
         """The block that stands first after the backticks: directly, or after a language and a space."""
@@ -283,8 +293,8 @@ class Lookout:
         if own.begun(text, at):
             return Hold(at)
         if match := matcher.match(text, at):
-            mark = match.end() - 1
-            if match["mark"] == ":":
+            mark = match.start("mark")
+            if text[mark] == ":":
                 return self._colon(Here(text, mark, at, ""))
             return self.look(Here(text, mark, match.start("name"), text[at:mark]))
         if matcher.begun(text, at):
@@ -296,15 +306,15 @@ class Lookout:
         window = max(floor, at - LOOK_BACK)
         if own := _own_lead(here):
             return self._own(text, at, own.start())
-        word = next(last_words(text, at, window, here.before), None)
-        if not word or word.name.casefold() not in _LABELS or (in_word(word.previous) and word.start == word.begin):
+        label = _LABEL.search(text, max(window, at - 32), at)
+        if not label or (label.start() == floor and in_word(here.before)):
             return None
-        start = word.start
+        start = label.start()
         if not _LINE_START.fullmatch(here.line[: len(here.line) - (at - start)]):
             return None
-        if word.name == "TOOL_NAME":
+        if label[1] == "TOOL_NAME":
             return Found(start, start, "arguments", "TOOL_NAME:")
-        return self._labelled(text, word.begin, start)
+        return self._labelled(text, label.start(1), start)
 
     def _own(self, text: str, at: int, start: int) -> Sight:
         """What follows `TOOL_CALL`."""
@@ -347,8 +357,17 @@ def _starts_line(line: str) -> bool:
     return _LINE_START.fullmatch(line) is not None
 
 
+def _inline(text: str, at: int) -> Sight:
+    """Past inline code, which quotes; without its end it is none."""
+    if code := _INLINE.match(text, at):
+        return Passed(code.end())
+    return Hold(at) if _INLINE_BEGUN.match(text, at) else None
+
+
 def _own_lead(here: Here) -> re.Match[str] | None:
     """`TOOL_CALL` before the anchor."""
+    if here.text[max(here.floor, here.at - 28) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
+        return None
     own = _OWN_LEAD.search(here.text, max(here.floor, here.at - LOOK_BACK), here.at)
     return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
 
@@ -356,4 +375,4 @@ def _own_lead(here: Here) -> re.Match[str] | None:
 def _may_go_on(match: re.Match[str], text: str) -> bool:
     """Whether the bracket that seems to open the body may yet begin one more marker."""
     body = match.end() - 1
-    return text[body] == "[" and heads.openers().begun(text, body) is not None
+    return text[body] == "[" and heads.openers().begun(text, body)

@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 END = r"\Z"
+LONGEST = 1200  # characters: more than any pattern here can match
 _GROUP = re.compile(r"\(\?P<\w+>")  # a beginning repeats its parts, and a group may have its name once
 
 
@@ -67,4 +68,8 @@ class Matcher:
 
     def __init__(self, pattern: Pattern, flags: int = 0) -> None:
         self.match = re.compile(pattern.whole, flags).match
-        self.begun = re.compile(_GROUP.sub("(?:", pattern.begun), flags).match
+        self._begun = re.compile(_GROUP.sub("(?:", pattern.begun), flags).match
+
+    def begun(self, text: str, at: int) -> bool:
+        """Whether all of `text` from `at` on is a beginning of the pattern; longer text than any whole is none."""
+        return len(text) - at <= LONGEST and self._begun(text, at) is not None

@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn, Union
 from .escapes import unescape
 
 MAX_DEPTH = 100
+MAX_DOUBTS = 2_000  # quotes in one string that were not escaped
 MAX_EXPRESSION = 80  # characters of arithmetic that are evaluated
 MAX_NUMBER = 1e18
 
@@ -240,7 +241,7 @@ class Reader:
         return unescape(raw, self.repairs) if "r" not in prefix.lower() else raw
 
     def _closed(self, begin: int, closers: str, place: str) -> tuple[str, int]:
-        text, after = self.text, _AFTER[place]
+        text, after, doubts = self.text, _AFTER[place], 0
         if closers == '\\"':
             return self._escaped_string(begin)
         body, end = _BODY_OF[closers], begin
@@ -253,7 +254,9 @@ class Reader:
             if after.match(text, end + 1):
                 return text[begin:end], end + 1
             self.repairs["quotes inside a string"] = None
-            end += 1
+            end, doubts = end + 1, doubts + 1
+            if doubts > MAX_DOUBTS:
+                raise Unreadable("Quotes inside a string are not escaped.")
 
     def _escaped_string(self, begin: int) -> tuple[str, int]:
         end = self.text.find('\\"', begin)

@@ -8,6 +8,7 @@ divided. Never raises.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ from .tape import MAX_SAID, Tape, solid_length
 from .toolbox import Toolbox
 
 MAX_CALLS = 32
+REASONING_TAIL = 65_536  # characters at the end of reasoning that are searched
+_ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
 
 
 class StreamParser:
@@ -59,7 +62,8 @@ class StreamParser:
         self._previews = previews
         self._quote = ""  # the quote that ends the string that is being fed, if nothing else can happen before
         unused = Structure()
-        self._keep: Callable[[str], None] = unused.parts.append
+        self._kept = unused.parts
+        self._keep: Callable[[str], None] = self._kept.append
         self._follow: Callable[[str, int], tuple[int, bool]] = unused.feed
         self._thinking = Thinking(self._tape) if reasoning else None
         self._truncated = False
@@ -68,7 +72,7 @@ class StreamParser:
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
         if self._quote:  # in a long string, which most of a long call is
-            if self._quote not in text:
+            if self._quote not in text or (self._quote == '"' and self._is_escaped(text)):
                 self._keep(text)
                 return []
             end, ended = self._follow(text, 0)
@@ -82,6 +86,10 @@ class StreamParser:
         if tape.text:
             text = tape.text + text
         return self._followed(text, *follower.feed(text, 0))
+
+    def _is_escaped(self, text: str) -> bool:
+        """Whether each quote in `text` belongs to a backslash of its own."""
+        return _ESCAPED.match(text) is not None and self._kept[-1][-1:] != "\\"
 
     def _goes_on(self) -> bool:
         """Whether the block goes on inside a string, and may."""
@@ -109,7 +117,8 @@ class StreamParser:
             self._block.cut_down(cut)
         self._quote = ""
         if follower is not None and not self._previews and not tape.text:
-            self._quote, self._keep, self._follow = follower.quote, follower.parts.append, follower.feed
+            self._quote, self._kept, self._follow = follower.quote, follower.parts, follower.feed
+            self._keep = self._kept.append
         return tape.taken()
 
     # The steps: each says whether there is more to do before more text comes.
@@ -170,7 +179,7 @@ class StreamParser:
         tape = self._tape
         character = tape.text[at]
         if character == "`" and tape.in_fence:
-            return Hold(at) if len(tape.text) < at + 3 else None
+            return Hold(at) if not tape.text[at : at + 5].strip("`") and len(tape.text) < at + 5 else None
         marker = self._thinking.sight(at) if self._thinking and character in "<[" else None
         if isinstance(marker, Marker):
             return marker
@@ -223,7 +232,7 @@ class StreamParser:
         if text := thinking.text:
             inner = StreamParser.__new__(StreamParser)
             inner._begin(*self._setup, previews=False, reasoning=False)
-            inner.feed(text)
+            inner.feed(text[-REASONING_TAIL:])
             inner.close(truncated=True)
             calls = inner._tape.trailing_calls
         return [ParsedCall(call, "") for call in calls]

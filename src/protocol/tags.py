@@ -6,6 +6,7 @@ A block is complete here: its end was found by the scanner. Prefixes of namespac
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -36,12 +37,13 @@ _KEYED_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _MAX_DEPTH = 20
+_MAX_CALLS = 64  # in one block
 
 
 def invoked(block: str, known: Known) -> list[RawCall]:
     """The calls of a block of invoke elements: each name with its parameters, JSON body or child elements."""
     text = _XTML.sub(lambda tag: f"<{'/' if tag[1] == 'close' else ''}{tag[2]}>", _NOISE.sub("", block))
-    starts = list(_INVOKE.finditer(text))
+    starts = list(itertools.islice(_INVOKE.finditer(text), _MAX_CALLS))
     if not starts:
         return list(_from_elements(text, known))
     ends = [start.start() for start in starts[1:]] + [len(text)]

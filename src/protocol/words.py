@@ -13,6 +13,7 @@ from typing import NamedTuple
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
 _MAX_GAP, _MAX_WORD = 16, 90
+_SPACES = " \n\t\r"
 
 
 class Word(NamedTuple):
@@ -28,12 +29,10 @@ class Word(NamedTuple):
 
 def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Word]:
     """The word that ends at `end`, whole and without its first parts; `before` stands before `floor`."""
-    solid = end
-    while solid > floor and text[solid - 1].isspace() and end - solid <= _MAX_GAP:
-        solid -= 1
-    begin = solid
-    while begin > floor and not text[begin - 1].isspace() and solid - begin < _MAX_WORD:
-        begin -= 1
+    gap_start = max(floor, end - _MAX_GAP - 1)
+    solid = gap_start + len(text[gap_start:end].rstrip())
+    low = max(floor, solid - _MAX_WORD)
+    begin = max(low, *(text.rfind(space, low, solid) + 1 for space in _SPACES))
     match = _WORD.search(text, begin, end)
     if not match:
         return

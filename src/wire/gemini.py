@@ -195,7 +195,7 @@ class StreamDecoder:
         return found
 
     def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:
-        if "error" in event:
+        if event.get("error"):
             raise broken_off(event)
         candidates = objects(event.get("candidates"))
         blocked = text(mapping(event.get("promptFeedback")).get("blockReason"))

@@ -33,6 +33,7 @@ _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
 # What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
 _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
+    (400, r"function calling is not enabled", ToolsUnsupported, "Choose a model that calls functions."),
     (400, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
     (500, r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (
@@ -46,7 +47,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (
         400,
         r"roles? must alternate|roles? (is|are) (not )?supported|system (message|prompt|role)"
-        r"|(unexpected|unknown|invalid|unsupported) (message )?role",
+        r"|(unexpected|unknown|invalid|unsupported) (message )?role|developer instruction is not enabled",
         TemplateRejected,
         "The model's chat template takes no such conversation.",
     ),

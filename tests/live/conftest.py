@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -149,7 +150,13 @@ class Program:
             encoding="utf-8",
             timeout=PATIENCE,
             dimensions=(40, 200),
+            preexec_fn=listen_to_ctrl_c,
         )
+
+
+def listen_to_ctrl_c() -> None:
+    """What runs in the background of a script ignores it, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

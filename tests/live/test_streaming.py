@@ -8,7 +8,7 @@ import pytest
 
 from src.client import Client
 from src.messages import Reasoning, ReasoningDelta, SystemMessage, TextDelta, ToolCall, Usage, UserMessage
-from src.model import Model
+from src.model import CallPath, Model
 from src.tools import REGISTRY
 
 KINDS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
@@ -73,7 +73,7 @@ class TestAThinkingModel:
     QUESTION = "Think first, then quote notes.txt, please."
 
     def test_its_thoughts_are_kept_apart_from_its_text(self, client, native):
-        model = Model(client, "tiny", native=native)
+        model = Model(client, "tiny", path=CallPath("native" if native else "text"))
         events = list(model.respond([UserMessage(self.QUESTION)], REGISTRY.definitions))
         response = events[-1].response
         (thought,) = [block for block in response.content if isinstance(block, Reasoning)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from src.client import Client
 from src.messages import Completed, Notice, ToolDefinition, ToolResult, ToolResults, UserMessage
 from src.model import Model
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, ScriptedServer
 from tests.wire.doubles import codec
 from tests.wire.test_exchanges import ANSWERS, WHOLE, answer
 
@@ -44,6 +45,18 @@ def test_an_answer_goes_back_as_it_came(name):
     said = [turn for turn in turns[1] if turn["role"] in ("assistant", "model")]
     assert said == case["sent_back"]
     assert turns[1][: len(turns[0])] == turns[0]
+
+
+def test_a_gemini_turn_over_http():
+    call, said = ANSWERS["gemini-call"], ANSWERS["gemini-thoughts-and-text"]
+    with ScriptedServer(answer(call), answer(said)) as server, Client(server.url) as client:
+        model = Model(client, "gemini-3-pro-preview", codec=codec("gemini"), is_vllm=False)
+        conversation = [UserMessage("When is high water?")]
+        conversation.append(last(model.respond(conversation, TOOLS)))
+        conversation.append(ToolResults((ToolResult("made0", "read", "text", "noon"),)))
+        assert last(model.respond(conversation, TOOLS)).text == "High water at noon."
+    response = {"functionResponse": {"name": "read", "response": {"output": "noon"}}}
+    assert server.requests[1]["contents"][-1] == {"role": "user", "parts": [response]}
 
 
 @pytest.mark.parametrize(

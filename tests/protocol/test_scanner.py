@@ -1,65 +1,285 @@
-"""The stream parser: what is shown, what is a call, and that the chunking makes no difference."""
+"""The stream parser: what is shown, what is a call, and the laws that hold for any text and any chunking."""
+
+import json
+import sys
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from src.messages import TextDelta, ToolDefinition
-from src.protocol import Malformed, ParsedCall, StreamParser, extract_tool_calls
+from src.messages import ReasoningDelta, TextDelta, ToolCallDelta, ToolDefinition
+from src.protocol import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls
+from tests.protocol.laws import PIECES, READ, TOOLS, account, events_of, joined, shown
 
-READ = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
-TOOLS = [READ]
-
-
-def in_pieces(text: str, size: int):
-    parser = StreamParser(TOOLS)
-    events = [event for start in range(0, len(text), size) for event in parser.feed(text[start : start + size])]
-    return events + parser.close()
-
-
-def shown(events) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
-
-
-def calls(events) -> list:
-    return [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)]
-
-
+CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 BLOCKS = {
-    "plain": 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}',
+    "plain": CALL,
     "nested braces": 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt", "o": {"p": {"q": {}}}}}',
     "braces and quotes in strings": r'TOOL_CALL: {"name": "read", "args": {"path": "}}{\" \\"}}',
     "several lines": 'TOOL_CALL: {\n  "name": "read",\n  "args": {\n    "path": "a.txt"\n  }\n}',
-    "in a fence": '```json\nTOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}\n```',
+    "in a fence": f"```json\n{CALL}\n```",
+    "other case and hyphen": CALL.replace("TOOL_CALL", "tool-call"),
+    "bold": CALL.replace("TOOL_CALL:", "**TOOL_CALL:**"),
+    "without a colon": CALL.replace(":", "", 1),
+    "single quotes": CALL.replace('"', "'"),
 }
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
-def test_a_block_is_one_call_and_only_the_prose_around_it_is_shown(block, size):
-    events = in_pieces(f"Let me look.\n{block}\nDone.", size)
-    assert shown(events) == "Let me look.\n\nDone."
-    assert [name for name, _ in calls(events)] == ["read"]
+def calls(events):
+    return [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)]
 
 
-def test_several_blocks_are_several_calls():
-    text = 'TOOL_CALL: {"name": "read", "args": {"path": "a"}}\nTOOL_CALL: {"name": "read", "args": {"path": "b"}}'
-    assert [call.arguments for call in extract_tool_calls(text, TOOLS).calls] == [{"path": "a"}, {"path": "b"}]
+def malformed(events):
+    return [event.malformed for event in events if isinstance(event, Malformed)]
 
 
-@pytest.mark.parametrize("key", ["args", "arguments", "parameters", "params", "input"])
-def test_arguments_are_read_under_any_of_their_usual_keys(key):
-    call = extract_tool_calls(f'TOOL_CALL: {{"name": "read", "{key}": {{"path": "a"}}}}', TOOLS).calls[0]
-    assert (call.arguments, call.origin) == ({"path": "a"}, "text")
+class TestBlocks:
+    @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+    @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+    def test_a_block_is_one_call_and_only_the_prose_around_it_is_shown(self, block, size):
+        text = f"Let me look.\n{block}\nDone."
+        events = events_of(text, range(size, len(text), size))
+        assert shown(events) == "Let me look.\n\nDone."
+        assert [name for name, _ in calls(events)] == ["read"]
+
+    def test_several_blocks_are_several_calls(self):
+        events = events_of(f"{CALL}\n{CALL.replace('a.txt', 'b.txt')}")
+        assert calls(events) == [("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})]
+
+    def test_several_objects_in_one_block_are_several_calls(self):
+        objects = '{"name": "read", "args": {"path": "a"}}\n{"name": "read", "args": {"path": "b"}}'
+        assert [arguments["path"] for _, arguments in calls(events_of("TOOL_CALL: " + objects))] == ["a", "b"]
+
+    def test_a_list_of_calls_is_several_calls(self):
+        text = 'TOOL_CALL: [{"name": "read", "args": {"path": "a"}}, {"name": "read", "args": {"path": "b"}}]'
+        assert len(calls(events_of(text))) == 2
+
+    def test_text_is_shown_as_soon_as_it_can_belong_to_no_block(self):
+        parser = StreamParser(TOOLS)
+        assert parser.feed("Hello ") == [TextDelta("Hello ")]
+        assert parser.feed("world. ") == [TextDelta("world. ")]
+
+    def test_what_may_become_a_block_is_held_back_and_no_more(self):
+        assert StreamParser(TOOLS).feed("I will now TOOL_CA") == [TextDelta("I will now ")]
+        assert StreamParser(TOOLS).feed("see <tool_c") == [TextDelta("see ")]
 
 
-@pytest.mark.parametrize("size", [1, 5, 10_000])
-def test_a_block_that_never_ends_is_malformed_and_keeps_its_raw_text(size):
-    text = 'TOOL_CALL: {"name": "read", "args": {"path": "a'
-    events = in_pieces("Now: " + text, size)
-    assert shown(events) == "Now: "
-    assert [event.raw for event in events if isinstance(event, Malformed)] == [text]
+class TestNothingImagined:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "The tag <tool_call> starts a call and </tool_call> ends it.",
+            'To call a tool write TOOL_CALL: {"name": "tool_name", "args": {"parameter": "value"}}',
+            'Write `<tool_call>{"name": "get_weather", ...}</tool_call>` for that.',
+            'TOOL_CALL: {"name": "read", "args": {...}}',
+            "You could use get_weather(city='Oslo') to find out.",
+            'Your file holds {"name": "John", "city": "Oslo"}.',
+            "```python\ndef f():\n    return 1\n\nread(path='a')\n```",
+            "A {maybe} in braces, [a link](http://x), f(x) and 1 < 2.",
+            "file.read(path='a')",
+        ],
+    )
+    def test_what_explains_or_quotes_a_call_is_shown_and_runs_nothing(self, text):
+        events = events_of(text)
+        assert (calls(events), shown(events)) == ([], text)
+
+    def test_a_result_made_up_after_a_call_is_cut_with_all_that_follows(self):
+        events = events_of(f"{CALL}\nObservation: the file says hi\nTOOL_CALL: {{}}")
+        assert len(calls(events)) == 1
+        assert shown(events) == "\n"
+        assert isinstance(events[-1], Cut)
+
+    def test_a_call_that_repeats_what_the_model_was_given_is_an_echo(self):
+        assert extract_tool_calls(CALL, TOOLS, given=[f"The file says:\n{CALL}\n"]).calls[0].echo
+        assert not extract_tool_calls(CALL, TOOLS, given=["The file is empty, and long enough."]).calls[0].echo
+
+    def test_an_explanation_well_after_the_calls_holds_no_more_of_them(self):
+        text = (
+            "[read(path='a')]\n\n"
+            + "This reads the file, as was asked for, and then some more of it. " * 2
+            + "\nread(path='b')"
+        )
+        assert calls(events_of(text)) == [("read", {"path": "a"})]
+
+    def test_calls_beyond_the_limit_are_refused_at_once(self):
+        events = events_of("".join(CALL.replace("a.txt", f"{n}.txt") + "\n" for n in range(40)))
+        assert len(calls(events)) == 32
+        assert [each.reason for each in malformed(events)] == [
+            "More than 32 calls in one answer: nothing from here on was read."
+        ]
+
+    def test_an_unknown_tool_is_answered_with_the_nearest_names(self):
+        event = malformed(events_of('TOOL_CALL: {"name": "get_wether", "args": {}}'))[0]
+        assert event.reason == "There is no tool named 'get_wether'; on offer: get_weather."
 
 
-def test_ids_are_nine_letters_and_digits_and_differ():
-    found = extract_tool_calls('TOOL_CALL: {"name": "read", "args": {}}' * 2, TOOLS).calls
-    assert len({call.id for call in found}) == 2
-    assert all(len(call.id) == 9 and call.id.isalnum() for call in found)
+class TestCutOff:
+    @pytest.mark.parametrize("size", [1, 5, 10_000])
+    def test_a_block_that_never_ends_is_malformed_and_keeps_its_raw_text(self, size):
+        text = 'Now: TOOL_CALL: {"name": "read", "args": {"path": "a'
+        events = events_of(text, range(size, len(text), size))
+        assert shown(events) == "Now: "
+        assert [each.raw for each in malformed(events)] == [text[5:]]
+
+    def test_a_missing_last_brace_is_added_where_the_arguments_are_whole(self):
+        call = extract_tool_calls(CALL[:-1], TOOLS).calls[0]
+        assert (call.arguments, call.repaired) == ({"path": "a.txt"}, ("missing closers",))
+
+    def test_nothing_is_added_where_max_tokens_cut_it(self):
+        assert not extract_tool_calls(CALL[:-1], TOOLS, truncated=True).calls
+
+    def test_a_block_that_lost_its_end_does_not_swallow_the_next(self):
+        events = events_of(f"{CALL[:-1]}\n\nAnd another:\n{CALL}")
+        assert len(calls(events)) == 2
+
+
+class TestReasoning:
+    def test_reasoning_is_neither_shown_nor_searched(self):
+        events = events_of(f"<think>I could {CALL}</think>Hello.")
+        assert (calls(events), shown(events)) == ([], "Hello.")
+        assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == f"I could {CALL}"
+
+    @pytest.mark.parametrize(
+        "text", [f"<think>So:\n{CALL}</think>\n", f"<think>So:\n{CALL}", f"So:\n{CALL}\n</think>\n"]
+    )
+    def test_a_call_at_the_end_of_reasoning_counts_where_nothing_was_answered(self, text):
+        found = extract_tool_calls(text, TOOLS)
+        assert [call.name for call in found.calls] == ["read"]
+        assert found.content.strip() == ""
+
+    def test_a_call_in_the_middle_of_reasoning_does_not(self):
+        assert not extract_tool_calls(f"<think>{CALL}\nNo, not that.</think>", TOOLS).calls
+
+    def test_a_closing_marker_alone_makes_all_before_it_reasoning(self):
+        found = extract_tool_calls(f"Let me {CALL} or not.</think>Hello.", TOOLS)
+        assert (found.content, found.calls) == ("Hello.", ())
+
+
+class TestPreviews:
+    def test_a_call_being_written_is_previewed_with_the_id_it_will_have(self):
+        events = events_of(CALL, range(1, len(CALL)), previews=True)
+        first = next(event for event in events if isinstance(event, ToolCallDelta))
+        assert first.call_index == 0
+        assert first.name == "read"
+        assert first.id == next(event.call.id for event in events if isinstance(event, ParsedCall))
+
+    def test_the_preview_holds_the_block_as_the_model_writes_it(self):
+        events = events_of(CALL, range(1, len(CALL)), previews=True)
+        text = "".join(event.arguments_delta for event in events if isinstance(event, ToolCallDelta))
+        assert CALL.removeprefix("TOOL_CALL: ").startswith(text)
+        assert len(text) >= len(CALL) - 13
+
+    def test_previews_change_nothing_else(self):
+        plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
+        assert account(plain) == account(events_of(CALL))
+
+
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map("".join)
+
+
+@st.composite
+def divided(draw):
+    text = draw(texts)
+    return text, sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+
+
+class TestLaws:
+    @given(divided(), st.booleans())
+    @settings(max_examples=400, deadline=None)
+    @example(("n:get_weather(city='Oslo')", [2]), False)
+    @example(("tool_call{<", [10]), False)
+    @example(('`Tool Call: {"tool_calls":', [12]), False)
+    def test_any_chunking_gives_the_same_events(self, chunks, truncated):
+        text, cuts = chunks
+        assert account(events_of(text, cuts, truncated=truncated)) == account(events_of(text, truncated=truncated))
+
+    @given(divided())
+    @settings(max_examples=200, deadline=None)
+    def test_text_shown_and_raw_blocks_joined_are_the_input(self, chunks):
+        assert joined(events_of(*chunks)) == chunks[0]
+
+    @given(st.text())
+    def test_no_text_raises(self, text):
+        extract_tool_calls("TOOL_CALL: {" + text, TOOLS)
+        extract_tool_calls("[read(" + text, TOOLS)
+        extract_tool_calls("<tool_call><function=read>" + text, TOOLS)
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        )
+    )
+    def test_what_json_accepts_comes_back_exactly_as_json_gives_it(self, value):
+        anything = ToolDefinition("keep", "", {"type": "object"})
+        body = json.dumps({"name": "keep", "args": {"value": value}})
+        call = extract_tool_calls("TOOL_CALL: " + body, [anything]).calls
+        if value not in ("...", "…", "<value>", "{...}", "[...]", "<...>"):
+            assert call[0].arguments == {"value": value}
+            assert call[0].repaired == ()
+
+
+def steps(text, chunk):
+    """How many lines of the protocol room run while `text` is fed in pieces of `chunk` characters."""
+    count = 0
+
+    def local(_frame, kind, _argument):
+        nonlocal count
+        count += kind == "line"
+        return local
+
+    def trace(frame, _kind, _argument):
+        return local if "protocol" in frame.f_code.co_filename else None
+
+    parser = StreamParser([READ])
+    sys.settrace(trace)
+    try:
+        for start in range(0, len(text), chunk):
+            parser.feed(text[start : start + chunk])
+        parser.close()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+OWN = "TOOL_CALL: "
+HOSTILE = {
+    **{f"many {character!r}": character for character in '{[<"\\(:`>)]}'},
+    "open braces": OWN + "{",
+    "markers": OWN,
+    "markers with open strings": OWN + '{"a": "',
+    "hermes markers": "<tool_call>",
+    "hermes blocks": '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>',
+    "objects that never end": '{"name": "read", ',
+    "python calls that never end": "read(",
+    "lists that never end": "[read(",
+    "fences": "```json\n{",
+    "reasoning": "<think>",
+    "names": "read\n",
+    "labels": "Action: read\n",
+    "tags": "<function=read><parameter=path>",
+}
+warm = events_of("".join(PIECES))  # patterns are compiled once, and not counted
+
+
+class TestLinear:
+    @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+    def test_twice_the_hostile_text_takes_at_most_twice_the_steps(self, unit):
+        small, large = (steps(unit * (size // len(unit)), size) for size in (3_000, 6_000))
+        assert large <= 2.2 * small + 4_000
+
+    @pytest.mark.parametrize(
+        "opening", [OWN + '{"name": "read", "args": {"path": "', "<tool_call>{'name': '", "read(path='"]
+    )
+    def test_a_long_string_costs_a_bounded_number_of_steps_a_piece(self, opening):
+        text = opening + "x" * 4_000
+        assert steps(text, 4) <= 40 * len(text) / 4
+
+    def test_nested_a_hundred_thousand_deep_is_malformed_and_raises_nothing(self):
+        assert len(malformed(events_of(OWN + '{"a":' * 100_000))) == 1
+        assert len(malformed(events_of(OWN + "[" * 100_000 + "]" * 100_000))) == 1
+
+    @pytest.mark.parametrize("value", ["9" * 5_000, "NaN", "-Infinity", r'"\ud800"'])
+    def test_what_no_json_value_can_be_is_malformed(self, value):
+        events = events_of(f'TOOL_CALL: {{"name": "read", "args": {{"path": {value}}}}}')
+        assert (calls(events), len(malformed(events))) == ([], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from src.messages import ToolCall
 from src.security.approval import APPROVE_ALL, REFUSE_ALL, decide
+from src.tools.registry import Risk
 
 ALLOWED = ("ls", "git status", "cat")
 
@@ -28,10 +30,8 @@ def test_a_risk_nobody_knows_asks():
     assert decide("none at all", ToolCall("1", "read", {})).action == "ask"
 
 
-def test_commands_that_are_switched_off_are_denied_before_anyone_is_asked():
-    decision = decide("high", ToolCall("1", "exec", {"command": "ls"}), ALLOWED, exec_enabled=False)
-    assert decision.action == "deny"
-    assert "security.exec_enabled" in decision.reason
+def test_the_type_checker_knows_every_risk_there_is():
+    assert get_type_hints(decide)["risk"] == Risk
 
 
 def test_allowed_commands_speak_of_exec_and_of_nothing_else():
@@ -154,3 +154,9 @@ def test_who_approves_all_and_who_refuses_all():
     assert APPROVE_ALL.approve(call, "why") is True
     assert REFUSE_ALL.approve(call, "why") is False
     assert "--yes" in REFUSE_ALL.refusal
+
+
+@pytest.mark.parametrize("risk", ["low", "high"])
+def test_a_call_that_repeats_what_the_model_was_given_asks_whatever_its_risk(risk):
+    call = ToolCall("c", "exec" if risk == "high" else "read", {"command": "ls"}, "text", echo=True)
+    assert decide(risk, call, ["ls"]).action == "ask"
