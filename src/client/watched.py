@@ -17,6 +17,9 @@ from requests.adapters import HTTPAdapter
 
 from .clock import Stopwatch
 
+TICK = 1.0  # seconds between looks at the stopwatch; a timeout that stays the same costs no system call
+BUFFER_SIZE = 65536  # a burst of chunks costs one system call, and few chunks are torn in two
+
 
 class WatchedAdapter(HTTPAdapter):
     def __init__(self, stopwatch: Stopwatch) -> None:
@@ -38,7 +41,7 @@ def _connection(kind: Any, stopwatch: Stopwatch, *args: Any, **named: Any) -> An
 class _WatchedResponse(http.client.HTTPResponse):
     def __init__(self, stopwatch: Stopwatch, sock: Any, *args: Any, **named: Any) -> None:
         super().__init__(sock, *args, **named)
-        self.fp = io.BufferedReader(_WatchedStream(self.fp.detach(), sock, stopwatch))
+        self.fp = io.BufferedReader(_WatchedStream(self.fp.detach(), sock, stopwatch), BUFFER_SIZE)
 
 
 class _WatchedStream(io.RawIOBase):
@@ -46,13 +49,22 @@ class _WatchedStream(io.RawIOBase):
         self._raw = raw
         self._sock = sock
         self._stopwatch = stopwatch
+        self._wait = 0.0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._stopwatch.left())
-        return self._raw.readinto(buffer)
+    def readinto(self, buffer: Any) -> int:
+        """Raises TimeoutError when the stopwatch says so."""
+        while True:
+            wait = min(self._stopwatch.left(), TICK)
+            if wait != self._wait:
+                self._sock.settimeout(wait)
+                self._wait = wait
+            try:
+                return int(self._sock.recv_into(buffer))
+            except TimeoutError:  # a tick is over; whether the time is too, the stopwatch knows
+                continue
 
     def close(self) -> None:
         self._raw.close()

@@ -173,14 +173,16 @@ class StreamDecoder:
 
     def feed(self, chunk: bytes) -> list[WireEvent]:
         found: list[WireEvent] = []
-        for data in self._events.feed(chunk):
-            if self._done:
-                break
-            if data == _DONE:
+        events = self._events.feed(chunk)
+        events.reverse()
+        while events and not self._done:
+            if events[-1] == _DONE:
                 self._done = True
                 found += self.close()
-            elif data.strip():
-                self._chunk(load(data), found)
+            elif events[-1].strip():
+                self._chunk(load(events.pop()), found)  # handed over: a huge event is not held twice
+                continue
+            events.pop()
         return found
 
     def _chunk(self, chunk: Any, found: list[Any]) -> None:

@@ -8,13 +8,23 @@ from typing import Any
 from ..errors import WireError
 from ..messages import JSON
 
+_DECODE = json.JSONDecoder().raw_decode
+
 
 def load(data: bytes) -> Any:
     """Raises WireError."""
+    text, beginning = data.decode(errors="replace"), data[:100]
+    del data
     try:
-        return json.loads(data.decode(errors="replace"))
+        value, end = _DECODE(text)  # without the blanks around it that json.loads looks for
+        if end == len(text):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"The server sent an event that is no JSON: {data[:100].decode(errors='replace')}") from error
+        raise WireError(f"The server sent an event that is no JSON: {beginning.decode(errors='replace')}") from error
 
 
 def dumps(value: object) -> str:
