@@ -200,7 +200,8 @@ def _edit_lines() -> None:
     with contextlib.suppress(ImportError):
         import readline
 
-        readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
+        if os.environ.get("TERM") != "dumb":  # it would show the escape that asks for it
+            readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
 
 
 def _styled() -> bool:

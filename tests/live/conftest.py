@@ -139,14 +139,16 @@ class Program:
         )
         return Answer(done.stdout, done.stderr, done.returncode)
 
-    def chat(self, server: Server, *options: str, debug: str = "", **sections: dict) -> pexpect.spawn:
+    def chat(
+        self, server: Server, *options: str, debug: str = "", term: str = "dumb", **sections: dict
+    ) -> pexpect.spawn:
         """The program on a terminal of its own."""
         program, *arguments = self.command(server, *options, **sections)
         return pexpect.spawn(
             program,
             arguments,
             cwd=str(self._workspace),
-            env=self.environment(server, DEBUG=debug),
+            env=self.environment(server, DEBUG=debug, TERM=term),
             encoding="utf-8",
             timeout=PATIENCE,
             dimensions=(40, 200),
