@@ -227,7 +227,8 @@ def listed() -> Matcher:
 def fence() -> Matcher:
     """A fence, or a quoting backtick, and the first character in it."""
     first = some(r"[^\s`]", 1, 1)
-    block = sequence(literal("```"), some("`", 0, 1), some(r"[\w+-]", 0, 20), some(r"\s", 0, 64), first)
+    after_language = sequence(some(r"[\w+-]", 0, 20), some(r"\s", 1, 64), first)
+    block = sequence(literal("```"), some("`", 0, 1), either(after_language, some(r"[^\s`\w+-]", 1, 1)))
     return Matcher(either(block, sequence(some("`", 1, 2), first)))
 
 

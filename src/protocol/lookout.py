@@ -25,7 +25,7 @@ _HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary
 _HARMONY = re.compile(_TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
 _CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 _CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
-_LINE_START = re.compile(r"[\s>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
+_LINE_START = re.compile(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 _OWN_ENDS = frozenset("lLsS")
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
@@ -252,6 +252,9 @@ class Lookout:
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
         text, at, _, line, _ = here
+        word = self._lead(here) if "```".startswith(text[at : at + 3]) else None  # three, or fewer at the text's end
+        if word and "\n" in word.gap and (sight := self._named_before_fence(text, at, word)):
+            return sight
         inner = self._quoted(text, at)
         quotes = not text.startswith("``", at) and not _starts_line(line)
         if isinstance(inner, Found) and quotes:
@@ -259,6 +262,14 @@ class Lookout:
         if isinstance(inner, Hold):
             return Hold(at)
         return inner._replace(start=at, alone=False) if isinstance(inner, Found) else None
+
+    def _named_before_fence(self, text: str, at: int, word: Word) -> Sight:
+        """A name, then its arguments in a fence."""
+        match = heads.fence().match(text, at)
+        if not match:
+            return Hold(word.start) if heads.fence().begun(text, at) else None
+        body = match.end() - 1
+        return Found(word.start, body, "named", "", word.name.rstrip(":"), False) if text[body] == "{" else None
 
     def _quoted(self, text: str, at: int) -> Sight:
         """The block that stands first after the backticks: directly, or after a language and a space."""

@@ -1,0 +1,39 @@
+"""Patterns and their beginnings."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.protocol.patterns import LONGEST, Matcher, either, literal, maybe, named, repeated, sequence, some
+
+PATTERN = sequence(
+    either(literal("<a>"), literal("[b]")),
+    some(r"\s", 0, 3),
+    maybe(literal("x:")),
+    named("word", repeated(some("[yz]", 1, 1), 4)),
+    literal("{"),
+)
+MATCHER = Matcher(PATTERN)
+
+
+@given(
+    st.sampled_from(["<a>", "[b]"]),
+    st.text(" \n", max_size=3),
+    st.sampled_from(["", "x:"]),
+    st.text("yz", min_size=1, max_size=4),
+)
+def test_each_beginning_of_a_whole_is_begun_and_no_whole(marker, space, label, word):
+    whole = marker + space + label + word + "{"
+    assert MATCHER.match(whole)["word"] == word
+    for end in range(len(whole)):
+        assert MATCHER.begun(whole[:end], 0)
+        assert not MATCHER.match(whole[:end])
+
+
+@given(st.text("<a>[b] x:yz{", max_size=8))
+def test_what_is_neither_begun_nor_whole_becomes_neither_by_more_text(text):
+    if not MATCHER.begun(text, 0) and not MATCHER.match(text):
+        assert all(not MATCHER.match(text + more) for more in ("{", "y{", "<a>y{", " y{"))
+
+
+def test_nothing_longer_than_a_whole_can_be_is_begun():
+    assert not MATCHER.begun("<" * (LONGEST + 1), 0)

@@ -1,0 +1,27 @@
+"""The text not emitted yet."""
+
+from src.messages import TextDelta
+from src.protocol.tape import MAX_SAID, Tape, solid_length
+
+
+def test_what_was_shown_is_dropped_and_its_line_remembered():
+    tape = Tape()
+    tape.add("one\ntwo three")
+    tape.show(8)
+    assert tape.taken() == [TextDelta("one\ntwo ")]
+    assert tape.cut_down() == 8
+    assert (tape.text, tape.line(5), tape.before()) == ("three", "two three", " ")
+
+
+def test_a_line_begins_where_a_block_ended():
+    tape = Tape()
+    tape.add("[block] rest")
+    tape.skip_to(7)
+    assert tape.starts_line(7)
+    assert tape.line(12) == " rest"
+
+
+def test_how_much_was_written_is_exact_where_it_is_little():
+    assert solid_length(" a  b\n" * 5) == 10
+    assert solid_length("x" * 10_000) > MAX_SAID
+    assert solid_length(" " * 1_000 + "abc") == 3
