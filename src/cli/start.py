@@ -131,7 +131,7 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
         path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
-        constrained=settings.text_protocol.constrained != "off",
+        constrained=settings.text_protocol.constrained,
         patience=Patience(vllm.retries, vllm.load_timeout),
     )
 

@@ -65,7 +65,7 @@ class Vllm:
 class TextProtocol:
     constrained: str = option(
         "auto",
-        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: until it refuses",
+        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: where the server can; on: it must",
         choices=("auto", "on", "off"),
     )
 

@@ -71,7 +71,8 @@ class Model:
     """`path`: how to begin, and where what is learnt stays. `max_tokens`: of one answer; None is the server's own.
 
     `codec`: whose wire, OpenAI's where none is given; `is_vllm`: what only vLLM has may be used.
-    `constrained`: on the text path, let the server allow nothing but a valid call after TOOL_CALL:.
+    `constrained`: "auto", "on" or "off": on the text path, whether the server must allow nothing but a valid call
+    after TOOL_CALL:; "auto" goes on without where it refuses.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Model:
         path: CallPath | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        constrained: bool = True,
+        constrained: str = "auto",
         new_id: Callable[[], str] = random_id,
         patience: Patience = Patience(),  # noqa: B008 - a NamedTuple
     ) -> None:
@@ -126,7 +127,7 @@ class Model:
                 return
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
-                if notice := self.path.adapt(refusal, _optional_fields(request), shown):
+                if notice := self.path.adapt(refusal, self._optional_fields(request), shown):
                     yield Notice(notice)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
@@ -153,9 +154,15 @@ class Model:
         options["return_token_ids"] = True
         if tools and self.path.mode == "template":
             options["skip_special_tokens"] = False  # in many a format the markers are special tokens
-        if tools and self.path.mode == "text" and self._constrained:
+        if tools and self.path.mode == "text" and self._constrained != "off":
             options["structured_outputs"] = vllm.constrained(tools)
         return options
+
+    def _optional_fields(self, request: ChatRequest) -> frozenset[str]:
+        """What may be left out of a request that was refused."""
+        strict = ["strict"] if any(tool.strict for tool in request.tools) else []
+        wanted = ["structured_outputs"] if self._constrained == "on" else []
+        return frozenset([*request.options, *strict]) - frozenset(wanted)
 
     def _template_shows_tools(self, request: ChatRequest) -> bool:
         """Whether the prompt is longer with the tools than without."""
@@ -276,11 +283,6 @@ def _given(messages: Sequence[Message]) -> list[str]:
         elif isinstance(message, ToolResults):
             texts += [result.value for result in message.results if isinstance(result.value, str)]
     return texts
-
-
-def _optional_fields(request: ChatRequest) -> frozenset[str]:
-    strict = ["strict"] if any(tool.strict for tool in request.tools) else []
-    return frozenset([*request.options, *strict])
 
 
 def _too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:

@@ -268,7 +268,7 @@ class TestOptions:
         assert "structural_tag" in served.sent["structured_outputs"]
 
     def test_and_not_where_the_user_wants_none(self):
-        served = Served(HELLO, path=CallPath("text"), constrained=False)
+        served = Served(HELLO, path=CallPath("text"), constrained="off")
         served.ask()
         assert "structured_outputs" not in served.sent
 
@@ -278,6 +278,11 @@ class TestOptions:
         assert served.notices == []
         served.ask()
         assert "structured_outputs" not in served.sent
+
+    def test_where_the_user_insists_its_refusal_is_an_error(self):
+        refused = (400, {"error": {"message": "Grammar error: no"}})
+        with pytest.raises(ServerError, match="Grammar"):
+            Served(refused, path=CallPath("text"), constrained="on").ask()
 
     def test_a_server_that_is_no_vllm_is_sent_none_of_its_fields(self):
         served = Served(HELLO, is_vllm=False)
