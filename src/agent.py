@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Protocol
 
-from .errors import WireError
+from .context import make_room
+from .errors import ContextTooLong, WireError
 from .messages import (
     CallFinished,
     CallStarted,
@@ -37,6 +38,7 @@ from .tools.registry import Registry, ToolContext
 MAX_MALFORMED_TURNS = 2
 
 SUM_UP = "No more tool calls are possible for this question. Answer now with what you have found so far."
+NUDGE = "Your last turn was empty. Answer the question, or call a tool for what you still need to know."
 NOT_FINISHED = "The call did not finish: the user interrupted it."
 
 
@@ -72,13 +74,18 @@ class Agent:
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
         malformed_turns = 0
+        nudged = False
         tools = self._registry.definitions
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
+            yield from _said_why(response)
             if not _asked(response):
-                yield from _said_why(response)
-                return
+                if response.text.strip() or response.stop_reason != "end_turn" or nudged:
+                    return
+                nudged = True
+                conversation.append(UserMessage(NUDGE))
+                continue
             yield from self._answer(conversation, response)
             malformed_turns = 0 if response.calls else malformed_turns + 1
             if malformed_turns > MAX_MALFORMED_TURNS:
@@ -87,8 +94,20 @@ class Agent:
         yield from self._sum_up(conversation)
 
     def _ask(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
+        """The model's turn; where the conversation has outgrown its context, once more after room was made."""
+        try:
+            return (yield from self._turn(conversation, tools))
+        except ContextTooLong as error:
+            freed = make_room(conversation, error.excess)
+            if not freed:
+                raise
+        yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
+        return (yield from self._turn(conversation, tools))
+
+    def _turn(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
         said: list[str] = []
         response: Response | None = None
+        ended = False
         try:
             for event in self._model.respond(conversation, tools):
                 if isinstance(event, TextDelta):
@@ -97,9 +116,12 @@ class Agent:
                     response = event.response
                     conversation.append(response)
                 yield event
+            ended = True
         finally:
             if response is None and said:  # interrupted or cut: what was shown stays said
                 conversation.append(Response((Text("".join(said)),), "other"))
+            elif response and not ended:  # interrupted while its end was drawn
+                _leave_unfinished(conversation, _asked(response))
         if response is None:
             raise WireError("The model's turn ended without an answer.")
         return response
@@ -114,12 +136,12 @@ class Agent:
                 results.append(result)
                 yield CallFinished(call, result)
         finally:
-            results += [_error(call, NOT_FINISHED) for call in asked[len(results) :]]
-            conversation.append(ToolResults(tuple(results)))
+            _leave_unfinished(conversation, asked, results)
 
     def _result(self, call: ToolCall | MalformedCall) -> Generator[Event, None, ToolResult]:
         if isinstance(call, MalformedCall):
-            return _error(call, call.reason)
+            usage = self._registry.signature(call.name)
+            return _error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
         if wrong := self._registry.check(call):
             return wrong
         if no := self._forbidden(call):
@@ -130,7 +152,7 @@ class Agent:
     def _forbidden(self, call: ToolCall) -> str:
         """Why the call may not run, or "" where it may."""
         risk = self._registry.risk(call.name)
-        decision = decide(risk, call, self._allowed_commands, exec_enabled=self._context.exec_enabled)
+        decision = decide(risk, call, self._allowed_commands)
         if decision.action == "ask":
             return "" if self._approver.approve(call, decision.reason) else self._approver.refusal
         return decision.reason if decision.action == "deny" else ""
@@ -139,12 +161,17 @@ class Agent:
         """One last turn without tools. Calls in it are not run, and the user is told."""
         limit = self._max_tool_turns
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
-        conversation.append(UserMessage(SUM_UP))
+        order = UserMessage(SUM_UP)
+        conversation.append(order)
         yield TurnStarted(limit + 1)
-        response = yield from self._ask(conversation, ())
+        try:
+            response = yield from self._ask(conversation, ())
+        finally:
+            if conversation[-1] is order:  # not answered: the next question must not inherit it
+                conversation.pop()
         if asked := _asked(response):
             conversation.append(ToolResults(tuple(_error(call, SUM_UP) for call in asked)))
-            yield Notice(f"{len(asked)} more tool calls in that answer were not run.")
+            yield Notice(f"That answer held more tool calls ({len(asked)}); they were not run.")
         yield from _said_why(response)
 
 
@@ -156,11 +183,20 @@ def _error(call: ToolCall | MalformedCall, value: str) -> ToolResult:
     return ToolResult(call.id, call.name or "unreadable call", "error", value)
 
 
+def _leave_unfinished(
+    conversation: list[Message], asked: Sequence[ToolCall | MalformedCall], results: Sequence[ToolResult] = ()
+) -> None:
+    """Append the results there are; calls without one did not finish."""
+    if asked:
+        unfinished = [_error(call, NOT_FINISHED) for call in asked[len(results) :]]
+        conversation.append(ToolResults((*results, *unfinished)))
+
+
 def _said_why(response: Response) -> Iterator[Event]:
     """A turn that ended otherwise than by the model's own will is no silent success."""
     if response.stop_reason == "max_tokens":
         yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
     elif response.stop_reason == "other":
         yield Notice("The server stopped the answer for a reason of its own.")
-    elif not response.text:
+    elif not response.text.strip() and not _asked(response):
         yield Notice("The model ended its turn without saying anything.")

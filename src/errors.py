@@ -3,10 +3,16 @@
 BotError                 message, hint, exit_code
   ConfigError            the user's settings (exit code 2)
   ClientError            below the wire: no bytes could be had
-    ConnectFailed
-    Timeout
+    ConnectFailed        nobody listens there
+      HostUnknown        no such name
+    TlsFailed            the connection cannot be trusted, or is none
+    NotHttp              something listens that does not speak HTTP
+    Timeout              one of the clocks ran out
     StreamCut            the connection ended before the answer did
-  ServerError            the server said no: status, body
+      AnswerEmpty        and before it began
+    Undecodable          the body's compression is broken
+  ServerError            the server said no: status, body, retry_after (seconds it asks to wait)
+    ServerLoading        it has no model yet (HTTP 503)
     ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
     TemplateRejected     its chat template refuses the roles it was given (HTTP 400)
     ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
@@ -14,7 +20,6 @@ BotError                 message, hint, exit_code
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
   WireError              the server's bytes break its own protocol
   ToolError              a tool could not do it; becomes a tool result
-  Denied                 a call was not allowed; becomes a tool result
 """
 
 from __future__ import annotations
@@ -44,6 +49,18 @@ class ConnectFailed(ClientError):
     pass
 
 
+class HostUnknown(ConnectFailed):
+    pass
+
+
+class TlsFailed(ClientError):
+    pass
+
+
+class NotHttp(ClientError):
+    pass
+
+
 class Timeout(ClientError):
     pass
 
@@ -52,11 +69,25 @@ class StreamCut(ClientError):
     pass
 
 
+class AnswerEmpty(StreamCut):
+    pass
+
+
+class Undecodable(ClientError):
+    pass
+
+
 class ServerError(BotError):
+    retry_after: float | None = None
+
     def __init__(self, message: str, hint: str = "", *, status: int = 0, body: str = "") -> None:
         super().__init__(message, hint)
         self.status = status
         self.body = body
+
+
+class ServerLoading(ServerError):
+    pass
 
 
 class ToolsUnsupported(ServerError):
@@ -68,7 +99,9 @@ class TemplateRejected(ServerError):
 
 
 class ContextTooLong(ServerError):
-    pass
+    """`excess`: by how many tokens, at least; 0 where that is not known."""
+
+    excess = 0
 
 
 class ModelNotFound(ServerError):
@@ -84,8 +117,4 @@ class WireError(BotError):
 
 
 class ToolError(BotError):
-    pass
-
-
-class Denied(BotError):
     pass

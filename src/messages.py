@@ -7,6 +7,7 @@ frozen dataclasses; what is made per chunk is a NamedTuple, which costs half as 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
@@ -73,22 +74,46 @@ class MalformedCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call: text is shown as it is, data is any JSON value, error is a sentence for the model."""
+    """What came of a call: text is shown as it is, data is any JSON value, error is a sentence for the model.
+
+    multimodal is a list of content blocks, shaped as MCP has them: {"type": "text", "text"}, and
+    {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
+    """
 
     tool_call_id: str
     name: str
-    kind: Literal["text", "data", "error"]
+    kind: Literal["text", "data", "error", "multimodal"]
     value: JSON
+
+    @property
+    def text(self) -> str:
+        """For who reads text alone: data as JSON, and a note in place of what is no text."""
+        if self.kind == "multimodal" and isinstance(self.value, list):
+            return "\n".join(map(block_text, self.value))
+        return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
+
+
+def block_text(block: JSON) -> str:
+    """A content block for who reads text alone."""
+    if not isinstance(block, dict):
+        return str(block)
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    return f"[{block.get('type', 'content')} of type {block.get('mimeType', 'unknown')}, not shown]"
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """`metadata` is opaque and handed back to the provider on the next turn, as in ToolCall and Reasoning."""
+
     text: str
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
     text: str
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
 Block = Union[Text, Reasoning, ToolCall, MalformedCall]

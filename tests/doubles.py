@@ -12,6 +12,7 @@ from typing import NamedTuple, Union
 
 from src.client import HttpReply
 from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
+from src.model.path import CallPath
 from src.tools.registry import Registry, ToolContext
 
 
@@ -35,6 +36,7 @@ class ScriptedModel:
         self.turns = list(turns)
         self.partial = partial
         self.asked: list[Asked] = []
+        self.path = CallPath()
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         self.asked.append(Asked(list(messages), [tool.name for tool in tools]))
@@ -91,18 +93,30 @@ def context(folder: Path = Path("/")) -> ToolContext:
 
 
 class ScriptedClient:
-    """A server's answers, one a request: (status, body), stream deltas, or a stream's bytes; keeps what was asked."""
+    """A server's answers, one a chat request: (status, body), stream deltas, or a stream's bytes; keeps what was asked.
+
+    `aside` are the answers of its other addresses, by path, as a JSON value or a function of the request's body.
+    """
 
     base_url = "http://scripted/v1"
 
-    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes) -> None:
+    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, **aside: object) -> None:
         self.answers = list(answers)
+        self.aside = aside
         self.requests: list[dict] = []
+        self.slept: list[float] = []  # between attempts
+        self.sleep = self.slept.append
 
     @contextmanager
-    def open(self, method: str, path: str, body: bytes | None = None) -> Iterator[HttpReply]:
-        self.requests.append(json.loads(body) if body else {"GET": path})
-        answer = self.answers.pop(0)
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
+        asked = json.loads(body) if body else {}
+        if is_chat(path):
+            self.requests.append(asked)
+            answer = self.answers.pop(0)
+        else:
+            answer = self._aside(path.strip("/"), asked)
         if isinstance(answer, tuple):
             status, value = answer
             yield HttpReply(status, "application/json", "", iter([json.dumps(value).encode()]))
@@ -110,16 +124,27 @@ class ScriptedClient:
         stream = [answer] if isinstance(answer, bytes) else [*map(stream_event, answer), b"data: [DONE]\n\n"]
         yield HttpReply(200, "text/event-stream", "", iter(stream))
 
+    def _aside(self, name: str, asked: dict) -> tuple[int, object]:
+        if name not in self.aside:
+            return 404, {"detail": "Not Found"}
+        answer = self.aside[name]
+        return 200, answer(asked) if callable(answer) else answer
+
+
+def is_chat(path: str) -> bool:
+    """Whether a model's turn is asked for, whoever the provider is."""
+    return path.endswith(("chat/completions", "messages")) or ":streamGenerateContent" in path
+
 
 def stream_event(delta: dict) -> bytes:
     """One chunk of a chat completion as it is streamed; a delta's "finish" becomes its finish_reason."""
-    choice = {"index": 0, "delta": delta, "finish_reason": delta.get("finish")}
-    chunk = {"model": "tiny", "choices": [choice]}
+    choice = {"index": 0, "delta": delta, "finish_reason": delta.get("finish"), "token_ids": delta.get("ids")}
+    chunk = {"model": "tiny", "choices": [choice], "usage": delta.get("usage")}
     return f"data: {json.dumps(chunk)}\n\n".encode()
 
 
 class ScriptedServer:
-    """A server on loopback: each POST takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
+    """A server on loopback: each chat takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
 
     def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, models: Sequence[str] = ("tiny",)) -> None:
         self.answers = list(answers)
@@ -148,7 +173,11 @@ def _handler(scripted: ScriptedServer) -> type[BaseHTTPRequestHandler]:
             )
 
         def do_POST(self) -> None:
-            scripted.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not is_chat(self.path):
+                self._send(404, "application/json", b'{"detail": "Not Found"}')
+                return
+            scripted.requests.append(asked)
             answer = scripted.answers.pop(0)
             if isinstance(answer, tuple):
                 self._send(answer[0], "application/json", json.dumps(answer[1]).encode())

@@ -1,7 +1,7 @@
 import pytest
 
-from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, SUM_UP, Agent
-from src.errors import StreamCut
+from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, NUDGE, SUM_UP, Agent
+from src.errors import ContextTooLong, StreamCut
 from src.messages import (
     CallFinished,
     CallStarted,
@@ -79,7 +79,7 @@ def test_several_calls_are_answered_in_their_order():
 @pytest.mark.parametrize(
     ("call", "help"),
     [
-        (ToolCall("c", "lok", {"path": "a"}), "nearest: look"),
+        (ToolCall("c", "lok", {"path": "a"}), "nearest first: look(path: string)"),
         (ToolCall("c", "look", {"pth": "a"}), "look(path: string)"),
         (ToolCall("c", "look", {}), "look(path: string)"),
         (ToolCall("c", "look", {"path": 3}), "look(path: string)"),
@@ -115,9 +115,9 @@ class TestApproval:
 class TestMalformed:
     BROKEN = Response((MalformedCall("c1", "look", "{", "It has no end.", "text"),))
 
-    def test_a_malformed_call_is_answered_with_its_reason(self):
+    def test_a_malformed_call_is_answered_with_its_reason_and_the_right_signature(self):
         run = Run(self.BROKEN, says("ok")).all()
-        assert run.results() == [ToolResult("c1", "look", "error", "It has no end.")]
+        assert run.results() == [ToolResult("c1", "look", "error", "It has no end. Usage: look(path: string)")]
 
     def test_after_a_few_in_a_row_the_loop_stops_and_says_so(self):
         run = Run(*[self.BROKEN] * (MAX_MALFORMED_TURNS + 1)).all()
@@ -141,14 +141,20 @@ class TestLimits:
         run = Run(says("", LOOK), says("More.", CHANGE), max_tool_turns=1).all()
         assert run.ran == ["look a"]
         assert run.results()[-1].kind == "error"
-        assert "1 more tool calls" in run.of(Notice)[-1].text
+        assert "more tool calls (1)" in run.of(Notice)[-1].text
 
     def test_an_answer_cut_at_max_tokens_is_said_so(self):
         run = Run(says("Once upon", stop_reason="max_tokens")).all()
         assert "max_tokens" in run.of(Notice)[0].text
 
-    def test_an_empty_answer_is_said_so(self):
-        assert "without saying anything" in Run(says("")).all().of(Notice)[0].text
+    def test_an_empty_answer_is_said_so_and_asked_about_once(self):
+        run = Run(says(""), says("Here.")).all()
+        assert "without saying anything" in run.of(Notice)[0].text
+        assert run.model.asked[1].messages[-1] == UserMessage(NUDGE)
+        assert run.conversation[-1] == says("Here.")
+
+    def test_two_empty_answers_end_the_loop(self):
+        assert len(Run(says(""), says("")).all().model.asked) == 2
 
 
 class TestInterrupts:
@@ -177,3 +183,51 @@ class TestInterrupts:
             run.all()
         assert [result.value for result in run.results()] == ["contents of a", NOT_FINISHED, NOT_FINISHED]
         assert run.ran == ["look a"]
+
+
+class TestContext:
+    @staticmethod
+    def too_long(excess):
+        error = ContextTooLong("full")
+        error.excess = excess
+        return error
+
+    def test_where_the_context_is_full_old_results_are_shortened_and_the_turn_asked_for_again(self):
+        long = ToolResults((ToolResult("c0", "look", "text", "x" * 5000),))
+        run = Run(self.too_long(100), says("ok"))
+        run.conversation[:0] = [UserMessage("before"), says("", ToolCall("c0", "look", {"path": "b"})), long]
+        run.all()
+        assert run.conversation[-1] == says("ok")
+        assert "characters left out" in run.model.asked[1].messages[2].results[0].value
+        assert "were shortened" in run.of(Notice)[0].text
+
+    def test_where_nothing_can_be_shortened_the_error_stands(self):
+        with pytest.raises(ContextTooLong):
+            Run(self.too_long(100)).all()
+
+
+class TestAlwaysSendable:
+    """Whoever iterates may leave at any event: every call that is in the conversation then has its result."""
+
+    TURNS = (says("Looking.", LOOK, CHANGE), says("", LOOK), says("More.", LOOK), says("Done."))
+
+    @pytest.mark.parametrize("stop_after", range(1, 20))
+    def test_leaving_at_any_event_leaves_no_call_without_a_result(self, stop_after):
+        run = Run(*self.TURNS, answers=[True], max_tool_turns=2)
+        events = run.agent.run(run.conversation)
+        for _ in range(stop_after):
+            next(events, None)
+        events.close()
+        asked = [call.id for message in run.conversation if isinstance(message, Response) for call in message.calls]
+        assert [result.tool_call_id for result in run.results()] == asked
+
+    def test_a_summary_that_failed_leaves_no_order_behind(self):
+        run = Run(says("", LOOK), StreamCut("cut"), max_tool_turns=1)
+        with pytest.raises(StreamCut):
+            run.all()
+        assert UserMessage(SUM_UP) not in run.conversation
+
+
+def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():
+    run = Run(says("", LOOK, stop_reason="max_tokens"), says("ok")).all()
+    assert "max_tokens" in run.of(Notice)[0].text

@@ -7,7 +7,7 @@ import pytest
 import requests
 import responses
 
-from src.client import Client
+from src.client import Client, Clocks
 from src.errors import ClientError, ConnectFailed, StreamCut, Timeout
 
 URL = "http://server.test/v1"
@@ -46,6 +46,14 @@ class TestRequests:
         get(Client(URL))
         sent = [call.request.headers.get("Authorization") for call in responses.calls]
         assert sent == ["Bearer sekret", None]
+
+    @responses.activate
+    def test_the_key_goes_under_the_providers_header_with_the_headers_it_wants(self):
+        responses.get(f"{URL}/models")
+        get(Client(URL, "sekret", key_header="x-api-key", key_prefix="", headers={"anthropic-version": "1"}))
+        sent = responses.calls[0].request.headers
+        assert (sent["x-api-key"], sent["anthropic-version"]) == ("sekret", "1")
+        assert "Authorization" not in sent
 
     @responses.activate
     def test_a_redirect_is_not_followed_and_its_target_is_handed_out(self):
@@ -150,7 +158,7 @@ class TestStreams:
     def test_silence_in_the_middle_is_a_timeout(self):
         with (
             raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
-            Client(url, timeout=0.05).open("GET", "x") as reply,
+            Client(url, clocks=Clocks(first_token=0.05, idle=0.05)).open("GET", "x") as reply,
         ):
             assert next(reply.chunks) == b"hello"
             with pytest.raises(Timeout):
@@ -158,4 +166,4 @@ class TestStreams:
 
     def test_silence_before_the_answer_is_a_timeout(self):
         with raw_server(stall=True) as url, pytest.raises(Timeout):
-            get(Client(url, timeout=0.05))
+            get(Client(url, clocks=Clocks(first_token=0.05, idle=0.05)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import src
-from src.config import KINDS, OPTIONS, SECTIONS, Settings, debug_level, default_files, load
+from src.config import BASE_URLS, KINDS, OPTIONS, SECTIONS, Settings, debug_level, default_files, load, state_folder
 from src.errors import ConfigError
 
 ROOT = Path(src.__file__).parent.parent
@@ -50,7 +51,7 @@ def test_an_empty_file_gives_the_defaults(write):
     assert settings.vllm.base_url == "http://localhost:8000/v1"
     assert settings.vllm.enable_function_calling is True
     assert settings.agent.max_tool_turns == 10
-    assert settings.workspace.root == Path.cwd()
+    assert settings.root == Path.cwd()
 
 
 def test_the_committed_config_holds_every_key_with_its_default():
@@ -60,7 +61,7 @@ def test_the_committed_config_holds_every_key_with_its_default():
 
 
 def test_command_line_beats_environment_beats_file_beats_defaults(write):
-    path = write({"vllm": {"model": "of file", "base_url": "http://file/v1", "api_key": "of file"}})
+    path = write({"vllm": {"model": "of file", "base_url": "http://file/v1", "api_key": "of-file"}})
     settings = load(
         path,
         {"vllm.model": "of line"},
@@ -69,7 +70,7 @@ def test_command_line_beats_environment_beats_file_beats_defaults(write):
     assert (settings.vllm.model, settings.vllm.base_url, settings.vllm.api_key) == (
         "of line",
         "http://env/v1",
-        "of file",
+        "of-file",
     )
 
 
@@ -121,6 +122,13 @@ def test_in_a_checkout_the_file_beside_cli_py_comes_first_then_the_users():
     assert default_files({}) == (ROOT / "config.json",)
 
 
+@pytest.mark.parametrize("home", ["", "rel"])
+def test_a_home_that_is_no_absolute_path_does_not_lead_into_the_current_folder(home):
+    assert default_files({"HOME": home}) == (ROOT / "config.json",)
+    assert state_folder({"HOME": home}).is_absolute()
+    assert state_folder({"HOME": "/home/u"}) == Path("/home/u/.local/state/vllm-bot")
+
+
 def test_without_config_the_default_file_is_read():
     assert sections(load(None, {}, {})) == sections(Settings())
 
@@ -159,12 +167,22 @@ def test_the_model_is_the_one_named_else_the_one_the_index_names_else_none(vllm,
 def test_the_workspace_is_where_its_folder_is(tmp_path, write):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert load(write({"workspace": {"dir": str(tmp_path / "link")}}), {}, {}).workspace.root == tmp_path / "real"
+    assert load(write({"workspace": {"dir": str(tmp_path / "link")}}), {}, {}).root == tmp_path / "real"
+
+
+def test_the_workspace_stays_where_it_was_when_the_current_folder_changes(tmp_path, write):
+    before = Path.cwd()
+    settings = load(write({}), {}, {})
+    os.chdir(tmp_path)
+    try:
+        assert settings.root == before
+    finally:
+        os.chdir(before)
 
 
 @pytest.mark.parametrize(
     ("value", "level"),
-    [("", 0), ("0", 0), ("1", 1), ("true", 1), ("On", 1), ("2", 2), (" 2 ", 2), ("app:*", 0), ("false", 0)],
+    [("", 0), ("0", 0), ("1", 1), ("2", 2), (" 2 ", 2), ("true", 0), ("On", 0), ("yes", 0), ("app:*", 0)],
 )
 def test_debug_is_a_level_and_other_programs_values_are_none(value, level):
     assert debug_level({"DEBUG": value}) == level
@@ -200,14 +218,21 @@ WRONG = [
      "config.json: vllm.default_model_index: 1, and the last of available_models is 0"),
     ({"vllm": {"base_url": "localhost:8000"}},
      'config.json: vllm.base_url: expected an address such as http://localhost:8000/v1, got "localhost:8000"'),
-    ({"workspace": {"dir": "/nowhere/at/all"}}, "config.json: workspace.dir: there is no folder /nowhere/at/all"),
+    ({"workspace": {"dir": "/nowhere/at/all"}}, 'config.json: workspace.dir: there is no folder "/nowhere/at/all"'),
+    ({"workspace": {"dir": ""}}, 'config.json: workspace.dir: there is no folder ""'),
+    ({"workspace": {"dir": "~nosuchuser/x"}}, 'config.json: workspace.dir: there is no folder "~nosuchuser/x"'),
+    ({"workspace": {"dir": "a\0b"}}, r'config.json: workspace.dir: there is no folder "a\u0000b"'),
+    ({"workspace": {"dir": "a" * 5000}}, "config.json: workspace.dir: there is no folder"),
+    ({"vllm": {"timeout": 1e12}}, "config.json: vllm.timeout: expected at most 604800, got 1000000000000.0"),
+    ({"security": {"exec_timeout": 604801}}, "config.json: security.exec_timeout: expected at most 604800, got 604801"),
+    ({"workspace": {"max_file_size_mb": 1e300}}, "config.json: workspace.max_file_size_mb: expected at most 10000, got"),
     ({"vllm": {"api_key": ["CANARY"]}}, "config.json: vllm.api_key: expected a string"),
     ({"vllm": []}, "config.json: vllm: expected an object, got []"),
     ([], "config.json: expected an object of sections, got []"),
     ('{"vllm": {"timeout": NaN}}', "config.json: vllm.timeout: expected a number, got NaN"),
     ('{"vllm": {"timeout": 1e999}}', "config.json: vllm.timeout: expected a number, got Infinity"),
     ('{"vllm": {"timeout": 1' + "0" * 400 + "}}", "config.json: vllm.timeout: expected a number, got 1" + "0" * 59 + "..."),
-    ('{"vllm": {\n  "model": "m",\n}}', "config.json: line 3, column 1: Expecting property name enclosed in double quotes"),
+    ('{"vllm": {\n  model: "m"}}', "config.json: line 2, column 3: Expecting property name enclosed in double quotes"),
     ("", "config.json: line 1, column 1: Expecting value"),
     ("[" * 100_000, "config.json: cannot be read"),
     ('{"vllm": {"timeout": ' + "1" * 5000 + "}}", "config.json: cannot be read: Exceeds the limit"),
@@ -227,14 +252,32 @@ BROKEN_YAML = [
     ("!!python/object:os.system {}", "c.yaml: line 1, column 1: could not determine a constructor"),
     ("", "c.yaml: expected an object of sections, got null"),
     ("agent:\n", "c.yaml: agent: expected an object, got null"),
-    ("1: {}", "c.yaml: 1: there is no such section; the nearest is "),
-    ("vllm: {on: 1}", "c.yaml: vllm.True: there is no such key; the nearest is "),
+    ("vllm: &a [*a]", "c.yaml: vllm: expected an object, got [[...]]"),
+    ("vllm: [{2024-01-01: 1}]", "c.yaml: vllm: expected an object, got [{datetime.date(2024, 1, 1): 1}]"),
 ]
 
 
 @pytest.mark.parametrize(("content", "said"), BROKEN_YAML, ids=[row[1] for row in BROKEN_YAML])
 def test_what_is_wrong_in_yaml_is_one_line_too(content, said, write):
     assert refusal(write(content, "c.yaml")).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("1: {}", "c.yaml: 1: there is no such section"),
+        ("vllm: {1: 1}", "c.yaml: vllm.1: there is no such key"),
+        ("vllm: {on: 1}", "c.yaml: vllm.True: there is no such key"),
+        ("system_prompt: {x: 1}", "c.yaml: system_prompt.x: there is no such key"),
+    ],
+)
+def test_only_what_is_near_is_called_the_nearest(content, said, write):
+    assert refusal(write(content, "c.yaml")) == said
+
+
+def test_a_loop_of_links_is_no_folder(tmp_path, write):
+    (tmp_path / "loop").symlink_to("loop")
+    assert "workspace.dir: there is no folder" in refusal(write({"workspace": {"dir": str(tmp_path / "loop")}}))
 
 
 def test_a_file_that_is_not_there_or_cannot_be_read_is_said_so(tmp_path, write):
@@ -256,10 +299,55 @@ def test_what_is_no_http_address_is_refused_wherever_it_comes_from(address, writ
     assert refusal(write({}), {}, {"VLLM_BASE_URL": "x" + address}).startswith("environment variable VLLM_BASE_URL: ")
 
 
+@pytest.mark.parametrize(
+    "address", ["http://me:CANARY@h/v1", "http://CANARY@h/v1", "me:CANARY@h:8000/v1", "http://me:CAN/ARY@h/v1"]
+)
+def test_an_address_holds_no_password_and_none_is_shown(address, write):
+    said = refusal(write({"vllm": {"base_url": address}}))
+    assert "VLLM_API_KEY" in said
+    assert "CAN" not in said
+
+
+@pytest.mark.parametrize(
+    "key", ["CANARY\nX-More: 1", "CANARY KEY", "CANARY\t1", "CANARY\0", "CANARY\u20ac", "CANARY\x85x"]
+)
+def test_a_key_that_no_header_holds_is_refused_and_not_shown(key, write):
+    for said in (refusal(write({"vllm": {"api_key": key}})), refusal(write({}), {}, {"VLLM_API_KEY": key})):
+        assert "vllm.api_key" in said
+        assert "CANARY" not in said
+
+
+def test_the_line_end_a_key_was_pasted_with_is_dropped_in_a_file_too(write):
+    assert load(write({"vllm": {"api_key": " k\xe9y\r\n"}}), {}, {}).vllm.api_key == "k\xe9y"
+
+
 def test_the_command_line_is_named_as_the_place(write):
-    assert (
-        refusal(write({}), {"workspace.dir": "/nowhere"}) == "command line: workspace.dir: there is no folder /nowhere"
-    )
+    said = refusal(write({}), {"workspace.dir": "/nowhere"})
+    assert said == 'command line: workspace.dir: there is no folder "/nowhere"'
+
+
+# The provider
+
+
+@pytest.mark.parametrize("provider", [name for name, address in BASE_URLS.items() if address])
+def test_where_no_address_is_given_it_is_the_providers_own(provider, write):
+    assert load(write({"vllm": {"provider": provider}}), {}, {}).vllm.base_url == BASE_URLS[provider]
+
+
+def test_an_address_that_is_given_stands_whatever_the_provider(write):
+    file = write({"vllm": {"provider": "anthropic", "base_url": "http://gpu:8000/v1"}})
+    assert load(file, {}, {}).vllm.base_url == "http://gpu:8000/v1"
+    assert load(file, {}, {"VLLM_BASE_URL": "http://other/v1"}).vllm.base_url == "http://other/v1"
+
+
+def test_vertex_has_no_address_of_its_own_and_the_shape_of_one_is_shown(write):
+    said = refusal(write({"vllm": {"provider": "vertex"}}))
+    assert "vllm.provider: vertex has no address of its own; set vllm.base_url to https://REGION-" in said
+
+
+def test_a_provider_there_is_not_is_refused_with_those_there_are(write):
+    said = refusal(write({"vllm": {"provider": "bard"}}))
+    assert said.endswith('vllm.provider: expected one of vllm, openai, ollama, anthropic, gemini, vertex, got "bard"')
 
 
 # The documentation
@@ -270,8 +358,8 @@ def table() -> str:
     rows = ["| key | holds | default | what it is for |", "|---|---|---|---|"]
     for key, option in OPTIONS.items():
         holds = KINDS[str(option.type)].name.removeprefix("an ").removeprefix("a ")
-        least = option.metadata["least"]
-        bound = "" if least is None else f", at least {least:g}"
+        limits = (("at least", option.metadata["least"]), ("at most", option.metadata["most"]))
+        bound = "".join(f", {name} {limit:g}" for name, limit in limits if limit is not None)
         default = json.dumps(option.default)
         rows.append(f"| `{key}` | {holds}{bound} | `{default}` | {option.metadata['about']} |")
     return "\n".join(rows)

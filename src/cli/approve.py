@@ -18,7 +18,7 @@ class AtTerminal:
 
     refusal = "the user said no. Ask what to do instead, or go on without it."
 
-    def __init__(self, read: Callable[[str], str] = input, aside: TextIO | None = None) -> None:
+    def __init__(self, read: Callable[[], str] = input, aside: TextIO | None = None) -> None:
         self._read = read
         self._aside = aside or sys.stderr
 
@@ -27,8 +27,10 @@ class AtTerminal:
         for name, value in call.arguments.items():
             print(_shown(name, value), file=self._aside)
         _forget_typed_ahead()
+        # Not as input()'s prompt: that goes to standard output, where a script may read the answer.
+        print("  Run it? [y/N] ", end="", file=self._aside, flush=True)
         try:
-            answer = self._read("  Run it? [y/N] ")
+            answer = self._read()
         except EOFError:
             print(file=self._aside)
             return False

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from ..messages import Completed, Response, TextDelta, UserMessage
-from ..security.approval import APPROVE_ALL, REFUSE_ALL
+from ..messages import Completed, Notice, Response, TextDelta, UserMessage
 from . import start
 from .debug import Debug
 from .render import Screen, plain
 
 
-def ask(settings: Settings, debug: Debug, question: str, *, yes: bool) -> int:
+def ask(
+    settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: bool, sleep: Callable[[float], None]
+) -> int:
     """Raises BotError; what was said until then is on standard output."""
-    screen = Screen(sys.stdout, sys.stderr, styled=False)
-    model_name = settings.vllm.model or start.served_model(settings, _cannot_choose)
-    agent = start.agent(settings, model_name, APPROVE_ALL if yes else REFUSE_ALL)
+    screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
+    start.warn(settings, screen)
+    model_name = settings.vllm.model or start.served_model(settings, screen, _cannot_choose, sleep)
+    bot = start.bot(settings, model_name, start.approver(yes), relearn=relearn, sleep=sleep)
     conversation = [*start.opening(settings), UserMessage(question)]
     streaming = sys.stdout.isatty()
     try:
-        for event in agent.run(conversation):
+        for event in bot.agent.run(conversation):
             debug.trace(event)
             if streaming or not isinstance(event, TextDelta):
                 screen.draw(event)
             if not streaming and isinstance(event, Completed):
                 _print_whole(event.response, screen)
-    except BotError:
+    except (BotError, KeyboardInterrupt, SystemExit):
         if not streaming and isinstance(last := conversation[-1], Response):
             _print_whole(last, screen)
         raise
-    return 0
+    if unkept := bot.keep():
+        screen.draw(Notice(unkept))
+    last = conversation[-1]
+    return 0 if isinstance(last, Response) and last.text.strip() else 1
 
 
 def _print_whole(response: Response, screen: Screen) -> None:

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
+from .render import plain
 
 if TYPE_CHECKING:
     import logging
@@ -44,14 +45,15 @@ class Debug:
             self._print(traceback.format_exc())
 
     def _print(self, line: str) -> None:
-        print(f"[DEBUG] {self._without_secret(line)}".encode(errors="replace").decode(), file=sys.stderr, flush=True)
+        print(f"[DEBUG] {self._safe(line)}", file=sys.stderr, flush=True)
 
     def _redact(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self._without_secret(record.getMessage()), None
+        record.msg, record.args = self._safe(record.getMessage()), None
         return True
 
-    def _without_secret(self, text: str) -> str:
-        return text.replace(self._secret, "[API key]") if self._secret else text
+    def _safe(self, text: str) -> str:
+        """Without the key, and without what would steer the terminal."""
+        return plain(text.replace(self._secret, "[API key]") if self._secret else text)
 
 
 def _call_lines(response: Response) -> list[str]:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from .. import __version__
 
 EXIT_INTERRUPTED = 130
+EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
+LONGEST_ERROR = 2000  # characters: a server may send a whole page
 
 EPILOG = """\
-exit codes: 0 answered, 1 failed, 2 bad usage or configuration, 130 interrupted
+exit codes: 0 answered, 1 failed, 2 bad usage or configuration, 130 interrupted,
+  129 hung up, 143 terminated
 environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
 """
 
@@ -27,7 +34,12 @@ def parser() -> argparse.ArgumentParser:
     add = options.add_argument
     add("-p", "--prompt", metavar="TEXT", help="answer this one question and exit (also: a question on standard input)")
     add("-y", "--yes", action="store_true", help="run write, edit and exec without asking")
-    add("-c", "--config", metavar="FILE", help="settings, .json, .yaml or .yml (default: config.json beside cli.py)")
+    add(
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="settings, .json, .yaml or .yml (default: see docs/configuration.md)",
+    )
     add("-u", "--base-url", metavar="URL", help="the server, e.g. http://localhost:8000/v1")
     add("-m", "--model", metavar="NAME", help="the model's name (default: the one the server has)")
     add("-w", "--workspace", metavar="DIR", help="the folder the tools work in (default: the current one)")
@@ -36,23 +48,27 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="send no tools to the server; read calls from the model's text only",
     )
+    add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
     add("--version", action="version", version=f"vllm-bot {__version__}")
     return options
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
+    """`sleep` waits between attempts to reach the server."""
     given = parser().parse_args(arguments)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError
+    from .render import plain
     from .run import run
 
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a model may write what this terminal's encoding lacks
+            stream.reconfigure(errors="replace")  # whatever is piped in, whatever a model writes
     debug = debug_level(os.environ)
     try:
-        return run(given, debug)
+        with leaving_on_signals():
+            return run(given, debug, sleep)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -65,5 +81,23 @@ def main(arguments: list[str] | None = None) -> int:
 
             traceback.print_exc()
         said = str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
-        print(f"vllm-bot: {said}", file=sys.stderr)
+        print(f"vllm-bot: {plain(said[:LONGEST_ERROR])}", file=sys.stderr)
         return error.exit_code if isinstance(error, BotError) else 1
+
+
+@contextmanager
+def leaving_on_signals() -> Iterator[None]:
+    """A request to end is an exit from wherever we are: what was started is ended, what was said is kept."""
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+    def leave(number: int, _: object) -> None:
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)  # once is enough, and tidying up takes a moment
+        raise SystemExit(EXIT_SIGNAL + number)
+
+    before = {each: signal.signal(each, leave) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

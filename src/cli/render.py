@@ -23,11 +23,15 @@ from ..messages import (
     ToolResult,
 )
 
+_DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
 SHORT = 60  # characters of an argument or outcome on a call's line
 
 _HIDDEN = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_REMOVE = {code: None for code in _HIDDEN if chr(code) not in "\n\t"}
-_REVEAL = {code: repr(chr(code))[1:-1] for code in _HIDDEN if chr(code) not in "\n"}
+_REMOVE = {code: "" for code in _HIDDEN if chr(code) not in "\n\t"} | {0x2028: " ", 0x2029: " "}
+# Printable by Unicode's count, and nothing to see: fillers, joiners and variation selectors.
+_FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
+_SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_UNSEEN = frozenset(map(chr, (*_FILLERS, *_SELECTORS)))
 
 
 def plain(text: str) -> str:
@@ -37,7 +41,13 @@ def plain(text: str) -> str:
 
 def revealed(text: str) -> str:
     """The text with every character visible that a terminal would hide or obey: what the user approves is what runs."""
-    return text.translate(_REVEAL)
+    if all(map(_is_seen, text)):
+        return text
+    return "".join(each if _is_seen(each) else ascii(each)[1:-1] for each in text.replace("\\", "\\\\"))
+
+
+def _is_seen(character: str) -> bool:
+    return (character.isprintable() and character not in _UNSEEN) or character == "\n"
 
 
 def call_line(call: ToolCall | MalformedCall) -> str:
@@ -47,14 +57,17 @@ def call_line(call: ToolCall | MalformedCall) -> str:
 
 
 def outcome(result: ToolResult) -> str:
-    text = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+    text = result.text
     lines = text.strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
         return first[: 4 * SHORT] if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
     if len(lines) <= 1 and len(first) <= SHORT:
         return first or "nothing"
-    return f"{len(lines)} line{'s' if len(lines) > 1 else ''}, {len(text):,} characters"
+    size = f"{len(lines)} line{'s' if len(lines) > 1 else ''}, {len(text):,} characters"
+    last = plain(lines[-1])
+    # How a command ended, or how to read on, is in brackets on the last line.
+    return f"{size} {last[: 2 * SHORT]}" if last.startswith("[") and len(lines) > 1 else size
 
 
 def _short(value: JSON) -> str:
@@ -63,12 +76,14 @@ def _short(value: JSON) -> str:
 
 
 class Screen:
-    """Draws events. `answer` gets the model's text, `aside` all else; `styled`: may use colour and show thoughts."""
+    """Draws events. `answer` gets the model's text, `aside` all else. `thoughts`: shown too; `styled`: in colour."""
 
-    def __init__(self, answer: TextIO, aside: TextIO, *, styled: bool) -> None:
+    def __init__(self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool) -> None:
         self._answer = answer
         self._aside = aside
+        self._thoughts = thoughts
         self._styled = styled
+        self._cleaned = plain if answer.isatty() else str  # a file gets what the model said
         self._open: TextIO | None = None  # the stream whose last line has not ended
         self._thinking = False
         self._called: ToolCall | None = None
@@ -76,7 +91,7 @@ class Screen:
     def draw(self, event: Event) -> None:
         if isinstance(event, TextDelta):
             self._end_thought()
-            self._write(self._answer, plain(event.text))
+            self._write(self._answer, self._cleaned(event.text))
         elif isinstance(event, ReasoningDelta):
             self._think(plain(event.text))
         elif isinstance(event, CallStarted):
@@ -109,17 +124,18 @@ class Screen:
         self._called = None
 
     def _think(self, text: str) -> None:
-        if not self._styled:
+        if not self._thoughts:
             return
         if not self._thinking:
+            self.end_line()
             self._thinking = True
-            self._write(self._aside, "\x1b[2m")
+            self._write(self._aside, _DIM if self._styled else "")
         self._write(self._aside, text)
 
     def _end_thought(self) -> None:
         if self._thinking:
             self._thinking = False
-            self._write(self._aside, "\x1b[0m\n")
+            self._write(self._aside, f"{_UNDIM}\n" if self._styled else "\n")
 
     def _write(self, stream: TextIO, text: str) -> None:
         if text:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from .. import config
 from ..errors import ConfigError
 from .debug import Debug
 
+_HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
 
-def run(given: argparse.Namespace, debug_level: int) -> int:
+
+def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
     """Raises BotError."""
     overrides = {
         "vllm.base_url": given.base_url,
@@ -26,17 +29,19 @@ def run(given: argparse.Namespace, debug_level: int) -> int:
     if question is None:
         from .chat import open_chat
 
-        return open_chat(settings, debug, yes=given.yes)
+        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn)
     from .ask import ask
 
-    return ask(settings, debug, question, yes=given.yes)
+    return ask(settings, debug, question, yes=given.yes, relearn=given.relearn, sleep=sleep)
 
 
 def _question(given: argparse.Namespace) -> str | None:
     """The one question to answer, from the command line or standard input; None opens the chat."""
+    if given.prompt is None and not sys.stdin:
+        raise ConfigError("Standard input is closed.", _HOW_TO_ASK)
     if given.prompt is None and sys.stdin.isatty():
         return None
     question: str = sys.stdin.read() if given.prompt is None else given.prompt
     if not question.strip():
-        raise ConfigError("The question is empty.", 'Ask one: vllm-bot -p "What is in this folder?"')
+        raise ConfigError("The question is empty.", _HOW_TO_ASK)
     return question

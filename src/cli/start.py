@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
-from ..errors import ConfigError, ServerError
-from ..messages import Message, SystemMessage
+from ..errors import ServerError
+from ..messages import Message, Notice, SystemMessage
+from .render import Screen
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
     from ..client import Client
+    from ..model import Model
     from ..security.approval import Approver
+    from ..tools import Registry, ToolContext
+    from ..wire.providers import Provider
+    from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
 
@@ -27,57 +34,161 @@ def opening(settings: config.Settings) -> list[Message]:
 
 
 def workspace(settings: config.Settings) -> Path:
-    """The folder the tools work in, links resolved. Raises ConfigError where it is none."""
-    folder = Path(settings.workspace.dir).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"workspace.dir: there is no folder {folder}.", "Make it, or name another with --workspace.")
-    return folder.resolve()
+    """The folder the tools work in, links resolved."""
+    return settings.root
 
 
-def agent(settings: config.Settings, model_name: str, approver: Approver) -> Agent:
+def tools(settings: config.Settings) -> Registry:
+    """What the model may call; it is not told of commands where they are switched off."""
+    from ..tools import REGISTRY
+
+    return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
+
+
+def warn(settings: config.Settings, screen: Screen) -> None:
+    """Say what of the settings lets others listen in."""
+    from urllib.parse import urlsplit
+
+    url = urlsplit(settings.vllm.base_url)
+    if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
+        screen.draw(Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."))
+    if url.scheme == "https" and not settings.vllm.ssl_verify:
+        screen.draw(Notice(f"Nobody checks that {url.netloc} is who it says (vllm.ssl_verify is false)."))
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+class Bot(NamedTuple):
+    """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
+
+    agent: Agent
+    model: Model
+    learnt: Learnt
+    server: str
+
+    def keep(self) -> str:
+        """Keep what was learnt of the server; why it could not be kept, or nothing."""
+        model = self.model
+        if model.path.is_learnt:
+            try:
+                self.learnt.keep(self.server, model.name, model.server_version, model.path)
+            except OSError as error:
+                return f"What was learnt of the server could not be kept: {error}"
+        return ""
+
+
+def bot(
+    settings: config.Settings,
+    model_name: str,
+    approver: Approver,
+    *,
+    relearn: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Bot:
+    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
     from ..agent import Agent
-    from ..model import Model
-    from ..tools import REGISTRY, ToolContext
+    from .learnt import Learnt
 
-    vllm, security = settings.vllm, settings.security
-    model = Model(
-        _client(settings),
-        model_name,
-        native=vllm.enable_function_calling,
+    model = _model(settings, model_name, sleep)
+    learnt = Learnt(config.state_folder(os.environ))
+    if relearn:
+        learnt.forget()
+    if settings.vllm.enable_function_calling:
+        model.path = learnt.recall(settings.vllm.base_url, model_name, model.server_version) or model.path
+    agent = Agent(
+        model,
+        tools(settings),
+        _context(settings),
+        approver,
+        allowed_commands=settings.security.allowed_commands,
+        max_tool_turns=settings.agent.max_tool_turns,
+    )
+    return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def approver(yes: bool) -> Approver:
+    """Whoever is asked whether a call may run: the person at the terminal, where there is one."""
+    from ..security.approval import APPROVE_ALL, REFUSE_ALL
+    from .approve import AtTerminal
+
+    if yes:
+        return APPROVE_ALL
+    return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
+
+
+def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
+    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
+    from ..retry import Patience
+
+    vllm = settings.vllm
+    return Model(
+        _client(settings, sleep),
+        name,
+        codec=_provider(settings).codec(random_id),
+        is_vllm=vllm.provider == "vllm",
+        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
+        constrained=settings.text_protocol.constrained != "off",
+        patience=Patience(vllm.retries, vllm.load_timeout),
     )
-    context = ToolContext(
+
+
+def _context(settings: config.Settings) -> ToolContext:
+    from ..tools import ToolContext
+
+    security = settings.security
+    return ToolContext(
         workspace=workspace(settings),
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=settings.files,
         environment=dict(os.environ),
-        exec_enabled=security.exec_enabled,
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
     )
-    return Agent(
-        model,
-        REGISTRY,
-        context,
-        approver,
-        allowed_commands=security.allowed_commands,
-        max_tool_turns=settings.agent.max_tool_turns,
-    )
 
 
-def served_model(settings: config.Settings, choose: Choose) -> str:
+def served_model(
+    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    from ..model import served_models
+    import random
 
-    with _client(settings) as client:
-        names = served_models(client)
+    from ..model import random_id, served_models
+    from ..retry import Patience, persist
+
+    names: list[str] = []
+    codec, patience = _provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
+    with _client(settings, sleep) as client:
+        for event in persist(lambda: iter([served_models(client, codec)]), patience, sleep, random.random):
+            if isinstance(event, Notice):
+                screen.draw(event)
+            else:
+                names = event
     if not names:
         raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
     return names[0] if len(names) == 1 else choose(names)
 
 
-def _client(settings: config.Settings) -> Client:
-    from ..client import Client
+def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
+    from ..client import Client, Clocks
 
-    return Client(settings.vllm.base_url, settings.vllm.api_key, settings.vllm.timeout)
+    vllm, provider = settings.vllm, _provider(settings)
+    return Client(
+        vllm.base_url,
+        vllm.api_key,
+        Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout),
+        key_header=provider.key_header,
+        key_prefix=provider.key_prefix,
+        headers=provider.headers,
+        ssl_verify=vllm.ssl_verify,
+        sleep=sleep,
+    )
+
+
+def _provider(settings: config.Settings) -> Provider:
+    from ..wire.providers import PROVIDERS
+
+    return PROVIDERS[settings.vllm.provider]

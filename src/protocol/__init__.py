@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from .events import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
 from .extract import Extraction, extract_tool_calls, gathered
-from .render import as_text, call_text, instructions, results_text
+from .formats import parsers_of
+from .render import as_text, call_text, example, instructions, results_text
 from .scanner import MAX_CALLS, StreamParser
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "StreamParser",
     "as_text",
     "call_text",
+    "example",
     "extract_tool_calls",
     "gathered",
     "instructions",
+    "parsers_of",
     "results_text",
 ]

@@ -151,3 +151,8 @@ REASONING = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|channel|>analysis<|message|>", "<|end|>"),
 )
+
+
+def parsers_of(origin: str) -> list[str]:
+    """The vLLM tool parsers that read the calls of this origin; none for some formats."""
+    return [name.strip() for row in FORMATS if row.found_as == origin for name in row.parser.split(",") if name.strip()]

@@ -41,6 +41,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _KEYWORDS = frozenset((*_LABELS, *_CHANNELS, "to", "functools", "call", "observation"))
+_KEYWORD_BEGINNINGS = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 
 
 class Here(NamedTuple):
@@ -110,7 +111,7 @@ class Lookout:
         bare = word.name.rstrip(":")
         if word.gap or word.mark or bare != word.name:
             return self._box.leads(bare) or bare.casefold() in _KEYWORDS
-        return self._box.may_begin(bare) or any(key.startswith(bare.casefold()) for key in _KEYWORDS)
+        return self._box.may_begin(bare) or bare.casefold() in _KEYWORD_BEGINNINGS
 
     def _lead(self, here: Here) -> Word | None:
         """The name of a tool before the anchor."""

@@ -45,7 +45,7 @@ def instructions(tools: Sequence[ToolDefinition], *, native: bool = False) -> st
     if not tools:
         return ""
     listing = "\n".join(_described(tool) for tool in tools)
-    return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{_example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
+    return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
 
 
 def call_text(call: ToolCall) -> str:
@@ -88,8 +88,7 @@ def _block_text(block: Text | ToolCall | MalformedCall) -> str:
 
 def _result_text(result: ToolResult) -> str:
     mark = " (error)" if result.kind == "error" else ""
-    value = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
-    return f"[{result.name}]{mark}\n{value}"
+    return f"[{result.name}]{mark}\n{result.text}"
 
 
 def _described(tool: ToolDefinition) -> str:
@@ -118,7 +117,7 @@ def _type_name(schema: object) -> str:
     return str(kind)
 
 
-def _example(tool: ToolDefinition) -> str:
+def example(tool: ToolDefinition) -> str:
     """One correct call of the first tool: its required parameters, each with a value of its type."""
     properties = _mapping(tool.parameters.get("properties"))
     required = tool.parameters.get("required")

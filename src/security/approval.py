@@ -22,10 +22,10 @@ class Decision(NamedTuple):
     reason: str
 
 
-def decide(risk: str, call: ToolCall, allowed_commands: Sequence[str] = (), *, exec_enabled: bool = True) -> Decision:
+def decide(risk: Literal["low", "high"], call: ToolCall, allowed_commands: Sequence[str] = ()) -> Decision:
     """Whether a call may run. `risk` is its tool's: "low" runs unasked, whatever else is said asks."""
-    if call.name == "exec" and not exec_enabled:
-        return Decision("deny", "commands are switched off (security.exec_enabled)")
+    if call.echo:  # it may be a file's words, not the model's wish
+        return Decision("ask", "it repeats what stood in a message or a tool result")
     if risk == "low":
         return Decision("allow", f"{call.name} changes nothing")
     if call.name == "exec":

@@ -11,7 +11,9 @@ import json
 from ..errors import ToolError
 
 MANY = 100  # occurrences and candidates looked at
-SIMILAR_IN = 5_000  # lines compared to find a similar one
+SIMILAR_IN = 5_000  # lines looked at to find a similar one
+COMPARED = 10  # of them compared character by character, which takes a millisecond each
+PIECES = 20  # of a line, to find those lines by
 WIDTH = 160  # characters of a line that are compared and shown
 
 
@@ -77,10 +79,21 @@ def _similar(lines: list[str], line: str) -> str:
     import difflib  # only for a mistake
 
     shortened = [each[:WIDTH] for each in lines[:SIMILAR_IN]]
-    near = difflib.get_close_matches(line[:WIDTH], shortened, n=1)
+    near = difflib.get_close_matches(line[:WIDTH], _sharing(list(dict.fromkeys(shortened)), line[:WIDTH]), n=1)
     if not near:
         return "No line of it is similar: read the file again."
     return f"The nearest line is {shortened.index(near[0]) + 1}: {_shown(near[0])}"
+
+
+def _sharing(lines: list[str], line: str) -> list[str]:
+    """The few of `lines` that hold most pieces of `line`: what is similar shares some, wherever it differs."""
+    import heapq
+
+    text = line.strip()
+    size = max(2, -(-len(text) // PIECES))
+    pieces = {text[start : start + size] for start in range(0, len(text), size)}
+    shared = list(map(sum, zip(*([piece in each for each in lines] for piece in pieces), strict=True)))
+    return [lines[place] for place in heapq.nlargest(COMPARED, range(len(lines)), key=shared.__getitem__)]
 
 
 def _shown(line: str) -> str:

@@ -1,6 +1,7 @@
 """read, write and edit: text files of the workspace, as they are.
 
-`read` streams, so that its memory depends on what it shows and not on the file. `edit` keeps what it does
+`read` streams, also when it looks for the encoding, so that its memory depends on what it shows and not on
+the file. `edit` refuses where somebody else changed the file since it looked, and keeps what it does
 not touch byte for byte: encoding, byte order mark, line endings, final newline, permissions. Where a file
 may be and how it is replaced is in paths.py.
 """
@@ -22,6 +23,7 @@ from .edits import replace_once
 from .registry import ToolContext, tool
 
 READ_MAX = 50_000  # characters shown at once: some 12,000 tokens
+CHUNK = 1 << 16  # bytes looked at together for the encoding
 
 
 class Encoding(NamedTuple):
@@ -81,13 +83,14 @@ def edit(
     if not oldText:
         raise ToolError("oldText is empty", "Use write to create a file or to replace it whole.")
     with _opened(path, ctx) as file:
+        seen = os.fstat(file.fileno())
         data = file.read(ctx.max_file_bytes + 1)
     if len(data) > ctx.max_file_bytes:
         raise ToolError(f"{path} is too large to edit: more than {ctx.max_file_bytes:,} bytes")
-    encoding = _encoding_of(path, data)
+    encoding = _encoding_of(path, io.BytesIO(data), ctx.max_file_bytes + 1)
     text = data[len(encoding.bom) :].decode(encoding.codec)
     changed, line = replace_once(text, oldText, newText)
-    _store(path, changed, encoding, ctx)
+    _store(path, changed, encoding, ctx, seen)
     return f"Edited {path}: 1 replacement, at line {line}"
 
 
@@ -99,8 +102,7 @@ def reading(path: str, ctx: ToolContext) -> Iterator[io.TextIOWrapper]:
     ToolError for what is outside, missing, no file, or no text.
     """
     with _opened(path, ctx) as file:
-        sample = file.read(ctx.max_file_bytes)
-        encoding = _encoding_of(path, sample, whole=len(sample) < ctx.max_file_bytes)
+        encoding = _encoding_of(path, file, ctx.max_file_bytes)
         file.seek(len(encoding.bom))
         with io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n") as text:
             yield text
@@ -123,8 +125,8 @@ def _opened(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
         yield file
 
 
-def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bool:
-    """Write the text whole; True if the file is new."""
+def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext, seen: os.stat_result | None = None) -> bool:
+    """Write the text whole, over the file as it was `seen`; True if it is new."""
     try:
         data = encoding.bom + text.encode(encoding.codec)
     except UnicodeEncodeError as error:
@@ -133,21 +135,31 @@ def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bool:
     if len(data) > ctx.max_file_bytes:
         raise ToolError(f"{path} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed")
     with _plainly(path):
-        return paths.replace(paths.resolve(path, ctx.workspace), data, ctx.protected)
+        return paths.replace(paths.resolve(path, ctx.workspace), data, ctx.protected, seen)
 
 
-def _encoding_of(path: str, data: bytes, *, whole: bool = True) -> Encoding:
+def _encoding_of(path: str, file: BinaryIO, most: int) -> Encoding:
+    """The first encoding that the first `most` bytes of a file are text in."""
     for encoding in ENCODINGS:
-        if not data.startswith(encoding.bom):
-            continue
-        decoder = codecs.getincrementaldecoder(encoding.codec)()
-        try:
-            text = decoder.decode(data[len(encoding.bom) :], final=whole)
-        except UnicodeDecodeError:
-            continue
-        if not encoding.not_text.search(text):
+        file.seek(0)
+        if file.read(len(encoding.bom)) == encoding.bom and _is_text(file, encoding, most - len(encoding.bom)):
             return encoding
     raise ToolError(f"{path} is a binary file, and only text can be read")
+
+
+def _is_text(file: BinaryIO, encoding: Encoding, most: int) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding.codec)()
+    try:
+        while most > 0:
+            data = file.read(min(CHUNK, most))
+            if encoding.not_text.search(decoder.decode(data, final=not data)):
+                return False
+            if not data:
+                break
+            most -= len(data)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _window(path: str, text: io.TextIOWrapper, first: int, limit: int | None) -> str:

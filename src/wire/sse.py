@@ -1,21 +1,19 @@
 """Server-sent events: bytes in, the data of each event out. No I/O.
 
-Linear whatever the chunking: bytes are appended to one buffer, and a search never looks again at
-what it has passed. Lines end in LF, CRLF or CR; a blank line ends an event; `data` lines of one
-event are joined by LF; comments (vLLM's ": keep-alive") and other fields are passed over. Lines are
-found in bytes, so U+2028 and its like inside a string stay what they are.
+Linear whatever the chunking: a chunk that is one whole event is cut out of itself, others are appended
+to one buffer, and a search never looks again at what it has passed. Lines end in LF, CRLF or CR; a blank
+line ends an event; `data` lines of one event are joined by LF; comments (vLLM's ": keep-alive") and other
+fields are passed over. Lines are found in bytes, so U+2028 and its like inside a string stay what they are.
 Specification: WHATWG HTML, section 9.2.
 """
 
 from __future__ import annotations
 
-import re
-
 from ..errors import WireError
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+_DATA = (b"data", b"error")  # llama.cpp's server sends what went wrong in a field of its own
 
 
 class EventDecoder:
@@ -27,15 +25,16 @@ class EventDecoder:
         self._data: list[bytes] = []
         self._held = 0
         self._limit = max_event_bytes
+        self._open = True  # whether an event has begun, or the first bytes have yet to be looked at
         self._at_start = True
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Raises WireError where one event exceeds the limit."""
-        if self._after_cr and chunk:
-            self._after_cr = False
-            if chunk.startswith(b"\n"):
-                chunk = chunk[1:]
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_plain_ends(chunk)
+        if not self._open and chunk[:6] == b"data: " and chunk.find(b"\n") == len(chunk) - 2 and chunk[-1:] == b"\n":
+            return [chunk[6:-2]]  # one event, whole: what servers send
         self._buffer += chunk
         if self._at_start and not self._skip_bom():
             return []
@@ -45,30 +44,43 @@ class EventDecoder:
                 f"The server sent one event of more than {self._limit:,} bytes.",
                 "That is no chat completion: check base_url.",
             )
+        self._open = bool(self._buffer or self._data)
         return events
+
+    def _with_plain_ends(self, chunk: bytes) -> bytes:
+        """Every line end as LF. A CR at the very end counts at once, or an event would wait for the next."""
+        if self._after_cr and chunk[:1] == b"\n":
+            chunk, self._after_cr = chunk[1:], False
+        if chunk:
+            self._after_cr = chunk[-1:] == b"\r"
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _take_lines(self) -> list[bytes]:
         buffer, events = self._buffer, []
         start, at = 0, self._searched
-        while match := _LINE_END.search(buffer, at):
-            end, at = match.span()
+        while (end := buffer.find(b"\n", at)) >= 0:
             if end > start:
-                self._field(bytes(buffer[start:end]))
+                self._field(start, end)
             elif self._data:
                 events.append(b"\n".join(self._data))
                 self._data, self._held = [], 0
-            start = at
-        # A CR at the very end counts at once, or an event would wait for the next; its LF may still come.
-        self._after_cr = start > 0 and start == len(buffer) and buffer[-1] == 0x0D
+            start = at = end + 1
         del buffer[:start]
         self._searched = len(buffer)
         return events
 
-    def _field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            self._data.append(value[1:] if value.startswith(b" ") else value)
-            self._held += len(value)
+    def _field(self, start: int, end: int) -> None:
+        """A line of the buffer, of which only the value is copied, and once: it may be long."""
+        colon = self._buffer.find(b":", start, end)
+        name = self._buffer[start : colon if colon >= 0 else end]
+        if name not in _DATA:
+            return
+        value = colon + 1 if colon >= 0 else end
+        if self._buffer[value : value + 1] == b" ":
+            value += 1
+        with memoryview(self._buffer) as view:
+            self._data.append(bytes(view[min(value, end) : end]))
+        self._held += end - value
 
     def _skip_bom(self) -> bool:
         """Whether the start has been seen: three bytes, or enough to know that they are no byte order mark."""

@@ -7,7 +7,7 @@ from src.messages import ToolCall
 
 
 def asked(answer, **arguments):
-    def read(prompt):
+    def read():
         if isinstance(answer, BaseException):
             raise answer
         return answer

@@ -1,6 +1,7 @@
 """One question through the whole program, but for the server, which is scripted."""
 
 import io
+import json
 import sys
 from contextlib import contextmanager
 
@@ -88,9 +89,11 @@ def test_half_an_answer_is_kept_and_the_exit_code_says_that_it_failed(ask):
 def test_no_server_is_one_message(ask, tmp_path, capsys):
     with ScriptedServer() as gone:
         url = gone.url
-    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"]) == 1
+    waits = []
+    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"], waits.append) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"vllm-bot: No server at {url}")
+    assert f"vllm-bot: No server at {url}" in err
+    assert len(waits) == 2
     assert "vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER" in err
 
 
@@ -126,3 +129,33 @@ def test_an_unknown_option_is_bad_usage():
     with pytest.raises(SystemExit) as left:
         main(["--no-such-option"])
     assert left.value.code == 2
+
+
+def test_what_is_learnt_of_a_server_is_kept_and_forgotten_on_demand(ask, state_folder):
+    no_parser = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
+    assert "calls in the text" in ask(no_parser, HELLO)[2]
+    (kept,) = json.loads((state_folder / "vllm-bot" / "servers.json").read_text()).values()
+    assert kept["path"]["mode"] == "text"
+
+
+def test_a_servers_escapes_do_not_reach_the_terminal(ask):
+    _, _, err, _ = ask((400, {"error": {"message": "\x1b]0;pwned\x07 \x1b[2J" + "x" * 9000}}))
+    assert "\x1b" not in err
+    assert len(err) < 3000
+
+
+def test_no_answer_is_no_success(ask):
+    nothing = [{"finish": "stop"}]
+    code, out, err, _ = ask(nothing, nothing)
+    assert (code, out) == (1, "")
+    assert "without saying anything" in err
+
+
+@pytest.mark.parametrize("closed", [None])
+def test_closed_standard_input_without_a_question_is_bad_usage(ask, closed):
+    kept, sys.stdin = sys.stdin, closed
+    try:
+        code, _, err, _ = ask(prompt=())
+    finally:
+        sys.stdin = kept
+    assert (code, "Standard input is closed" in err) == (2, True)

@@ -1,11 +1,14 @@
 import io
+from pathlib import Path
 
 import pytest
 
 from src.agent import Agent
 from src.cli.chat import LEAVING, Chat
 from src.cli.debug import Debug
+from src.cli.learnt import Learnt
 from src.cli.render import Screen
+from src.cli.start import Bot
 from src.config import Settings
 from src.errors import ConnectFailed
 from src.messages import Response, SystemMessage, Text, ToolCall, UserMessage
@@ -20,10 +23,19 @@ class Session:
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns, partial=partial)
         self.answer, self.aside = io.StringIO(), io.StringIO()
-        screen = Screen(self.answer, self.aside, styled=False)
+        screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
         self.code = Chat(
-            Settings(), screen, Debug(0), lambda: Agent(self.model, registry, context(), APPROVE_ALL), self._read
+            Settings(),
+            screen,
+            Debug(0),
+            lambda: Bot(
+                Agent(self.model, registry, context(), APPROVE_ALL),
+                self.model,
+                Learnt(Path("/nowhere")),
+                "http://server",
+            ),
+            self._read,
         ).run()
 
     def _read(self, prompt):
@@ -105,3 +117,18 @@ def test_an_error_is_shown_and_the_question_can_be_asked_again():
 @pytest.mark.parametrize("line", ["/RESET", "/reset now"])
 def test_commands_are_known_in_any_case_and_with_words_behind(line):
     assert "starts anew" in Session(line).aside.getvalue()
+
+
+def test_path_shows_how_tools_are_called_and_why():
+    assert "native: the configuration's default" in Session("/path").aside.getvalue()
+
+
+def test_path_takes_another():
+    session = Session("/path text", "/path")
+    assert session.aside.getvalue().count("text: chosen by hand") == 2
+
+
+def test_a_path_that_there_is_not_is_said_so():
+    shown = Session("/path telepathy", "/path").aside.getvalue()
+    assert "There is no path telepathy" in shown
+    assert "native: the configuration's default" in shown

@@ -67,9 +67,9 @@ def test_an_outcome_is_one_short_line(result, line):
     assert outcome(result) == line
 
 
-def drawn(*events, styled=False):
+def drawn(*events, thoughts=False, styled=False):
     answer, aside = io.StringIO(), io.StringIO()
-    screen = Screen(answer, aside, styled=styled)
+    screen = Screen(answer, aside, thoughts=thoughts, styled=styled)
     for event in events:
         screen.draw(event)
     return answer.getvalue(), aside.getvalue()
@@ -108,5 +108,27 @@ def test_a_notice_in_the_middle_of_a_line_starts_its_own():
 
 
 def test_reasoning_is_dim_on_a_terminal_and_not_shown_elsewhere():
-    assert drawn(ReasoningDelta("hm"), TextDelta("x"), styled=True) == ("x", "\x1b[2mhm\x1b[0m\n")
+    assert drawn(ReasoningDelta("hm"), TextDelta("x"), thoughts=True, styled=True) == ("x", "\x1b[2mhm\x1b[0m\n")
     assert drawn(ReasoningDelta("hm"), TextDelta("x")) == ("x", "")
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\ufe0f", "\U000e0041", "\u2028", "\u00a0"],
+)
+def test_what_is_to_be_approved_shows_what_has_no_shape(hidden):
+    assert hidden not in revealed(f"ls{hidden}x")
+
+
+def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
+    assert revealed("a\x1bb") != revealed("a\\x1bb\x00")
+    assert revealed("C:\\x1b") == "C:\\x1b"
+
+
+def test_how_a_command_ended_is_on_its_line():
+    result = ToolResult("c", "exec", "text", "a\nb\n[exit code 1]")
+    assert outcome(result) == "3 lines, 17 characters [exit code 1]"
+
+
+def test_what_goes_to_a_file_is_what_the_model_said():
+    assert drawn(TextDelta("a\u200fb\rc"))[0] == "a\u200fb\rc"

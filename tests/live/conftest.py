@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ import pytest
 from .rig import KINDS, Rig, Server
 
 ROOT = Path(__file__).resolve().parents[2]
+LIVE_URL = os.environ.get("VLLM_BOT_LIVE_URL", "")
+RIG = os.environ.get("VLLM_BOT_RIG", "")
 PATIENCE = 120  # seconds for one run, on a busy machine
 
 
@@ -34,18 +37,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if item not in here] + here
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skipped from one place, so that pytest tells of it in one line."""
+    needs = {"server": RIG, "any_server": RIG or LIVE_URL}
+    if any(name in item.fixturenames and not there for name, there in needs.items()):
+        pytest.skip("there is no server: see VLLM_BOT_LIVE_URL and VLLM_BOT_RIG in docs/development.md")
+
+
 def kind_of(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
     return callspec.params.get("server", "hermes") if callspec else "hermes"
 
 
 @pytest.fixture(scope="session")
-def rig() -> Iterator[Rig | None]:
-    folder = os.environ.get("VLLM_BOT_RIG")
-    if not folder:
-        yield None
-        return
-    rig = Rig(Path(folder), Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser())
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    models = Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser()
+    rig = Rig(Path(RIG), models, tmp_path_factory.mktemp("rig"))
     try:
         yield rig
     finally:
@@ -53,18 +60,16 @@ def rig() -> Iterator[Rig | None]:
 
 
 @pytest.fixture
-def server(rig: Rig | None, request: pytest.FixtureRequest) -> Server:
+def server(rig: Rig, request: pytest.FixtureRequest) -> Server:
     """A server of the kind that the test names, hermes where it names none."""
-    if rig is None:
-        pytest.skip("VLLM_BOT_RIG names no rig to start servers from")
     return rig.server(getattr(request, "param", "hermes"))
 
 
 @pytest.fixture
 def any_server(request: pytest.FixtureRequest) -> Server:
     """The server at VLLM_BOT_LIVE_URL, whatever it serves; else one of the rig."""
-    if url := os.environ.get("VLLM_BOT_LIVE_URL"):
-        return Server("any", url, os.environ.get("VLLM_API_KEY", ""))
+    if LIVE_URL:
+        return Server("any", LIVE_URL, os.environ.get("VLLM_API_KEY", ""))
     return request.getfixturevalue("server")
 
 
@@ -134,18 +139,26 @@ class Program:
         )
         return Answer(done.stdout, done.stderr, done.returncode)
 
-    def chat(self, server: Server, *options: str, debug: str = "", **sections: dict) -> pexpect.spawn:
+    def chat(
+        self, server: Server, *options: str, debug: str = "", term: str = "dumb", **sections: dict
+    ) -> pexpect.spawn:
         """The program on a terminal of its own."""
         program, *arguments = self.command(server, *options, **sections)
         return pexpect.spawn(
             program,
             arguments,
             cwd=str(self._workspace),
-            env=self.environment(server, DEBUG=debug),
+            env=self.environment(server, DEBUG=debug, TERM=term),
             encoding="utf-8",
             timeout=PATIENCE,
             dimensions=(40, 200),
+            preexec_fn=listen_to_ctrl_c,
         )
+
+
+def listen_to_ctrl_c() -> None:
+    """What runs in the background of a script ignores it, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,6 +31,8 @@ KINDS = {
     "no parser": Kind("chatml", ("--api-key", API_KEY), API_KEY),
     "strict": Kind("strict", ("--max-model-len", "3000")),
     "strict, hermes": Kind("strict", HERMES),
+    "thinking": Kind("chatml", (*HERMES, "--reasoning-parser", "qwen3")),
+    "wrong parser": Kind("chatml", ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")),
     "no system role": Kind("strict", ("--chat-template", str(HERE / "no_system.jinja"))),
 }
 
@@ -41,18 +44,19 @@ class Server(NamedTuple):
 
 
 class Rig:
-    """`folder` holds serve.sh; `models` the models that make_model.py made: chatml and strict."""
+    """`folder` holds serve.sh, `models` what make_model.py made; logs and pid files are written to `work`."""
 
-    def __init__(self, folder: Path, models: Path) -> None:
+    def __init__(self, folder: Path, models: Path, work: Path) -> None:
         self._folder = folder
         self._models = models
-        self._running: dict[str, tuple[Server, int]] = {}  # the last used is the last
+        self._work = work
+        self._running: dict[str, tuple[Server, Path]] = {}  # with its pid file; the last used is the last
 
     def server(self, name: str) -> Server:
         if name not in self._running:
             if len(self._running) == AT_ONCE:
                 self._stop(next(iter(self._running)))
-            self._running[name] = self._start(name)
+            self._start(name)
         self._running[name] = self._running.pop(name)
         return self._running[name][0]
 
@@ -60,18 +64,25 @@ class Rig:
         for name in list(self._running):
             self._stop(name)
 
-    def _start(self, name: str) -> tuple[Server, int]:
+    def _start(self, name: str) -> None:
         kind, port = KINDS[name], free_port()
-        model = self._models / kind.model
+        model = self._work / kind.model
+        if not model.exists():  # serve.sh writes beside the model
+            shutil.copytree(self._models / kind.model, model, ignore=shutil.ignore_patterns("*.log", "*.pid"))
+        self._running[name] = Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), model / f"{port}.pid"
         environment = {**os.environ, "RIG_RULES": str(HERE / "rules.json")}
         command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
-        subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-        pid = int((model / f"{port}.pid").read_text())
-        return Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), pid
+        try:
+            subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        except BaseException:  # an interrupt, too, leaves no server behind
+            self._stop(name)
+            raise
 
     def _stop(self, name: str) -> None:
-        _, pid = self._running.pop(name)
-        end_process(pid)
+        _, pid_file = self._running.pop(name)
+        if pid_file.exists():
+            end_process(int(pid_file.read_text()))
+            pid_file.unlink()
 
 
 def free_port() -> int:

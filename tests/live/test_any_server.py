@@ -65,7 +65,7 @@ class TestWhatIsNotThere:
         address = f"http://127.0.0.1:{free_port()}/v1"
         answer = program.ask(Server("none", address), GREETING)
         assert (answer.stdout, answer.code) == ("", 1)
-        tried, hint = answer.stderr.splitlines()
+        *_, tried, hint = answer.stderr.splitlines()
         assert tried.startswith(f"vllm-bot: No server at {address}")
         assert "Connection refused" in tried
         assert "vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER" in hint

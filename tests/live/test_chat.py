@@ -102,6 +102,26 @@ def test_what_was_typed_ahead_is_no_answer(chat, server, workspace):
     assert not (workspace / "kept.txt").exists()
 
 
+def test_a_plain_terminal_is_sent_no_escapes(chat, server):
+    session = chat(server)
+    session.expect(PROMPT)
+    session.sendline("Quote notes.txt, please.")
+    shown = session.before
+    session.expect(PROMPT)
+    assert "\x1b" not in shown + session.before
+
+
+def test_lines_pasted_together_are_one_question(chat, server):
+    session = chat(server, term="xterm")
+    session.expect_exact("> ")
+    session.send("\x1b[200~Say hello.\nAnd nothing else.\x1b[201~\r")
+    session.expect("Hello there.")
+    session.expect_exact("> ")
+    session.sendline("/exit")
+    session.expect(pexpect.EOF)
+    assert "Hello there." not in session.before
+
+
 def test_commands(chat, server):
     session = chat(server)
     session.expect(PROMPT)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from src.model import ROLES_MERGED, SYSTEM_FOLDED, TEXT_FALLBACK
+from src.model.model import LOSS
+from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
 
 QUESTION = "Quote notes.txt, please."
 CONTENT = "The heron stands in the reeds."
@@ -20,18 +21,22 @@ def notices(*texts: str) -> list[str]:
     return [f"! {line}" for text in texts for line in text.splitlines()]
 
 
-FALLBACK = notices(TEXT_FALLBACK)
+FALLBACK = notices(NOTICES["text"])
+TEMPLATE = notices(NOTICES["template"])
 FOLDED = notices(ROLES_MERGED, SYSTEM_FOLDED)
+LOST = notices(LOSS, "The model's calls came in the text, in the format hermes; --tool-call-parser hermes reads it.")
 
 CASES = [  # server, enable_function_calling, how the call is found, what the user is told
     ("hermes", True, NATIVE, []),
     ("hermes", False, TEXT, []),
-    ("no parser", True, TEXT, FALLBACK),
+    ("no parser", True, TEXT, TEMPLATE),
     ("no parser", False, TEXT, []),
     ("strict", True, TEXT, FALLBACK),
     ("strict", False, TEXT, []),
     ("strict, hermes", True, TEXT, []),  # the server takes `tools`, but its template shows the model none
     ("strict, hermes", False, TEXT, []),
+    ("wrong parser", True, TEXT, LOST),
+    ("wrong parser", False, TEXT, []),
     ("no system role", True, TEXT, FALLBACK + FOLDED),
     ("no system role", False, TEXT, FOLDED),
 ]
@@ -39,8 +44,8 @@ IDS = [f"{server}: {'native' if native else 'text'}" for server, native, _, _ in
 
 
 def test_a_user_is_told_which_flags_would_make_calls_native():
-    assert "--enable-auto-tool-choice" in TEXT_FALLBACK
-    assert "--tool-call-parser" in TEXT_FALLBACK
+    assert "--enable-auto-tool-choice" in NOTICES["text"]
+    assert "--tool-call-parser" in NOTICES["text"]
 
 
 @pytest.mark.parametrize(("server", "native", "found", "told"), CASES, indirect=["server"], ids=IDS)
@@ -50,7 +55,7 @@ def test_the_file_is_read_and_its_content_is_in_the_answer(program, server, nati
     assert answer.code == 0
     assert f'  read(path="notes.txt") -> {CONTENT}' in answer.stderr.splitlines()
     assert answer.notices == told
-    asked, found_as, called, stopped, again, ended = answer.debug
+    asked, found_as, called, *_, stopped, again, ended = answer.debug
     assert [asked, found_as, called, again] == ["[DEBUG] Iteration 1", found, CALL, "[DEBUG] Iteration 2"]
     assert stopped.startswith("[DEBUG] Stop reason: tool_use")
     assert ended.startswith("[DEBUG] Stop reason: end_turn")

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from src.client import Client
-from src.messages import SystemMessage, TextDelta, ToolCall, UserMessage
-from src.model import Model
+from src.messages import Reasoning, ReasoningDelta, SystemMessage, TextDelta, ToolCall, Usage, UserMessage
+from src.model import CallPath, Model
 from src.tools import REGISTRY
 
 KINDS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
@@ -64,4 +64,26 @@ def test_usage_is_what_the_server_counts(client, root):
     written = json.loads(ask(root, "POST", "tokenize", {"model": "tiny", "prompt": "Hello there."}))["count"]
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "Say hello."}]}
     read = json.loads(ask(root, "POST", "tokenize", asked))["count"]
-    assert completed.response.usage == (type(completed.response.usage))(read, written + 1)  # and the end of the turn
+    assert completed.response.usage == Usage(read, written + 1)  # and the end of the turn
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("server", ["thinking"], indirect=True)
+class TestAThinkingModel:
+    QUESTION = "Think first, then quote notes.txt, please."
+
+    def test_its_thoughts_are_kept_apart_from_its_text(self, client, native):
+        model = Model(client, "tiny", path=CallPath("native" if native else "text"))
+        events = list(model.respond([UserMessage(self.QUESTION)], REGISTRY.definitions))
+        response = events[-1].response
+        (thought,) = [block for block in response.content if isinstance(block, Reasoning)]
+        assert thought.text.strip() == "I should read it."
+        assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == thought.text
+        assert response.text.strip() == ""
+        assert [call.arguments for call in response.calls] == [{"path": "notes.txt"}]
+
+    def test_they_are_no_part_of_the_answer(self, program, server, native):
+        answer = program.ask(server, self.QUESTION, vllm={"enable_function_calling": native})
+        assert "The heron stands in the reeds." in answer.stdout
+        assert "So that is it." not in answer.stdout
+        assert answer.code == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from src.messages import ToolCall
 from src.security.approval import APPROVE_ALL, REFUSE_ALL, decide
+from src.tools.registry import Risk
 
 ALLOWED = ("ls", "git status", "cat")
 
@@ -28,10 +30,8 @@ def test_a_risk_nobody_knows_asks():
     assert decide("none at all", ToolCall("1", "read", {})).action == "ask"
 
 
-def test_commands_that_are_switched_off_are_denied_before_anyone_is_asked():
-    decision = decide("high", ToolCall("1", "exec", {"command": "ls"}), ALLOWED, exec_enabled=False)
-    assert decision.action == "deny"
-    assert "security.exec_enabled" in decision.reason
+def test_the_type_checker_knows_every_risk_there_is():
+    assert get_type_hints(decide)["risk"] == Risk
 
 
 def test_allowed_commands_speak_of_exec_and_of_nothing_else():
@@ -133,12 +133,14 @@ def test_without_entries_everything_asks():
     assert action_on("ls", ()) == "ask"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_whatever_runs_unasked_is_plain_words(tail):
     if action_on("ls" + tail) == "allow":
         assert re.fullmatch(r"ls( +[\w./:,=@%+-]+)*", "ls" + tail, re.ASCII)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(";&|<>$`\\\"'(){}[]*?~!#^\n\r\t\v\f\0"), st.sampled_from(["ls", "ls -l a", "git status"]), st.data()
 )
@@ -152,3 +154,9 @@ def test_who_approves_all_and_who_refuses_all():
     assert APPROVE_ALL.approve(call, "why") is True
     assert REFUSE_ALL.approve(call, "why") is False
     assert "--yes" in REFUSE_ALL.refusal
+
+
+@pytest.mark.parametrize("risk", ["low", "high"])
+def test_a_call_that_repeats_what_the_model_was_given_asks_whatever_its_risk(risk):
+    call = ToolCall("c", "exec" if risk == "high" else "read", {"command": "ls"}, "text", echo=True)
+    assert decide(risk, call, ["ls"]).action == "ask"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -47,7 +50,10 @@ REFUSED = [
     ("a\nlast", "a\nlast\n", "The text at line 1 differs from it only in the line breaks at its ends"),
     ("a\nb\n", "\n\n", "nothing but white space"),
     ("", "a", "No line of it is similar"),
-]
+    ("".join(f"value_{n} = compute(n={n})\n" for n in range(999)), "value_500 = compte(n=500)",
+     'The nearest line is 501: "value_500 = compute(n=500)"'),
+    ("x\n" * 99 + "    return first + second\n", "return frist + second", 'The nearest line is 100: "    return first'),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "old", "said"), REFUSED, ids=[row[2][:60] for row in REFUSED])
@@ -61,7 +67,7 @@ def test_what_does_not_occur_once_is_refused_with_what_is_there(text, old, said)
     ("text", "old"),
     [
         ("a" * 5_000_000, "a" * 2_000_000),
-        ("a\n" * 1_000_000, "a\n" * 100_000 + "b"),
+        ("a\n" * 200_000, "a\n" * 20_000 + "b"),
         ("lorem ipsum\n" * 200_000, "lo_em"),
     ],
 )
@@ -71,9 +77,20 @@ def test_refusing_a_large_file_looks_at_a_bounded_part(text, old):
     assert len(str(refusal.value)) < 500
 
 
+def test_looking_for_a_similar_line_takes_no_seconds():
+    """It took 6.5 s of such a file; in time of the processor, since others may be at work."""
+    words = random.Random(1)
+    lines = ["".join(words.choices("abcdefghij ", k=160)) for _ in range(5_000)]
+    begun = time.process_time()
+    with pytest.raises(ToolError, match="The nearest line is 4000"):
+        replace_once("\n".join(lines), lines[3_999][:80] + "#####" + lines[3_999][85:], "new")
+    assert time.process_time() - begun < 0.5
+
+
 TEXT = st.text(st.sampled_from("ab \n"), max_size=30)
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_what_stands_around_the_piece_stays_as_it_was(before, old, after, new):
     text = before + old + after
@@ -83,6 +100,7 @@ def test_what_stands_around_the_piece_stays_as_it_was(before, old, after, new):
     assert replace_once(crlf, old, new)[0] == (before + new + after).replace("\n", "\r\n") or "\n" not in text
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT.filter(bool))
 def test_it_replaces_or_refuses_and_never_fails_otherwise(text, old):
     try:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from src.errors import ToolError
 from src.messages import ToolCall
 from src.tools import REGISTRY, ToolContext
-from src.tools.files import READ_MAX
+from src.tools.files import CHUNK, READ_MAX
 
 ERROR = "Error executing tool: "
 
@@ -80,11 +82,36 @@ def test_a_file_over_the_limit_is_read_by_window_only(run, workspace):
     assert run("read", limit, path="big.txt", offset=1000).value == "line\n"
 
 
+def test_a_character_at_the_border_of_what_tells_the_encoding_stays_whole(run, workspace):
+    (workspace / "a.txt").write_text("€€€\n", encoding="utf-8")
+    assert run("read", {"max_file_bytes": 4}, path="a.txt", limit=1).value == "€€€\n"
+
+
 def test_a_huge_file_is_never_held_whole(run, workspace):
     with (workspace / "huge.txt").open("wb") as file:
         file.write(b"first\n" + b"x" * 20_000 + b"\nthird\n")
         file.truncate(5_000_000_000)
     assert run("read", {"max_file_bytes": 10_000}, path="huge.txt", limit=1).value.startswith("first\n[cut")
+
+
+def test_what_is_held_depends_on_what_is_shown_and_not_on_the_file(run, workspace):
+    (workspace / "big.txt").write_bytes(b"a line of some length\n" * 400_000 + "é".encode("latin-1"))
+    run("read", path="big.txt", limit=1)  # what is loaded at the first run is not held for the file
+    tracemalloc.start()
+    try:
+        assert run("read", path="big.txt", limit=1).value.startswith("a line of some length\n[cut")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", range(CHUNK - 3, CHUNK + 3))
+@pytest.mark.parametrize("tail", ["€\n", "€", "\u20ac\U0001f600"])
+def test_a_character_at_the_border_of_what_is_looked_at_together_stays_whole(size, tail, run, workspace):
+    (workspace / "a.txt").write_text("x\n" + "y" * (size - 2) + tail, encoding="utf-8")
+    assert run("read", path="a.txt", limit=1).value.startswith("x\n[cut")
+    assert run("edit", path="a.txt", oldText="x\n", newText="z\n").kind == "text"
+    assert (workspace / "a.txt").read_text(encoding="utf-8").endswith("y" + tail)
 
 
 def test_a_missing_file_is_said_to_be_missing(run):
@@ -220,7 +247,7 @@ def test_content_over_the_limit_is_refused(run):
     assert result.value == ERROR + "a.txt would be too large: 6 bytes, and 3 are allowed"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=200).filter(lambda text: "\0" not in text and not text.startswith("\ufeff")))
 def test_what_was_written_is_read(content):
     with tempfile.TemporaryDirectory() as folder:
@@ -253,3 +280,38 @@ def test_an_empty_old_text_is_refused(run, workspace):
 def test_a_file_over_the_limit_is_not_edited(run, workspace):
     (workspace / "a.txt").write_text("xyz")
     assert "too large to edit" in run("edit", {"max_file_bytes": 2}, path="a.txt", oldText="x", newText="y").value
+
+
+class Meddling(str):
+    """A piece of text that changes the file when it is looked for: after reading, before writing."""
+
+    file: Path
+
+    def replace(self, *_: object) -> str:
+        self.meddle(self.file)
+        return str(self)
+
+
+def append(file: Path) -> None:
+    with file.open("a") as other:
+        other.write("more\r\n")
+
+
+def put_another_in_its_place(file: Path) -> None:
+    file.with_name("other").write_bytes(file.read_bytes())
+    file.with_name("other").replace(file)
+
+
+def touch(file: Path) -> None:
+    os.utime(file, ns=(0, 0))
+
+
+@pytest.mark.parametrize("meddle", [append, put_another_in_its_place, touch])
+def test_what_somebody_else_changed_meanwhile_is_not_lost(meddle, workspace):
+    old = Meddling("one")
+    old.file, old.meddle = workspace / "a.txt", meddle
+    old.file.write_bytes(b"one\r\n")
+    with pytest.raises(ToolError, match="changed meanwhile"):
+        REGISTRY["edit"].function("a.txt", old, "two", ToolContext(workspace))
+    assert old.file.read_bytes().startswith(b"one\r\n")
+    assert [each.name for each in workspace.iterdir()] == ["a.txt"]

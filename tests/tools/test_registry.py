@@ -258,19 +258,55 @@ def test_a_huge_wrong_value_is_shown_in_part():
     assert len(answer(greet, {"name": ["x" * 5_000_000]}).value) < 300
 
 
+READ, WRITE, EDIT, EXEC = (tool.signature for tool in REGISTRY)
 UNKNOWN = [
-    ("raed", 'There is no tool "raed" (nearest: read). Available tools: read, write, edit, exec.'),
-    ("Exec", 'There is no tool "Exec" (nearest: exec). Available tools: read, write, edit, exec.'),
-    ("exec\u200b", 'There is no tool "exec\\u200b" (nearest: exec). Available tools: read, write, edit, exec.'),
-    ("../exec", 'There is no tool "../exec" (nearest: exec). Available tools: read, write, edit, exec.'),
-    ("zzz", 'There is no tool "zzz". Available tools: read, write, edit, exec.'),
+    ("raed", '"raed"', [READ, WRITE, EDIT, EXEC]),
+    ("Exec", '"Exec"', [EXEC, READ, WRITE, EDIT]),
+    ("exec\u200b", '"exec\\u200b"', [EXEC, READ, WRITE, EDIT]),
+    ("../exec", '"../exec"', [EXEC, READ, WRITE, EDIT]),
+    ("edti", '"edti"', [EDIT, READ, WRITE, EXEC]),
+    ("zzz", '"zzz"', [READ, WRITE, EDIT, EXEC]),
 ]
 
 
-@pytest.mark.parametrize(("name", "said"), UNKNOWN, ids=[ascii(row[0]) for row in UNKNOWN])
-def test_an_unknown_tool_is_answered_with_the_nearest_and_all(name, said):
+@pytest.mark.parametrize(("name", "shown", "usages"), UNKNOWN, ids=[ascii(row[0]) for row in UNKNOWN])
+def test_an_unknown_tool_is_answered_with_how_all_are_called_the_nearest_first(name, shown, usages):
     result = REGISTRY.run(ToolCall("1", name, {}), ToolContext(Path.cwd()))
-    assert (result.kind, result.value) == ("error", said)
+    assert result.kind == "error"
+    assert result.value == f"There is no tool {shown}. Available tools, the nearest first: {'; '.join(usages)}."
+
+
+def test_where_there_are_no_tools_none_are_named():
+    assert Registry().check(ToolCall("1", "read", {})).value.endswith("the nearest first: none.")
+
+
+@pytest.mark.parametrize(("name", "usage"), [("read", READ), ("raed", READ), ("Edit", EDIT), ("zzz", ""), ("", "")])
+def test_how_a_tool_is_called_is_told_by_its_name_or_one_near_it(name, usage):
+    assert REGISTRY.signature(name) == usage
+
+
+def test_of_tools_that_are_switched_off_no_model_is_told():
+    rest = REGISTRY.without("exec")
+    assert [each.name for each in rest.definitions] == ["read", "write", "edit"]
+    assert [each["function"]["name"] for each in rest.openai_tools] == ["read", "write", "edit"]
+    assert rest.run(ToolCall("1", "exec", {"command": "echo hi"}), ToolContext(Path.cwd())).kind == "error"
+    assert [each["function"]["name"] for each in TOOL_DEFINITIONS] == ["read", "write", "edit", "exec"]
+
+
+class Watched(dict):
+    """Arguments that count how often somebody goes through them, which checking does and running does not."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_running_checks_the_arguments_once():
+    arguments = Watched(name="you")
+    assert answer(greet, arguments).value == "hello you"
+    assert arguments.passes == 1
 
 
 def test_an_unknown_tool_is_of_high_risk():

@@ -102,3 +102,13 @@ def test_a_whole_call_before_max_tokens_is_a_call():
 def test_big_integers_do_not_raise_anything_but_value_errors():
     with pytest.raises(ValueError, match="valid JSON|limit"):
         parse_arguments('{"n": ' + "9" * 5000 + "}")
+
+
+@pytest.mark.parametrize("raw", ['{"n": 1e999}', '{"n": [-1e999]}', '{"n": ' + "[" * 101 + "]" * 101 + "}"])
+def test_what_could_not_be_sent_again_is_malformed(raw):
+    with pytest.raises(ValueError, match="too"):
+        parse_arguments(raw)
+
+
+def test_ordinary_nesting_is_read():
+    assert parse_arguments('{"n": ' + "[" * 90 + "]" * 90 + "}")

@@ -30,7 +30,7 @@ from src.messages import (
     Usage,
     UserMessage,
 )
-from src.wire.codec import ChatRequest
+from src.wire.codec import ChatRequest, decode
 from src.wire.openai import OpenAICodec
 
 READ = ToolDefinition("read", "Read file contents", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -54,14 +54,13 @@ def event(delta=None, finish=None, **fields):
 
 
 def decoded(codec, *chunks, content_type="text/event-stream"):
-    decoder = codec.decoder(content_type)
-    events = [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close()
+    events = [event for found in decode(codec.decoder(content_type), chunks) for event in found]
     return events[:-1], events[-1].response
 
 
 class TestEncode:
-    def test_every_request_streams_and_asks_for_usage(self, codec):
-        sent = body(codec, [UserMessage("hi")])
+    def test_every_request_streams_and_carries_the_options_it_is_given(self, codec):
+        sent = body(codec, [UserMessage("hi")], options={"stream_options": {"include_usage": True}})
         assert sent == {
             "model": "tiny",
             "messages": [{"role": "user", "content": "hi"}],
@@ -222,8 +221,8 @@ class TestWhole:
             decoded(codec, b'{"error": {"message": "no luck"}}', content_type="application/json")
 
     def test_a_page_is_no_completion(self, codec):
-        with pytest.raises(WireError, match="text/html"):
-            codec.decoder("text/html; charset=utf-8")
+        with pytest.raises(WireError, match=r"text/html \(Sign in\)"):
+            decoded(codec, b"<html><title>Sign in</title>", content_type="text/html; charset=utf-8")
 
 
 REFUSALS = [

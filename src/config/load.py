@@ -2,98 +2,27 @@
 
 Command line over environment over file over defaults. Each source becomes a flat table of dotted keys
 (`vllm.model`) with the place it came from, so that one check serves all, and an error is one line that
-names the place, the key and, where a key is unknown, the nearest one there is. What a key may hold is
-said once, at its field; docs/configuration.md is checked against it.
+names the place, the key and, where a key is unknown, the nearest one there is.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import Field, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import ConfigError
+from ..errors import ConfigError
+from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
 
-
-def option(default: object, about: str, *, least: float | None = None, secret: bool = False) -> Any:
-    """A field that a user may set: what it is for, and the least a number may be."""
-    return field(default=default, repr=not secret, metadata={"about": about, "least": least})
-
-
-@dataclass(frozen=True, slots=True)
-class Vllm:
-    base_url: str = option("http://localhost:8000/v1", "Address of the server, up to and with `/v1`")
-    model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
-    api_key: str = option("", "Sent as a bearer token; better kept in `VLLM_API_KEY`", secret=True)
-    temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
-    max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
-    available_models: tuple[str, ...] = option((), "Models to choose from")
-    default_model_index: int = option(0, "Which of `available_models` is used, counted from 0", least=0)
-    enable_function_calling: bool = option(True, "Send `tools` to the server; false: tools are asked for in text only")
-    timeout: float = option(300.0, "Longest wait for the server's next byte, in seconds", least=0.1)
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    dir: str = option(".", "Folder the tools work in; relative to the current folder")
-    max_file_size_mb: float = option(10.0, "Largest file that is read whole, written or edited, in MB", least=0.001)
-
-    @property
-    def root(self) -> Path:
-        """The folder itself, where no link and no change of the current folder can move it."""
-        return Path(self.dir).expanduser().resolve()
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    exec_enabled: bool = option(True, "Whether commands may be run at all")
-    exec_timeout: float = option(120.0, "Longest run of a command, in seconds", least=0.1)
-    exec_max_output: int = option(
-        30_000, "Longest output of a command, in characters; the middle is cut out", least=100
-    )
-    allowed_commands: tuple[str, ...] = option((), "Commands that run without asking, by their first words")
-
-
-@dataclass(frozen=True, slots=True)
-class SystemPrompt:
-    role: str = option("You are a helpful assistant in a terminal.", "Who the model is")
-    workspace_note: str = option(
-        "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
-        "What the model is told of the workspace; `{workspace}` is replaced by its path",
-    )
-    tools_note: str = option(
-        "Use the tools to look and to act, rather than guessing or asking the user to do it.",
-        "What the model is told of tools in general",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    vllm: Vllm = field(default_factory=Vllm)
-    agent: Agent = field(default_factory=Agent)
-    workspace: Workspace = field(default_factory=Workspace)
-    security: Security = field(default_factory=Security)
-    system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
-    files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
-
-
-SECTIONS: Mapping[str, type] = {
-    "vllm": Vllm,
-    "agent": Agent,
-    "workspace": Workspace,
-    "security": Security,
-    "system_prompt": SystemPrompt,
-}
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
-DEBUG_LEVELS = {"1": 1, "true": 1, "yes": 1, "on": 1, "2": 2}
+DEBUG_LEVELS = {"1": 1, "2": 2}
+_VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
 LARGEST = 1e300  # so that a number is neither NaN nor infinite, and any integer fits a float
 
 
@@ -125,6 +54,10 @@ def _or_none(kind: Kind) -> Kind:
     )
 
 
+def _bool_or_path(value: bool | str) -> bool | str:
+    return str(Path(value).expanduser()) if isinstance(value, str) else value
+
+
 INTEGER = Kind("an integer", _is_integer)
 NUMBER = Kind("a number", _is_number, float)
 KINDS = {
@@ -134,6 +67,7 @@ KINDS = {
     "float": NUMBER,
     "int | None": _or_none(INTEGER),
     "float | None": _or_none(NUMBER),
+    "bool | str": Kind("true, false or a string", lambda value: isinstance(value, (bool, str)), _bool_or_path),
     "tuple[str, ...]": Kind("a list of strings", _is_strings, tuple),
 }
 OPTIONS: Mapping[str, Field[Any]] = {
@@ -159,19 +93,18 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     sources = chain(_from_file(source), _from_environment(environ), _from_command_line(overrides))
     known = {given.key: _checked(given) for given in sources}
     _choose_model(known)
-    settings = Settings(
+    _check_ca_file(known)
+    _choose_base_url(known)
+    return Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
-        files=tuple(each.resolve() for each in ((path,) if path else ()) + usual),
+        root=_folder(known.get("workspace.dir", Given("workspace.dir", Workspace().dir, "workspace.dir"))),
+        files=tuple(Path(os.path.realpath(each)) for each in ((path,) if path else ()) + usual),
     )
-    if not settings.workspace.root.is_dir():
-        place = known["workspace.dir"].place if "workspace.dir" in known else "workspace.dir"
-        raise ConfigError(f"{place}: there is no folder {settings.workspace.dir}")
-    return settings
 
 
 def debug_level(environ: Mapping[str, str]) -> int:
     """0, 1 or 2, from DEBUG. Many programs read it, so that a value which means nothing here is 0."""
-    return DEBUG_LEVELS.get(environ.get("DEBUG", "").strip().lower(), 0)
+    return DEBUG_LEVELS.get(environ.get("DEBUG", "").strip(), 0)
 
 
 def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -179,15 +112,30 @@ def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
     Never in the current folder: many projects have a config.json, and it is not ours.
     """
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
     is_checkout = here.name == "src" and (here.parent / "cli.py").is_file()
     folders = [here.parent] if is_checkout else []
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
     if base.is_absolute():
         folders.append(base / "vllm-bot")
-    elif "HOME" in environ:
-        folders.append(Path(environ["HOME"], ".config", "vllm-bot"))
+    elif home := _home(environ):
+        folders.append(home / ".config" / "vllm-bot")
     return tuple(folder / "config.json" for folder in folders)
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where the program keeps what it learns: XDG_STATE_HOME, else ~/.local/state."""
+    base = Path(environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():
+        usual = Path("/") if "HOME" in environ else Path.home()
+        base = (_home(environ) or usual) / ".local" / "state"
+    return base / "vllm-bot"
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    """A HOME that is empty or relative would lead into the current folder, which is not the user's."""
+    home = Path(environ.get("HOME", ""))
+    return home if home.is_absolute() else None
 
 
 def _from_file(path: Path | None) -> Iterator[Given]:
@@ -227,15 +175,23 @@ def _checked(given: Given) -> Given:
     if not kind.holds(value):
         came = f", got {_shown(value)}" if option.repr else ""
         raise ConfigError(f"{place}: expected {kind.name}{came}")
-    least = option.metadata["least"]
+    least, most = option.metadata["least"], option.metadata["most"]
     if least is not None and value is not None and value < least:
         raise ConfigError(f"{place}: expected at least {least:g}, got {value}")
-    return Given(key, _base_url(str(value), place) if key == "vllm.base_url" else kind.keep(value), place)
+    if most is not None and value is not None and value > most:
+        raise ConfigError(f"{place}: expected at most {most:g}, got {value}")
+    choices = option.metadata["choices"]
+    if choices and value not in choices:
+        raise ConfigError(f"{place}: expected one of {', '.join(choices)}, got {_shown(value)}")
+    refine = REFINED.get(key)
+    return Given(key, refine(str(value), place) if refine else kind.keep(value), place)
 
 
 def _base_url(value: str, place: str) -> str:
     from urllib.parse import urlsplit
 
+    if "@" in value:  # never shown: what stands before it is a password
+        raise ConfigError(f"{place}: an address holds no user and no password; set VLLM_API_KEY instead")
     try:
         url = urlsplit(value)
         is_address = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not url.query + url.fragment
@@ -244,6 +200,28 @@ def _base_url(value: str, place: str) -> str:
     if not is_address or " " in value or not value.isprintable():
         raise ConfigError(f"{place}: expected an address such as {Vllm().base_url}, got {_shown(value)}")
     return value.rstrip("/")
+
+
+def _api_key(value: str, place: str) -> str:
+    """Whatever its source, less the line end it was pasted with; what no HTTP header holds is refused, unseen."""
+    key = value.strip()
+    if not HEADER_WORD.fullmatch(key):
+        raise ConfigError(f"{place}: vllm.api_key is one word of printable Latin-1 characters, and this is not")
+    return key
+
+
+REFINED: Mapping[str, Callable[[str, str], str]] = {"vllm.base_url": _base_url, "vllm.api_key": _api_key}
+HEADER_WORD = re.compile("[!-~\xa1-\xac\xae-\xff]*")
+
+
+def _folder(given: Given) -> Path:
+    """The folder itself, links resolved; an empty name is a variable that was not set, and none is meant."""
+    name = str(given.value)
+    with suppress(OSError, ValueError, RuntimeError):  # a name too long, a NUL in it, the home of nobody
+        folder = Path(os.path.realpath(Path(name).expanduser()))
+        if name and folder.is_dir():
+            return folder
+    raise ConfigError(f"{given.place}: there is no folder {_shown(name)}")
 
 
 def _values_of(section: str, known: Mapping[str, Given]) -> dict[str, Any]:
@@ -261,6 +239,22 @@ def _choose_model(known: dict[str, Given]) -> None:
         raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
     chosen = vllm.model or vllm.available_models[vllm.default_model_index]
     known["vllm.model"] = Given("vllm.model", chosen, known["vllm.available_models"].place)
+
+
+def _check_ca_file(known: Mapping[str, Given]) -> None:
+    given = known.get("vllm.ssl_verify")
+    if given and isinstance(given.value, str) and not Path(given.value).is_file():
+        raise ConfigError(f"{given.place}: there is no file {_shown(given.value)}")
+
+
+def _choose_base_url(known: dict[str, Given]) -> None:
+    """Where no address is given, take the provider's own."""
+    if "vllm.base_url" in known or "vllm.provider" not in known:
+        return
+    _, provider, place = known["vllm.provider"]
+    if not BASE_URLS[str(provider)]:
+        raise ConfigError(f"{place}: {provider} has no address of its own; set vllm.base_url to {_VERTEX_URL}")
+    known["vllm.base_url"] = Given("vllm.base_url", BASE_URLS[str(provider)], place)
 
 
 def _parsed(path: Path) -> object:
@@ -300,13 +294,19 @@ def _yaml(path: Path, text: str) -> object:
 READERS = {".json": _json, ".yaml": _yaml, ".yml": _yaml}
 
 
-def _nearest(key: str) -> str:
+def _nearest(key: object) -> str:
+    """The key or section that was probably meant, by its last name; nothing where none is near."""
     import difflib  # only for a mistake
 
-    near = difflib.get_close_matches(str(key), [*SECTIONS, *OPTIONS], n=1, cutoff=0)
-    return f"; the nearest is {near[0]}"
+    section, _, name = str(key).rpartition(".")
+    names = {each.partition(".")[2]: each for each in OPTIONS} | ({} if section else dict.fromkeys(SECTIONS, ""))
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"; the nearest is {names[near[0]] or near[0]}" if near else ""
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except (TypeError, ValueError):  # YAML knows keys that are no strings, and lists that hold themselves
+        text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,8 +1,9 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from src.errors import ModelNotFound, StreamCut, TemplateRejected, WireError
+from src.errors import ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
 from src.messages import (
     Completed,
     Notice,
@@ -17,9 +18,9 @@ from src.messages import (
     ToolResults,
     UserMessage,
 )
-from src.model import ROLES_MERGED, SYSTEM_FOLDED, TEXT_FALLBACK, Model, random_id, served_models
-
-from .doubles import ScriptedClient
+from src.model import Model, random_id, served_models
+from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
+from tests.doubles import ScriptedClient
 
 READ = ToolDefinition(
     "read", "Read file contents", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -51,7 +52,8 @@ class Served:
     """A model on a scripted server, and what comes of asking it."""
 
     def __init__(self, *answers, **options):
-        self.client = ScriptedClient(*answers)
+        aside = {name: options.pop(name) for name in ("models", "tokenize", "detokenize") if name in options}
+        self.client = ScriptedClient(*answers, **aside)
         ids = (f"made{number}" for number in itertools.count())
         self.model = Model(self.client, "tiny", new_id=lambda: next(ids), **options)
 
@@ -125,7 +127,7 @@ class TestNative:
 
 class TestText:
     def test_no_tools_are_sent_and_every_exchange_is_text(self):
-        served = Served(HELLO, native=False)
+        served = Served(HELLO, path=CallPath("text"))
         served.ask(UserMessage("go"), *NATIVE_EXCHANGE)
         assert "tools" not in served.sent
         assert served.roles == ["system", "user", "assistant", "user"]
@@ -133,13 +135,13 @@ class TestText:
 
     def test_prose_around_calls_is_kept_in_order(self):
         text = f"One.\n{CALL_TEXT}\nTwo.\n{CALL_TEXT}"
-        response = Served([{"content": text}, {"finish": "stop"}], native=False).ask()
+        response = Served([{"content": text}, {"finish": "stop"}], path=CallPath("text")).ask()
         kinds = [type(block).__name__ for block in response.content]
         assert kinds[:4] == ["Text", "ToolCall", "Text", "ToolCall"]
         assert [call.id for call in response.calls] == ["made0", "made1"]
 
     def test_a_block_cut_by_max_tokens_is_malformed_and_no_call(self):
-        response = Served([{"content": CALL_TEXT[:-8]}, {"finish": "length"}], native=False).ask()
+        response = Served([{"content": CALL_TEXT[:-8]}, {"finish": "length"}], path=CallPath("text")).ask()
         assert (response.calls, len(response.malformed), response.stop_reason) == ((), 1, "max_tokens")
 
 
@@ -147,7 +149,7 @@ class TestRefusals:
     def test_a_server_without_a_parser_gets_the_same_turn_as_text_and_the_user_is_told_once(self):
         served = Served(NO_PARSER, HELLO, HELLO)
         assert served.ask(SystemMessage("s"), UserMessage("go")).text == "Hello"
-        assert served.notices == [TEXT_FALLBACK]
+        assert served.notices == [NOTICES["text"]]
         first, second = served.client.requests
         assert "tools" in first
         assert "tools" not in second
@@ -182,7 +184,7 @@ class TestRefusals:
     def test_both_kinds_of_refusal_in_one_turn(self):
         served = Served(NO_PARSER, ALTERNATE, HELLO)
         assert served.ask().text == "Hello"
-        assert served.notices == [TEXT_FALLBACK, ROLES_MERGED]
+        assert served.notices == [NOTICES["text"], ROLES_MERGED]
 
     def test_a_refusal_that_nothing_helps_against_is_an_error(self):
         with pytest.raises(TemplateRejected):
@@ -217,16 +219,104 @@ class TestFaults:
 
 class TestServedModels:
     def test_names(self):
-        assert served_models(ScriptedClient((200, {"data": [{"id": "a"}, {"id": "b"}]}))) == ["a", "b"]
+        assert served_models(ScriptedClient(models={"data": [{"id": "a"}, {"id": "b"}]})) == ["a", "b"]
 
     def test_a_refusal_is_an_error(self):
-        with pytest.raises(ModelNotFound):
-            served_models(ScriptedClient((404, {"error": {"message": "no model"}})))
+        with pytest.raises(ServerError):
+            served_models(ScriptedClient())
 
     def test_another_server_is_an_error(self):
         with pytest.raises(WireError):
-            served_models(ScriptedClient((200, {"hello": "world"})))
+            served_models(ScriptedClient(models={"hello": "world"}))
 
 
 def test_ids_are_what_every_chat_template_takes():
     assert all(len(made) == 9 and made.isalnum() and made.isascii() for made in (random_id() for _ in range(50)))
+
+
+class TestTemplatePath:
+    @staticmethod
+    def tokens(asked):
+        return {"tokens": [1] * (200 if "tools" in asked else 20), "max_model_len": 4096}
+
+    def test_a_server_without_a_parser_whose_template_shows_tools_is_sent_them_without_a_choice(self):
+        served = Served(NO_PARSER, HELLO, tokenize=self.tokens)
+        served.ask()
+        assert served.sent["tool_choice"] == "none"
+        assert served.sent["skip_special_tokens"] is False
+        assert served.notices == [NOTICES["template"]]
+
+    def test_a_call_in_the_models_own_format_is_found_and_sent_back_native(self):
+        call = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+        served = Served([{"content": call}, {"finish": "stop"}], HELLO, path=CallPath("template"))
+        response = served.ask()
+        assert [(call.name, call.origin) for call in response.calls] == [("read", "hermes")]
+        results = ToolResults((ToolResult(response.calls[0].id, "read", "text", "alpha"),))
+        served.ask(UserMessage("go"), response, results)
+        assert served.roles == ["user", "assistant", "tool"]
+
+    def test_without_tools_there_is_no_choice(self):
+        served = Served(HELLO, path=CallPath("template"))
+        served.ask(UserMessage("go"), tools=())
+        assert "tool_choice" not in served.sent
+
+
+class TestOptions:
+    def test_on_the_text_path_the_server_is_given_the_grammar(self):
+        served = Served(HELLO, path=CallPath("text"))
+        served.ask()
+        assert "structural_tag" in served.sent["structured_outputs"]
+
+    def test_and_not_where_the_user_wants_none(self):
+        served = Served(HELLO, path=CallPath("text"), constrained=False)
+        served.ask()
+        assert "structured_outputs" not in served.sent
+
+    def test_a_server_that_cannot_compile_it_is_asked_without_and_the_user_not_bothered(self):
+        served = Served((400, {"error": {"message": "Grammar error: no"}}), HELLO, HELLO, path=CallPath("text"))
+        assert served.ask().text == "Hello"
+        assert served.notices == []
+        served.ask()
+        assert "structured_outputs" not in served.sent
+
+    def test_a_server_that_is_no_vllm_is_sent_none_of_its_fields(self):
+        served = Served(HELLO, is_vllm=False)
+        served.ask()
+        assert "return_token_ids" not in served.sent
+
+
+class TestContext:
+    def served(self, *answers, prompt, **options):
+        models = {"data": [{"id": "tiny", "max_model_len": 1000}]}
+        tokenize = {"tokens": [1] * prompt, "max_model_len": 1000}
+        return Served(*answers, models=models, tokenize=tokenize, **options)
+
+    def test_max_tokens_is_cut_to_what_is_left_with_a_margin_of_one(self):
+        served = self.served(HELLO, prompt=600, max_tokens=5000)
+        served.ask()
+        assert served.sent["max_tokens"] == 399
+
+    def test_a_prompt_that_leaves_no_room_is_never_sent(self):
+        served = self.served(prompt=990)
+        with pytest.raises(ContextTooLong) as caught:
+            served.ask()
+        assert served.client.requests == []
+        assert caught.value.excess > 0
+        assert "990 tokens" in caught.value.message
+
+    def test_a_prompt_that_is_sure_to_fit_is_not_counted(self):
+        served = Served(HELLO, models={"data": [{"id": "tiny", "max_model_len": 100_000}]})
+        assert served.ask().text == "Hello"
+
+    def test_without_a_known_length_the_server_decides(self):
+        served = Served(HELLO, max_tokens=10**6)
+        served.ask()
+        assert served.sent["max_tokens"] == 10**6
+
+
+def test_a_call_made_both_ways_is_one_whatever_the_order_of_its_arguments():
+    text = 'TOOL_CALL: {"name": "read", "args": {"limit": 2, "path": "a"}}'
+    native = {"index": 0, "id": "n1", "function": {"name": "read", "arguments": '{"path": "a", "limit": 2}'}}
+    tool = replace(READ, parameters={"type": "object", "properties": {"path": {}, "limit": {}}})
+    served = Served([{"content": text}, {"tool_calls": [native]}, {"finish": "tool_calls"}])
+    assert [call.id for call in served.ask(UserMessage("go"), tools=(tool,)).calls] == ["n1"]

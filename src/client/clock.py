@@ -1,0 +1,77 @@
+"""How long an answer may take, whatever the server does. No socket here; the present time comes in.
+
+Four clocks: connect, first token, idle, total. The first token's runs from the request to the first
+line of the body: headers are no token, vLLM sends them before it has read the prompt. From then on the
+idle clock runs, started anew by each whole line or kilobyte, so that a server which trickles single
+bytes runs out of it. Comments (": keep-alive") are lines too. The total is started anew by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..errors import Timeout
+
+LEAST_PROGRESS = 1024  # bytes in the idle time that count as progress where no line ends
+
+
+class Clocks(NamedTuple):
+    """Limits in seconds."""
+
+    connect: float = 5.0
+    first_token: float = 600.0
+    idle: float = 300.0
+    total: float = 3600.0
+
+
+class Stopwatch:
+    """The clocks of one request after the other. `now` gives seconds from any fixed point."""
+
+    def __init__(self, limits: Clocks, now: Callable[[], float]) -> None:
+        self.limits = limits
+        self._now = now
+        self.start()
+
+    def start(self) -> None:
+        self._deadline = self._now() + self.limits.first_token
+        self._end = self._now() + self.limits.total
+        self._begun = False
+        self._trickled = 0
+
+    def left(self) -> float:
+        """Seconds that may be waited for the next byte. Raises TimeoutError where there are none."""
+        left = min(self._deadline, self._end) - self._now()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the body have come."""
+        self._trickled += len(data)
+        if b"\n" in data or self._trickled >= LEAST_PROGRESS:
+            self._deadline = self._now() + self.limits.idle
+            self._begun = True
+            self._trickled = 0
+
+    def hurry(self, seconds: float) -> None:
+        """No more than so long from now on."""
+        self._end = min(self._end, self._now() + seconds)
+
+    def overdue(self, base_url: str) -> Timeout:
+        """Which clock ran out, and the setting that holds it."""
+        limits = self.limits
+        if self._now() >= self._end:
+            return Timeout(
+                f"{base_url} was not done after {limits.total:g} seconds.",
+                "The limit is vllm.total_timeout.",
+            )
+        if self._begun:
+            return Timeout(
+                f"{base_url} fell silent: nothing for {limits.idle:g} seconds.",
+                "The limit is vllm.timeout.",
+            )
+        return Timeout(
+            f"{base_url} sent nothing for {limits.first_token:g} seconds.",
+            "A long prompt on a busy server needs more: the limit is vllm.first_token_timeout.",
+        )

@@ -1,0 +1,127 @@
+"""What requests, urllib3, http.client, ssl and the system raise, as errors of ours.
+
+They wrap each other several times over; all that is known of a failure is the list of its causes, and
+the first row of a table that knows one of them says what it was. A TLS failure names its reason and the
+setting; nothing here ever turns a check off.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import requests
+
+from ..errors import ClientError, ConnectFailed, HostUnknown, NotHttp, StreamCut, TlsFailed
+
+START_HINT = "Start one with: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER"
+PROXY_HINT = "It is set by HTTP_PROXY or HTTPS_PROXY; NO_PROXY names the hosts that need none."
+_TLS_RECORD = re.compile(r"[\x15\x16]\x03[\x00-\x04]")  # how an alert or a handshake begins
+
+_CA_HINT = "If you trust it, set vllm.ssl_verify to the file of its certificate, or of the authority that signed it."
+_UNCHECKED_HINT = "Until it is renewed, vllm.ssl_verify: false goes on without checking who answers."
+_NAME_HINT = "Use the name it is made for in vllm.base_url, or make it a certificate with this one."
+
+
+class _Flaw(NamedTuple):
+    said: str
+    hint: str
+
+
+_FLAWS = {  # OpenSSL's verification codes, X509_V_ERR_*
+    9: _Flaw("its certificate is not valid yet (or a clock is wrong)", _UNCHECKED_HINT),
+    10: _Flaw("its certificate has expired", _UNCHECKED_HINT),
+    18: _Flaw("its certificate is self-signed", _CA_HINT),
+    19: _Flaw("its certificate was signed by an authority that is not trusted here", _CA_HINT),
+    20: _Flaw("its certificate was signed by an authority that is not known here", _CA_HINT),
+    21: _Flaw("its certificate was signed by an authority that is not known here", _CA_HINT),
+    62: _Flaw("its certificate is for another host", _NAME_HINT),
+    64: _Flaw("its certificate is for another host", _NAME_HINT),
+}
+
+
+def went_stale(error: requests.RequestException) -> bool:
+    """Whether a kept connection may have been closed by a server that had ended it meanwhile."""
+    gone = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+    return any(isinstance(cause, gone) for cause in _causes(error))
+
+
+def translate(error: OSError, base_url: str, connect_timeout: float) -> ClientError:
+    """For a request that got no answer. A read timeout is the stopwatch's to explain."""
+    if isinstance(error, requests.ConnectTimeout):
+        return _no_server(base_url, f"no connection within {connect_timeout:g} seconds")
+    causes = list(_causes(error))
+    for kind, explain in _EXPLANATIONS:
+        if cause := next((each for each in causes if isinstance(each, kind)), None):
+            return explain(cause, base_url)
+    if isinstance(error, requests.ConnectionError):
+        return _no_server(base_url, _said(causes[-1]))
+    return ClientError(f"The request to {base_url} failed: {_said(causes[-1])}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was made of, outermost first."""
+    yield error
+    inner = [each for each in (*error.args, getattr(error, "reason", None)) if isinstance(each, BaseException)]
+    for each in inner or filter(None, [error.__cause__]):
+        yield from _causes(each)
+
+
+def _no_server(base_url: str, reason: str) -> ConnectFailed:
+    return ConnectFailed(f"No server at {base_url} ({urlsplit(base_url).netloc}: {reason}).", START_HINT)
+
+
+def _proxy(_: BaseException, base_url: str) -> ClientError:
+    return ClientError(f"The proxy for {base_url} cannot be reached.", PROXY_HINT)
+
+
+def _unknown_host(_: BaseException, base_url: str) -> ClientError:
+    return HostUnknown(f"There is no host named {urlsplit(base_url).hostname}.", "Check vllm.base_url.")
+
+
+def _untrusted(cause: BaseException, base_url: str) -> ClientError:
+    said = getattr(cause, "verify_message", "") or _said(cause)
+    flaw = _FLAWS.get(getattr(cause, "verify_code", 0), _Flaw(f"its certificate does not hold: {said}", _CA_HINT))
+    return TlsFailed(f"{base_url} cannot be trusted: {flaw.said}.", flaw.hint)
+
+
+def _no_tls(cause: BaseException, base_url: str) -> ClientError:
+    if getattr(cause, "reason", "") in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
+        return TlsFailed(f"{base_url} does not speak TLS.", "If it is plain HTTP, vllm.base_url begins with http://.")
+    return TlsFailed(f"TLS with {base_url} failed: {_said(cause)}.", "See vllm.base_url and vllm.ssl_verify.")
+
+
+def _closed(_: BaseException, base_url: str) -> ClientError:
+    hint = "If the server speaks TLS, vllm.base_url begins with https://; otherwise its log may say more."
+    return StreamCut(f"{base_url} closed the connection without an answer.", hint)
+
+
+def _not_http(cause: BaseException, base_url: str) -> ClientError:
+    if _TLS_RECORD.search(str(cause)):
+        return TlsFailed(f"{base_url} speaks TLS, not plain HTTP.", "Begin vllm.base_url with https://.")
+    return NotHttp(f"{base_url} is not an HTTP server.", "Another program listens on that port: check vllm.base_url.")
+
+
+# The first row with a cause among an error's counts: the particular before the general.
+_EXPLANATIONS: tuple[tuple[type[BaseException], Callable[[BaseException, str], ClientError]], ...] = (
+    (requests.exceptions.ProxyError, _proxy),
+    (socket.gaierror, _unknown_host),
+    (ssl.SSLCertVerificationError, _untrusted),
+    (ssl.SSLError, _no_tls),
+    (http.client.RemoteDisconnected, _closed),
+    (ConnectionResetError, _closed),
+    (BrokenPipeError, _closed),
+    (http.client.HTTPException, _not_http),
+    (requests.exceptions.SSLError, _no_tls),
+)
+
+
+def _said(error: BaseException) -> str:
+    """A cause in its own words, without the object addresses that urllib3 puts before them."""
+    text = getattr(error, "strerror", None) or str(error).rsplit(": ", 1)[-1]
+    return re.sub(r"^\[[^]]*\] | \(_ssl\.c:\d+\)", "", text).rstrip(".") or type(error).__name__

@@ -1,0 +1,220 @@
+"""One server and the way to it: requests out, answers in as they stream. It does not know what they mean.
+
+Bodies are read with `raw.read1`: the one call that is prompt under chunked and under close-delimited
+framing alike (`iter_lines` waits for 512 bytes or for the end, and is quadratic in a long line).
+The API key goes to no other host: a redirect is followed only where host, port and scheme stay.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from urllib3 import disable_warnings
+from urllib3 import exceptions as urllib3_errors
+
+from ..errors import ClientError, ConfigError, StreamCut, Undecodable, WireError
+from .clock import Clocks, Stopwatch
+from .failures import translate, went_stale
+from .watched import WatchedAdapter
+
+READ_SIZE = 65536
+MAX_WHOLE_BODY = 16 * 1024 * 1024
+MAX_REDIRECTS = 3
+SAME_METHOD = (307, 308)  # the redirects after which a POST stays a POST with its body
+LINGER = 0.1  # seconds that the end of a body may take once its reader has left, for the connection's sake
+
+HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+
+log = logging.getLogger(__name__.rpartition(".")[0])
+
+
+class HttpReply(NamedTuple):
+    """`retry_after`: seconds the server asks to wait before the next request."""
+
+    status: int
+    content_type: str
+    location: str
+    chunks: Iterator[bytes]
+    retry_after: float | None = None
+
+    def read(self) -> bytes:
+        """The whole body, up to MAX_WHOLE_BODY bytes."""
+        body = bytearray()
+        for chunk in self.chunks:
+            body += chunk
+            if len(body) >= MAX_WHOLE_BODY:
+                break
+        return bytes(body)
+
+
+class Client:
+    """One server, one connection pool, one request at a time.
+
+    The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
+    `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError where a header cannot hold the key.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        clocks: Clocks = Clocks(),  # noqa: B008 - a NamedTuple
+        *,
+        key_header: str = "Authorization",
+        key_prefix: str = "Bearer ",
+        headers: Mapping[str, str] | None = None,
+        ssl_verify: bool | str = True,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not (api_key.isascii() and api_key.isprintable()):
+            hint = "Check VLLM_API_KEY and vllm.api_key."
+            raise ConfigError("The API key holds a character that no HTTP header can.", hint)
+        self.base_url = base_url
+        self.sleep = sleep
+        self._api_key = api_key
+        self._ssl_verify = ssl_verify
+        self._stopwatch = Stopwatch(clocks, now)
+        self._kept = False  # whether the next request goes out on a connection that has served one
+        self._key = key_header, key_prefix
+        self._headers = {**HEADERS, **(headers or {})}
+        self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, WatchedAdapter(self._stopwatch))
+        # An auth of our own also keeps requests from sending what .netrc holds.
+        self._session.auth = self._authorize
+        if not ssl_verify:
+            disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once, by us
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._session.close()
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
+        """Send a request and hand out the answer as it streams; leaving the block ends it.
+
+        `path` is under base_url; one that begins with a slash is under the server's root, above /v1.
+        `within`: seconds that all of it may take, where that is less than the clocks allow.
+        Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut, Timeout, Undecodable.
+        """
+        url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
+        self._stopwatch.start()
+        if within is not None:
+            self._stopwatch.hurry(within)
+        with self._follow(method, url, body) as answer:
+            chunks = self._chunks(answer)
+            headers = answer.headers
+            try:
+                yield HttpReply(
+                    answer.status_code,
+                    headers.get("Content-Type", ""),
+                    headers.get("Location", ""),
+                    chunks if answer.status_code < 400 else self._without_key(chunks),
+                    _seconds(headers.get("Retry-After", "")),
+                )
+            except WireError as error:  # whoever reads it does not know where it came from
+                error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
+                raise
+            self._stopwatch.hurry(LINGER)
+            with suppress(ClientError):
+                deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too
+
+    def _follow(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        """The answer at the end of redirects within this server."""
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = self._send(method, url, body)
+            target = urljoin(url, answer.headers.get("Location", ""))
+            if answer.status_code not in SAME_METHOD or _origin(target) != _origin(url):
+                return answer
+            answer.close()
+            url = target
+        raise ClientError(f"{self.base_url} redirects in a circle, last to {url}.", "Check vllm.base_url.")
+
+    def _send(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        try:
+            try:
+                answer = self._request(method, url, body)
+            except requests.ConnectionError as error:
+                if not (self._kept and went_stale(error)):
+                    raise
+                self._kept = False
+                log.debug("the kept connection was closed meanwhile; asking again on a new one")
+                answer = self._request(method, url, body)
+        except requests.ReadTimeout as error:
+            self._kept = False
+            raise self._stopwatch.overdue(self.base_url) from error
+        except OSError as error:  # RequestException is one; a CA file that is not there is a plain one
+            self._kept = False
+            raise translate(error, self.base_url, self._stopwatch.limits.connect) from error
+        self._kept = answer.headers.get("Connection", "").lower() != "close"
+        return answer
+
+    def _request(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        limits = self._stopwatch.limits
+        return self._session.request(
+            method,
+            url,
+            data=body,
+            headers=self._headers,
+            timeout=(limits.connect, limits.first_token),
+            stream=True,
+            allow_redirects=False,
+            verify=self._ssl_verify,  # the session's own would yield to REQUESTS_CA_BUNDLE
+        )
+
+    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
+        tracing = log.isEnabledFor(logging.DEBUG)
+        received, read1 = self._stopwatch.received, answer.raw.read1
+        try:
+            while chunk := read1(READ_SIZE, decode_content=True):
+                received(chunk)
+                if tracing:
+                    log.debug("received %s", chunk.decode(errors="replace").rstrip())
+                yield chunk
+        except urllib3_errors.ReadTimeoutError as error:
+            raise self._stopwatch.overdue(self.base_url) from error
+        except urllib3_errors.DecodeError as error:
+            self._headers["Accept-Encoding"] = "identity"  # for good: this server or its proxy cannot compress
+            raise Undecodable(f"The answer of {self.base_url} is compressed, and broken in that.") from error
+        except (urllib3_errors.HTTPError, OSError) as error:
+            raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
+
+    def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """A refusal may quote the key that it refuses."""
+        body = b"".join(chunks)
+        yield body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
+
+    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._api_key:
+            header, prefix = self._key
+            request.headers[header] = f"{prefix}{self._api_key}"
+        return request
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def _seconds(retry_after: str) -> float | None:
+    """A Retry-After header, which holds seconds or a date."""
+    with suppress(ValueError):
+        return max(0.0, float(retry_after))
+    with suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    return None

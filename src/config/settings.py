@@ -1,0 +1,121 @@
+"""What a user may set: each key with its default, what it is for and what it may hold, said once.
+
+docs/configuration.md and the README are checked against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+WEEK = 7 * 24 * 3600.0  # seconds; no wait is longer, and a clock of the system could not hold any number
+
+
+def option(
+    default: object,
+    about: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    choices: Iterable[str] = (),
+    secret: bool = False,
+) -> Any:
+    """A field that a user may set: what it is for, the least and most a number may be, and what a word may be."""
+    facts = {"about": about, "least": least, "most": most, "choices": choices}
+    return field(default=default, repr=not secret, metadata=facts)
+
+
+BASE_URLS = {  # of each provider; Vertex AI's names the project and the region
+    "vllm": "http://localhost:8000/v1",
+    "openai": "https://api.openai.com/v1",
+    "ollama": "http://localhost:11434/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta",
+    "vertex": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm:
+    provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
+    base_url: str = option(BASE_URLS["vllm"], "Address of the server, up to and with `/v1`; unset: the provider's own")
+    model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
+    api_key: str = option("", "Sent as the provider wants it; better kept in `VLLM_API_KEY`", secret=True)
+    temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
+    max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
+    available_models: tuple[str, ...] = option((), "Models to choose from")
+    default_model_index: int = option(0, "Which of `available_models` is used, counted from 0", least=0)
+    enable_function_calling: bool = option(True, "Send `tools` to the server; false: tools are asked for in text only")
+    timeout: float = option(300.0, "Longest silence in the middle of an answer, in seconds", least=0.01, most=WEEK)
+    connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK)
+    first_token_timeout: float = option(
+        600.0, "Longest wait for an answer's first token, in seconds", least=0.01, most=WEEK
+    )
+    total_timeout: float = option(3600.0, "Longest time for one answer in all, in seconds", least=0.01, most=WEEK)
+    load_timeout: float = option(
+        300.0, "Longest wait for a server that is loading its model, in seconds", least=0, most=WEEK
+    )
+    retries: int = option(2, "Further attempts after a failure, while nothing of the answer has been shown", least=0)
+    ssl_verify: bool | str = option(True, "Check TLS certificates: true, false, or the path of a CA file (PEM)")
+
+
+@dataclass(frozen=True, slots=True)
+class TextProtocol:
+    constrained: str = option(
+        "auto",
+        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: until it refuses",
+        choices=("auto", "on", "off"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    dir: str = option(".", "Folder the tools work in; relative to the current folder")
+    max_file_size_mb: float = option(10.0, "Largest file read whole, written or edited, in MB", least=0.001, most=1e4)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    exec_enabled: bool = option(True, "Whether commands may be run at all")
+    exec_timeout: float = option(120.0, "Longest run of a command, in seconds", least=0.1, most=WEEK)
+    exec_max_output: int = option(
+        30_000, "Longest output of a command, in characters; the middle is cut out", least=100
+    )
+    allowed_commands: tuple[str, ...] = option((), "Commands that run without asking, by their first words")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    role: str = option("You are a helpful assistant in a terminal.", "Who the model is")
+    workspace_note: str = option(
+        "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
+        "What the model is told of the workspace; `{workspace}` is replaced by its path",
+    )
+    tools_note: str = option(
+        "Use the tools to look and to act, rather than guessing or asking the user to do it.",
+        "What the model is told of tools in general",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    vllm: Vllm = field(default_factory=Vllm)
+    text_protocol: TextProtocol = field(default_factory=TextProtocol)
+    agent: Agent = field(default_factory=Agent)
+    workspace: Workspace = field(default_factory=Workspace)
+    security: Security = field(default_factory=Security)
+    system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
+    root: Path = field(default_factory=Path.cwd)  # the workspace: resolved once, so that nothing moves it later
+    files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
+
+
+SECTIONS: Mapping[str, Any] = {
+    each.name: each.default_factory for each in fields(Settings) if each.name not in ("root", "files")
+}

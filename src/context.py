@@ -1,0 +1,46 @@
+"""What still fits. Room is made by shortening the oldest tool results: what was said stays, and so does every pairing.
+
+Pure: a conversation in, shortened in place; how much is too much comes from whoever counts tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from .messages import Message, ToolResult, ToolResults
+
+CHARACTERS_PER_TOKEN = 4  # rather too many than too few: what is asked for is freed at once
+KEPT = 200  # characters of a shortened result: its head, by which the model knows it again
+NOTE = "\n[shortened to make room: {cut:,} characters left out; ask again for what is needed of them]"
+
+
+def make_room(conversation: list[Message], tokens: int) -> int:
+    """Shorten tool results, the oldest first and the newest last, until about `tokens` are freed; how many were."""
+    wanted = max(tokens, 1) * CHARACTERS_PER_TOKEN
+    freed = 0
+    for position, message in enumerate(conversation):
+        if freed >= wanted:
+            break
+        if isinstance(message, ToolResults):
+            shortened = ToolResults(tuple(_shortened(result) for result in message.results))
+            gained = _size(message) - _size(shortened)
+            if gained > 0:
+                conversation[position] = shortened
+                freed += gained
+    return freed // CHARACTERS_PER_TOKEN
+
+
+def _shortened(result: ToolResult) -> ToolResult:
+    text = _text(result)
+    if result.kind == "error" or len(text) <= 2 * KEPT:
+        return result
+    return replace(result, kind="text", value=text[:KEPT] + NOTE.format(cut=len(text) - KEPT))
+
+
+def _size(message: ToolResults) -> int:
+    return sum(len(_text(result)) for result in message.results)
+
+
+def _text(result: ToolResult) -> str:
+    return result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)

@@ -1,0 +1,102 @@
+"""How one server and model are spoken to, and what they have refused so far. A value that can be kept.
+
+Three paths, in the order of preference. native: `tools`, read by the server's parser. template: `tools`
+with tool_choice "none", so that the chat template still shows them, the model answers in the format it
+was trained for, and our parser reads it. text: TOOL_CALL instructions in the system prompt. A refusal
+gives up exactly what was refused; what is given up stays so, and is remembered by whoever keeps this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from ..errors import ServerError, TemplateRejected, ToolsUnsupported
+
+Mode = Literal["native", "template", "text"]
+MODES: tuple[Mode, ...] = ("native", "template", "text")
+
+_START_WITH = "To enable native ones, start it with --enable-auto-tool-choice --tool-call-parser PARSER."
+NOTICES: dict[Mode, str] = {
+    "template": "This server reads no tool calls; the model is shown the tools by its chat template and its calls are "
+    f"read from the text. {_START_WITH}",
+    "text": f"This server takes no native tool calls; going on with calls in the text. {_START_WITH}",
+}
+ROLES_MERGED = "The model's chat template takes only user and assistant in turn; the conversation is sent that way."
+SYSTEM_FOLDED = "The model's chat template takes no system prompt; it is sent with the first user message."
+
+BY_HAND = "chosen by hand"
+BY_CONFIGURATION = "enable_function_calling is false"
+
+# Fields of a request that a server may not know: what is lost without them is comfort, not the answer.
+OPTIONAL_FIELDS = (
+    "return_token_ids",
+    "structured_outputs",
+    "stream_options",
+    "skip_special_tokens",
+    "strict",
+)
+
+
+@dataclass(slots=True)
+class CallPath:
+    """`why` says for the user how the mode came about; `without` names fields that the server refused."""
+
+    mode: Mode = "native"
+    why: str = "the configuration's default"
+    alternate: bool = False
+    fold_system: bool = False
+    without: list[str] = field(default_factory=list)
+
+    def adapt(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> str:
+        """Give up what the server refused; the notice for the user, "" where it is none of theirs to know.
+
+        `sent`: the optional fields of the refused request. Raises the refusal where nothing is left to give up.
+        """
+        if isinstance(refusal, ToolsUnsupported) and self.mode != "text":
+            self.mode = "template" if template_shows_tools and self.mode == "native" else "text"
+            self.why = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
+            return NOTICES[self.mode]
+        if isinstance(refusal, TemplateRejected):
+            return self._give_up_roles(refusal)
+        for name in OPTIONAL_FIELDS:
+            if name in sent and name not in self.without and _blames(refusal, name):
+                self.without.append(name)
+                return ""
+        raise refusal
+
+    def _give_up_roles(self, refusal: TemplateRejected) -> str:
+        if not self.alternate:
+            self.alternate = True
+            return ROLES_MERGED
+        if not self.fold_system:
+            self.fold_system = True
+            return SYSTEM_FOLDED
+        raise refusal
+
+    def choose(self, mode: Mode) -> None:
+        """Take a path by hand; what was refused on another may be tried again."""
+        self.mode, self.why = mode, BY_HAND
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether it says something of the server, and not of what the user wanted."""
+        return self.why not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> CallPath:
+        """Raises TypeError or ValueError where `stored` is not what to_dict gave."""
+        path = cls(**stored)
+        if path.mode not in MODES:
+            raise ValueError(f"no such path: {path.mode!r}")
+        return path
+
+
+def _blames(refusal: ServerError, name: str) -> bool:
+    """Whether the refusal is about this field. A grammar that cannot be compiled is named otherwise, or is a 500."""
+    if name == "structured_outputs" and (refusal.status >= 500 or "grammar" in refusal.body.lower()):
+        return True
+    return refusal.status in (400, 422) and name in refusal.body

@@ -1,0 +1,179 @@
+"""One answer as it comes, and what the server's own parser lost of it.
+
+A server's tool parser may swallow a call it cannot read, cut the text where a tag is merely mentioned, or
+make a call with a garbled name or without its arguments. The tokens the answer was made of tell of it: where
+some became neither text nor call, or a native call is not one that was offered, the text they were is read
+in place of what the server made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..messages import (
+    Block,
+    Completed,
+    MalformedCall,
+    ModelEvent,
+    Reasoning,
+    ReasoningDelta,
+    Response,
+    StopReason,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+)
+from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
+from ..wire.codec import RawTokens, WireEvent
+
+CUT_OFF = (
+    "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
+    "Send less at once: write a long file in several parts."
+)
+
+
+class Turn:
+    """The server's events in, events to show out; `response` is the whole once the server has completed it."""
+
+    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
+        """`given`: texts that the model was given; a call that merely repeats one of them is marked as an echo."""
+        self._tools = tools
+        self._new_id = new_id
+        self._given = given
+        self._parser = StreamParser(tools, new_id=new_id, given=given)
+        self._thoughts: list[str] = []
+        self._blocks: list[Block] = []
+        self._text: list[str] = []
+        self.tokens = RawTokens([], 0)
+        self.answered = Response(())
+
+    def take(self, event: WireEvent) -> list[ModelEvent]:
+        if isinstance(event, TextDelta):
+            return self._parsed(self._parser.feed(event.text))
+        if isinstance(event, RawTokens):
+            self.tokens = event
+            return []
+        if not isinstance(event, Completed):
+            return [event]
+        self.answered = event.response
+        return self._parsed(self._parser.close(truncated=event.response.stop_reason == "max_tokens"))
+
+    def rest(self) -> list[ModelEvent]:
+        """What was held back of an answer that breaks off, where some of it has been shown."""
+        return self._parsed(self._parser.close(truncated=True)) if self._text or self._blocks else []
+
+    def response(self) -> Response:
+        """The server's text replaced by what was found in it; a call made natively and in the text is one.
+
+        Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
+        """
+        self._end_text()
+        if self._blocks == ([Text(self.answered.text)] if self.answered.text else []):
+            return with_content(self.answered, self.answered.content)
+        native: list[Block] = [*self.answered.calls, *self.answered.malformed]
+        parsed = [block for block in self._blocks if not self._is_native_too(block)]
+        return with_content(self.answered, [*self._reasoning(), *parsed, *native])
+
+    def _reasoning(self) -> list[Block]:
+        """What the server called a thought, and what of its text turned out to be one."""
+        found = "".join(self._thoughts)
+        said: list[Block] = [block for block in self.answered.content if isinstance(block, Reasoning)]
+        return [*said, Reasoning(found)] if found else said
+
+    def _is_native_too(self, block: Block) -> bool:
+        return isinstance(block, ToolCall) and any(
+            block.name == call.name and block.arguments == call.arguments for call in self.answered.calls
+        )
+
+    def reread(self, text: str) -> Response:
+        """The response as its own text says it, without what the server's parser made of it."""
+        again = Turn(self._tools, self._new_id, self._given)
+        again._parsed([*again._parser.feed(text), *again._parser.close()])
+        again._end_text()
+        return with_content(self.answered, [*(self._reasoning() or again._reasoning()), *again._blocks])
+
+    def lost_something(self) -> bool:
+        """Whether the server's parser seems to have lost or garbled part of the answer."""
+        native = self.answered.calls
+        if self.answered.malformed or any(not fits(call, self._tools) for call in native):
+            return True
+        return bool(self.tokens.silent) and not native
+
+    def _parsed(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
+        shown: list[ModelEvent] = []
+        for event in found:
+            if isinstance(event, TextDelta):
+                self._text.append(event.text)
+                shown.append(event)
+            elif isinstance(event, ReasoningDelta):
+                self._thoughts.append(event.text)
+                shown.append(event)
+            elif isinstance(event, Reasoned):
+                self._all_was_thought()
+            elif isinstance(event, (ParsedCall, Malformed)):
+                self._end_text()
+                self._blocks.append(
+                    event.call if isinstance(event, ParsedCall) else self._with_example(event.malformed)
+                )
+        return shown
+
+    def _with_example(self, call: MalformedCall) -> MalformedCall:
+        """A model that was asked for our format and missed it is shown one right call."""
+        tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
+        if call.origin != "text" or tool is None:
+            return call
+        return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
+
+    def _all_was_thought(self) -> None:
+        """A thought that was never opened has been closed: what was said in it was not said, and no call."""
+        self._end_text()
+        self._thoughts += [block.text for block in self._blocks if isinstance(block, Text)]
+        self._blocks = []
+
+    def _end_text(self) -> None:
+        if text := "".join(self._text):
+            self._blocks.append(Text(text))
+        self._text = []
+
+
+def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the call is of an offered tool, has what it requires and nothing it does not know."""
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        return False
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    known = properties if isinstance(properties, dict) else {}
+    needed = required if isinstance(required, list) else []
+    return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
+
+
+def without_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
+    """Servers serve a call that max_tokens cut off as a whole one: {} for arguments, tokens at the cap. It is none."""
+    used = response.usage.output_tokens if response.usage else 0
+    if not (cap and used >= cap) and response.stop_reason != "max_tokens":
+        return response
+    reason = CUT_OFF.format(tokens=used or "allowed")
+    *before, last = response.content or (Text(""),)
+    if isinstance(last, ToolCall) and not fits(last, tools):
+        last = MalformedCall(last.id, last.name, "", reason, last.origin)
+    elif isinstance(last, MalformedCall):
+        last = MalformedCall(last.id, last.name, last.raw, reason, last.origin)
+    else:
+        return response
+    return Response((*before, last), "max_tokens", response.usage, response.model)
+
+
+def with_content(response: Response, content: Sequence[Block]) -> Response:
+    """The response with other blocks, and the stop reason that they give it."""
+    return Response(tuple(content), _stop_reason(response.stop_reason, content), response.usage, response.model)
+
+
+def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
+    """The server does not know of calls in the text, and may speak of calls that it then lost."""
+    if said == "max_tokens":
+        return said
+    if any(isinstance(block, ToolCall) for block in content):
+        return "tool_use"
+    return "end_turn" if said == "tool_use" else said

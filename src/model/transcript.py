@@ -1,0 +1,96 @@
+"""The conversation as a path wants it: instructions in the system prompt, exchanges native or as text, roles merged.
+
+Each message is rendered once and kept, so that the codec sees the same objects turn after turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..messages import (
+    MalformedCall,
+    Message,
+    PerMessage,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResults,
+    UserMessage,
+)
+from ..protocol import as_text, instructions
+from .path import CallPath
+
+_NO_SYSTEM = SystemMessage("")
+
+
+class Transcript:
+    """`render` gives the messages to send."""
+
+    def __init__(self) -> None:
+        self._as_text = PerMessage(as_text)
+        self._instructed = PerMessage(as_text)
+        self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
+
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
+        if not messages or not isinstance(messages[0], SystemMessage):
+            messages = [_NO_SYSTEM, *messages]
+        self._instruct_for(tools, path)
+        rendered = [*self._instructed(messages[:1]), *self._exchanges(messages[1:], path)]
+        if path.fold_system:
+            rendered = _fold_system(rendered)
+        return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
+
+    def _instruct_for(self, tools: Sequence[ToolDefinition], path: CallPath) -> None:
+        wanted = tools, path.mode
+        if wanted == self._instructed_for:
+            return
+        self._instructed_for = wanted
+        # On the template path the template has told the model all of it.
+        text = "" if path.mode == "template" else instructions(tools, native=path.mode == "native")
+        self._instructed = PerMessage(lambda message: _instruct(message, text))
+
+    def _exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
+        """As text all of them on the text path, else those that went through text."""
+        textual = self._as_text(messages)
+        if path.mode == "text" or path.alternate:
+            return textual
+        rendered: list[Message] = []
+        native = False
+        for message, text in zip(messages, textual, strict=True):
+            if isinstance(message, Response):
+                native = not _went_through_text(message)
+            rendered.append(message if native and isinstance(message, (Response, ToolResults)) else text)
+        return rendered
+
+
+def _instruct(message: Message, text: str) -> Message:
+    if not text or not isinstance(message, SystemMessage):
+        return message
+    return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
+
+
+def _went_through_text(response: Response) -> bool:
+    """A call in a format of the model's own goes back as a native one: the template writes it as the model did."""
+    blocks = response.content
+    return any(block.origin == "text" for block in blocks if isinstance(block, (ToolCall, MalformedCall)))
+
+
+def _fold_system(messages: list[Message]) -> list[Message]:
+    system, *rest = messages
+    return [UserMessage(system.text), *rest] if isinstance(system, SystemMessage) and system.text else rest
+
+
+def _merge(messages: Sequence[Message]) -> list[Message]:
+    """Neighbours of one role as one message. Empty messages go: a template counts them as turns."""
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
+            merged[-1] = UserMessage(f"{last.text}\n\n{message.text}")
+        elif isinstance(message, Response) and isinstance(last, Response):
+            merged[-1] = Response((Text(f"{last.text}\n\n{message.text}"),))
+        elif isinstance(message, ToolResults) or message.text:
+            merged.append(message)
+    return merged

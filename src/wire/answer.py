@@ -1,0 +1,104 @@
+"""An answer as it grows: pieces in, its blocks in the order they began out. No I/O.
+
+Text and thoughts are joined once at the end. Calls go through the CallAssembler and keep their place
+among the rest, for a provider that signs what it says wants it back where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol, Union
+
+from ..errors import StreamCut
+from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
+from .codec import Decoder, WireEvent
+from .deltas import CallAssembler
+from .values import load
+
+
+class Prose:
+    """A block of text or of thoughts; `metadata` is what the provider wants back with it."""
+
+    __slots__ = ("kind", "metadata", "pieces")
+
+    def __init__(self, kind: type[Text] | type[Reasoning]) -> None:
+        self.kind = kind
+        self.pieces: list[str] = []
+        self.metadata: dict[str, JSON] = {}
+
+    def add(self, piece: str) -> list[ModelEvent]:
+        if not piece:
+            return []
+        self.pieces.append(piece)
+        return [TextDelta(piece) if self.kind is Text else ReasoningDelta(piece)]
+
+
+class Answer:
+    """`new_id` names calls that came without an id."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._assembler = CallAssembler(new_id)
+        self._blocks: list[Union[Prose, int]] = []  # an int is a call's place among the calls
+        self._signed: list[Mapping[str, JSON]] = []  # each call's metadata
+
+    @property
+    def last(self) -> Prose | None:
+        """The block that text may go on in; None where there is none, or a call stands after it."""
+        block = self._blocks[-1] if self._blocks else None
+        return block if isinstance(block, Prose) else None
+
+    def begin(self, kind: type[Text] | type[Reasoning]) -> Prose:
+        prose = Prose(kind)
+        self._blocks.append(prose)
+        return prose
+
+    def call(
+        self, index: int, arguments: Any, id: str = "", name: str = "", metadata: Mapping[str, JSON] | None = None
+    ) -> ToolCallDelta:
+        """A piece of the call `index`; its metadata counts where it begins."""
+        delta = self._assembler.add({"index": index, "id": id, "function": {"name": name, "arguments": arguments}})
+        if delta.call_index == len(self._signed):
+            self._signed.append(metadata or {})
+            self._blocks.append(delta.call_index)
+        return delta
+
+    def close(self, truncated: bool) -> tuple[Block, ...]:
+        return tuple(self._finished(truncated))
+
+    def _finished(self, truncated: bool) -> Iterator[Block]:
+        calls = self._assembler.finish(truncated)
+        for block in self._blocks:
+            if isinstance(block, int):
+                call = calls[block]
+                yield replace(call, metadata=self._signed[block]) if isinstance(call, ToolCall) else call
+            elif block.pieces or block.metadata:
+                yield block.kind("".join(block.pieces), block.metadata)
+
+
+class StreamingDecoder(Decoder, Protocol):
+    """A decoder of a stream that takes the same answer in one piece as well."""
+
+    def whole(self, answer: Any) -> list[ModelEvent]: ...
+
+
+class WholeDecoder:
+    """An answer in one JSON body, as servers and proxies send that do not stream, for a decoder that can take it."""
+
+    def __init__(self, decoder: StreamingDecoder) -> None:
+        self._decoder = decoder
+        self._body = bytearray()
+
+    def feed(self, chunk: bytes) -> list[ModelEvent]:
+        self._body += chunk
+        return []
+
+    def close(self) -> list[WireEvent]:
+        """Raises WireError, ServerError or StreamCut: see Decoder."""
+        found = self._decoder.whole(load(bytes(self._body)))
+        return [*found, *self._decoder.close()]
+
+
+def cut() -> StreamCut:
+    """The error for an answer that ended without saying so."""
+    return StreamCut("The server's answer ended in the middle.", "Nothing of it was run. Ask again.")

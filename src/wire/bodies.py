@@ -1,0 +1,76 @@
+"""What an answer with status 200 is, told by looking at it, for headers lie. No I/O.
+
+A stream, a whole completion, a page of somebody else's, or nothing: its first bytes say which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import AnswerEmpty, WireError
+from .answer import StreamingDecoder, WholeDecoder
+from .codec import Decoder, WireEvent
+from .replies import text_or_title
+
+PAGE_START = 65536  # bytes of a page that are looked at for its title
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_FIELDS = frozenset({b"data", b"event", b"id", b"retry", b"error", b""})  # of server-sent events; b"" is a comment
+_LONGEST_FIELD = max(map(len, _FIELDS))
+
+
+class AnswerDecoder:
+    """An answer that was asked for as a stream: to `stream`, as events or whole, if it is one at all."""
+
+    def __init__(self, content_type: str, stream: StreamingDecoder) -> None:
+        self._kind = content_type.partition(";")[0].strip().lower()
+        self._stream = stream
+        self._start = b""
+        self._decoder: Decoder | None = None
+
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        if self._decoder:
+            return self._decoder.feed(chunk)
+        self._start += chunk
+        start = self._start.lstrip(_BLANK)
+        self._decoder = self._chosen(start)
+        return self._decoder.feed(start) if self._decoder else []
+
+    def close(self) -> Sequence[WireEvent]:
+        """Raises AnswerEmpty where nothing came."""
+        if self._decoder:
+            return self._decoder.close()
+        if not self._start.strip(_BLANK):
+            raise AnswerEmpty("The server's answer was empty.", "Its log may say why.")
+        raise _no_completion(self._kind, self._start)
+
+    def _chosen(self, start: bytes) -> Decoder | None:
+        """None while there are too few bytes to tell."""
+        if start[:1] in (b"{", b"["):
+            return WholeDecoder(self._stream)
+        field, colon, _ = start.partition(b":")
+        if start and not start.startswith(b"<") and self._kind in ("text/event-stream", ""):
+            return self._stream
+        if not colon and len(start) <= _LONGEST_FIELD and not start.startswith(b"<"):
+            return None
+        return self._stream if colon and field.rstrip() in _FIELDS else PageDecoder(self._kind)
+
+
+class PageDecoder:
+    """Something that is no completion at all: read so far that it can be named, then refused."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._start = b""
+
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        self._start += chunk[: PAGE_START - len(self._start)]
+        return []
+
+    def close(self) -> Sequence[WireEvent]:
+        """Raises WireError, always."""
+        raise _no_completion(self._kind, self._start)
+
+
+def _no_completion(kind: str, body: bytes) -> WireError:
+    said = f"The server answered with {kind or 'something'} ({text_or_title(body)}), not with a model's turn."
+    return WireError(said, "A login page or a proxy may stand before it: check vllm.base_url.")

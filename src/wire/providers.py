@@ -1,0 +1,38 @@
+"""Whose wire it is: for each provider its codec, and how the API key travels. The one place that knows them all.
+
+The key itself is none of the wire's business: a row says under which header, and after which word, the
+client sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from .anthropic import AnthropicCodec
+from .codec import Codec
+from .gemini import GeminiCodec
+from .openai import OpenAICodec
+
+NewId = Callable[[], str]
+
+
+class Provider(NamedTuple):
+    codec: Callable[[NewId], Codec]
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "vllm": Provider(OpenAICodec),
+    "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens")),  # its newer models refuse max_tokens
+    "ollama": Provider(OpenAICodec),
+    # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
+    # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.
+    "anthropic": Provider(AnthropicCodec, headers=MappingProxyType({"anthropic-version": "2023-06-01"})),
+    "gemini": Provider(GeminiCodec, "x-goog-api-key", ""),
+    "vertex": Provider(GeminiCodec),
+}

@@ -1,0 +1,170 @@
+"""What a server says besides a model's turn: why it refuses, and which models it has. No I/O.
+
+One table tells every provider's refusals apart, for they agree on the status and differ in words alone.
+Texts: vLLM 0.32 (serve/exception_handling), Ollama, llama.cpp's server, and the error pages of the
+documentation of OpenAI, Anthropic and Gemini.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import (
+    ContextTooLong,
+    ModelNotFound,
+    ServerError,
+    ServerLoading,
+    TemplateRejected,
+    ToolsUnsupported,
+    Unauthorized,
+    WireError,
+)
+from .values import mapping
+
+LONGEST_REASON = 300  # characters
+_PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
+_LOADING_HINT = "It had more than vllm.load_timeout to load its model; its log may say why that was not enough."
+_PROXY_HINT = "A proxy stands before the server and does not reach it."
+_KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
+
+# What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
+_REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
+    (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
+    (400, r"function calling is not enabled", ToolsUnsupported, "Choose a model that calls functions."),
+    (400, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
+    (500, r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
+    (
+        400,
+        r"maximum context length|max_model_len|context (window|size|limit)"
+        r"|prompt is too long|input token count .* exceeds",
+        ContextTooLong,
+        "Use /reset, or ask for less at once.",
+    ),
+    (400, r"api key not valid", Unauthorized, _KEY_HINT),
+    (
+        400,
+        r"roles? must alternate|roles? (is|are) (not )?supported|system (message|prompt|role)"
+        r"|(unexpected|unknown|invalid|unsupported) (message )?role|developer instruction is not enabled",
+        TemplateRejected,
+        "The model's chat template takes no such conversation.",
+    ),
+    (400, r"plain HTTP request was sent to HTTPS", ServerError, "Begin vllm.base_url with https://."),
+    (401, "", Unauthorized, _KEY_HINT),
+    (403, "", Unauthorized, _KEY_HINT),
+    (
+        404,
+        r"\bmodels?\b.*(not (exist|found|served)|unknown)|unknown model|^model: ",
+        ModelNotFound,
+        "Choose one it serves: leave vllm.model empty, or see GET /models.",
+    ),
+    (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
+    (413, "", ContextTooLong, "The server, or a proxy before it, takes no request of that size: use /reset."),
+    (502, "", ServerError, _PROXY_HINT),
+    (503, r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
+    (504, "", ServerError, _PROXY_HINT),
+    (None, "", ServerError, ""),
+)
+
+
+def refusal(status: int, body: bytes, location: str = "") -> ServerError:
+    """What an answer with a status other than 200 means."""
+    if location:  # not followed: it might lead the API key to another host
+        hint = "If that is the right server, set vllm.base_url to it."
+        return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
+    message = error_message(body) or f"HTTP {status} without an explanation."
+    return _told_apart(f"The server refused (HTTP {status}): {message}", status, message)
+
+
+def _told_apart(said: str, status: int, message: str) -> ServerError:
+    kind, hint = next(
+        (kind, hint)
+        for wanted, pattern, kind, hint in _REFUSALS
+        if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
+    )
+    refused = kind(said, hint, status=status, body=message)
+    if isinstance(refused, ContextTooLong):
+        refused.excess = excess_tokens(message)
+    return refused
+
+
+# What a request that is too long is told, by vLLM 0.32 and before (serve/utils/api_utils.py, renderers/params.py).
+_TOO_MANY_IN_PROMPT = re.compile(r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S)
+_TOO_MANY_IN_ALL = re.compile(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
+_TOO_MANY_CHARACTERS = re.compile(
+    r"contains (\d+) characters \(more than (\d+) characters.*?for (\d+) input tokens", re.S
+)
+
+
+def excess_tokens(message: str) -> int:
+    """By how many tokens a request was too long, as far as the refusal's message says; else 0."""
+    if match := _TOO_MANY_IN_PROMPT.search(message) or _TOO_MANY_IN_ALL.search(message):
+        limit, came = map(int, match.groups())
+        return max(came - limit, 0)
+    if match := _TOO_MANY_CHARACTERS.search(message):
+        characters, most, tokens = map(int, match.groups())
+        return (characters - most) * tokens // max(most, 1)
+    return 0
+
+
+def broken_off(event: object) -> ServerError:
+    """An error inside an answer with status 200; the status it would have had may stand in it."""
+    message = explanation(event) or "no reason given"
+    error = mapping(event).get("error")
+    code = mapping(error if isinstance(error, dict) else event).get("code")
+    return _told_apart(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
+
+
+def is_error(event: Mapping[str, Any]) -> bool:
+    """Whether a reason stands where an answer's content should."""
+    return bool(event.get("error") or event.get("object") == "error" or event.get("message") or event.get("detail"))
+
+
+def error_message(body: bytes) -> str:
+    """The reason in an error body, "" where there is none."""
+    try:
+        return explanation(json.loads(body))
+    except (ValueError, RecursionError):
+        return text_or_title(body)
+
+
+def text_or_title(page: bytes) -> str:
+    """What a page is about, or how a text begins."""
+    text = page.decode(errors="replace")
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    return " ".join((title[1] if title else text).split())[:LONGEST_REASON]
+
+
+def explanation(value: object) -> str:
+    """The reason in an error that is JSON: a string or an object under `error`, else `message` or `detail`."""
+    if isinstance(value, list) and value:  # Gemini's, where no stream was asked for
+        return explanation(value[0])
+    if not isinstance(value, dict):
+        return "" if value is None else str(value)[:LONGEST_REASON]
+    error = value.get("error") or value
+    if not isinstance(error, dict):
+        return str(error)
+    reason = error.get("message") or error.get("detail") or ""
+    return "; ".join(map(_wrong_field, reason[:3])) if isinstance(reason, list) else str(reason)
+
+
+def _wrong_field(entry: Any) -> str:
+    """An entry of FastAPI's list of what does not validate (HTTP 422)."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    return f"{'.'.join(map(str, entry.get('loc') or ()))}: {entry.get('msg')}"
+
+
+def model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str]:
+    """The names in a list of models, as `names` finds them in its JSON. Raises WireError."""
+    try:
+        return names(json.loads(body))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise WireError("The server's list of models has an unknown shape.", "Check vllm.base_url.") from error
+
+
+def openai_names(listed: Any) -> list[str]:
+    """From OpenAI's list, which Anthropic, Ollama and llama.cpp's server share."""
+    return [str(model["id"]) for model in listed["data"]]

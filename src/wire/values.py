@@ -1,0 +1,61 @@
+"""JSON as the wire has it: what comes in may be anything, what goes out is always valid. No I/O."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import WireError
+from ..messages import JSON
+
+_DECODE = json.JSONDecoder().raw_decode
+
+
+def load(data: bytes) -> Any:
+    """Raises WireError."""
+    text, beginning = data.decode(errors="replace"), data[:100]
+    del data
+    try:
+        value, end = _DECODE(text)  # without the blanks around it that json.loads looks for
+        if end == len(text):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"The server sent an event that is no JSON: {beginning.decode(errors='replace')}") from error
+
+
+def dumps(value: object) -> str:
+    """In one line and without blanks; NaN and the infinities, which JSON lacks, become null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
+
+
+def body(fields: dict[str, JSON], **joined: str) -> bytes:
+    """A request's body. `joined` are fields that are JSON already; they come first, so that the bytes of a
+    conversation's beginning are the same from turn to turn."""
+    ready = "".join(f'"{name}":{value},' for name, value in joined.items())
+    return f"{{{ready}{dumps(fields)[1:]}".encode(errors="replace")  # a lone surrogate has no UTF-8
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects in what should be a list of them."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """What should be an object; empty where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,89 @@
+"""What vLLM serves beside the OpenAI interface. Pure: requests to make, answers read. Facts: vLLM 0.32.
+
+/tokenize      messages and tools -> the exact prompt's length and tokens (serve/tokenize/serving.py)
+/detokenize    tokens -> the text they were
+/version
+structured_outputs.structural_tag: free text until a trigger, then a grammar (sampling_params.py, xgrammar)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..errors import WireError
+from ..messages import JSON, ToolDefinition
+from .values import load, objects, text
+
+TRIGGER = "TOOL_CALL:"
+# A grammar that allows blanks without end lets a weak model write nothing else.
+MAX_BLANKS = 16
+
+
+class Prompt(NamedTuple):
+    """A conversation as the server's template and tokenizer make it."""
+
+    tokens: list[int]
+    max_model_len: int
+
+
+def prompt_of(body: bytes) -> Prompt:
+    """The answer of /tokenize. Raises WireError."""
+    value = _object(body)
+    tokens, limit = value.get("tokens"), value.get("max_model_len")
+    if not isinstance(tokens, list) or not isinstance(limit, int):
+        raise WireError("The server's answer to /tokenize is not vLLM's.")
+    return Prompt(tokens, limit)
+
+
+def detokenize(model: str, tokens: Sequence[int]) -> bytes:
+    return json.dumps({"model": model, "tokens": list(tokens)}).encode()
+
+
+def text_of(body: bytes) -> str:
+    """The answer of /detokenize. Raises WireError."""
+    text = _object(body).get("prompt")
+    if not isinstance(text, str):
+        raise WireError("The server's answer to /detokenize is not vLLM's.")
+    return text
+
+
+def constrained(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
+    """structured_outputs that let a model say anything, and after TOOL_CALL: nothing but a call of an offered tool."""
+    calls: list[JSON] = [_call_schema(tool) for tool in tools]
+    body: dict[str, JSON] = {
+        "type": "json_schema",
+        "json_schema": {"anyOf": calls},
+        "max_whitespace_cnt": MAX_BLANKS,
+    }
+    tag: dict[str, JSON] = {"begin": f"{TRIGGER} ", "content": body, "end": ""}
+    structure = {"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": [TRIGGER], "tags": [tag]}}
+    return {"structural_tag": json.dumps(structure)}
+
+
+def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
+    return {
+        "type": "object",
+        "properties": {"name": {"const": tool.name}, "args": dict(tool.parameters)},
+        "required": ["name", "args"],
+        "additionalProperties": False,
+    }
+
+
+def version_of(body: bytes) -> str:
+    """The answer of /version. Raises WireError."""
+    return text(_object(body).get("version"))
+
+
+def context_lengths(body: bytes) -> dict[str, int]:
+    """The models in the answer of /v1/models, each with its context's length in tokens. Raises WireError."""
+    models = [model for model in objects(_object(body).get("data")) if isinstance(model.get("max_model_len"), int)]
+    return {text(model.get("id")): model["max_model_len"] for model in models}
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = load(body)
+    if not isinstance(value, dict):
+        raise WireError("The server's answer is no JSON object.")
+    return value

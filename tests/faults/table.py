@@ -1,0 +1,196 @@
+"""Every fault: what the server does, and what must come of it.
+
+One row a fault, numbered as in docs/servers.md; a number may have several rows. Each row is one question
+asked through the whole program. `waits` are the seconds slept between attempts, less what chance takes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .scripts import (
+    DONE,
+    HALF,
+    HALF_PARTS,
+    HELLO,
+    HELLO_PARTS,
+    HTML,
+    JSON,
+    PAGE,
+    SILENCE,
+    STREAM,
+    WHOLE,
+    body,
+    calls,
+    chunked,
+    closing,
+    data,
+    delta,
+    framed,
+    head,
+    refused,
+    stream,
+    text,
+    zipped,
+)
+from .server import KEEP, RESET, STALL, Script, Trickle
+
+SHORT = 0.15  # seconds, for a clock that shall run out
+KEY = "sekret-key-0123456789"
+PARTIAL = "Half an answer\n"
+CUT = "broke in the middle of the answer"
+ENDED = "The server's answer ended in the middle."
+CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "notes.txt"}'}}
+SECOND = {"index": 1, "id": "c2", "type": "function", "function": {"name": "read", "arguments": '{"path": "b.txt"}'}}
+READ, READ_B = 'read(path="notes.txt") -> hello', 'read(path="b.txt") -> bravo'
+
+
+class Row(NamedTuple):
+    number: int
+    name: str
+    scripts: tuple[Script, ...]
+    said: tuple[str, ...] = ()  # on standard error, all of them
+    out: str = "Hello\n"  # on standard output
+    code: int = 0
+    requests: int = 1
+    waits: tuple[float, ...] = ()
+    settings: dict[str, object] = {}  # noqa: RUF012 - of the section vllm
+    silent: bool = False  # nothing at all on standard error
+    url: str = ""  # another address than the server's; {port} is its port
+
+
+def failing(number: int, name: str, *scripts: Script, **fields) -> Row:
+    """A row without an answer: exit code 1, and nothing on standard output unless it says so."""
+    return Row(number, name, scripts, **({"out": "", "code": 1} | fields))
+
+
+def fine(number: int, name: str, *scripts: Script, **fields) -> Row:
+    """A row that ends well; without waits, nothing is said of it either."""
+    return Row(number, name, scripts, **({"silent": not fields.get("waits") and not fields.get("said")} | fields))
+
+
+THREE = {"requests": 3, "waits": (0.5, 1.0)}
+LOADING = refused("503 Service Unavailable", "Loading model")
+QUICK = {"timeout": SHORT, "first_token_timeout": SHORT}
+
+ROWS = (
+    failing(
+        1, "connection refused", url="http://127.0.0.1:9/v1", requests=0, waits=(0.5, 1.0),
+        said=("No server at http://127.0.0.1:9/v1 (127.0.0.1:9: Connection refused).", "vllm serve", "attempt 2 of 3"),
+    ),
+    failing(2, "DNS failure", url="http://no-such-host.invalid/v1", requests=0, said=("no host named no-such-host.invalid",)),
+    failing(3, "reset before headers", [RESET], **THREE, said=("closed the connection without an answer", "attempt 3 of 3")),
+    fine(3, "reset before headers, once", [RESET], HELLO, requests=2, waits=(0.5,)),
+    failing(4, "close with no bytes", [b""], **THREE, said=("closed the connection without an answer",)),
+    failing(4, "close in the headers", [b"HTTP/1.1 200 OK\r\nContent-Ty"], requests=2, waits=(0.5,), said=("answer was empty",)),
+    failing(5, "non-HTTP bytes", [b"SSH-2.0-OpenSSH_9.6\r\n"], said=("is not an HTTP server", "Another program listens")),
+    failing(5, "binary bytes", [bytes(range(256))], said=("is not an HTTP server",)),
+    failing(6, "reset mid-stream", [HALF, RESET], out=PARTIAL, said=(CUT,)),
+    failing(6, "reset before the first token", [chunked(HALF_PARTS[0]), RESET], **THREE, said=(CUT,)),
+    failing(7, "EOF inside a chunk", [HALF + b"40\r\ndata: {"], out=PARTIAL, said=(CUT,)),
+    failing(8, "EOF with Connection: close", closing(b"".join(HALF_PARTS) + b'data: {"choi'), out=PARTIAL, said=(ENDED,)),
+    failing(9, "neither [DONE] nor finish_reason", stream(*HALF_PARTS), out=PARTIAL, said=(ENDED, "Nothing of it was run")),
+    failing(9, "a call, and no end", stream(delta({"tool_calls": [CALL]})), said=(ENDED,)),
+    fine(10, "finish_reason without [DONE]", stream(*HELLO_PARTS[:-2])),
+    fine(10, "finish_reason, then a reset", [chunked(*HELLO_PARTS[:-2]), RESET]),
+    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for 0.15 s", "vllm.first_token_timeout")),
+    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for 0.15 s",)),
+    failing(12, "stall mid-stream", [HALF, STALL], settings=QUICK, out=PARTIAL, said=("fell silent", "vllm.timeout")),
+    fine(12, "stall after finish_reason", [chunked(*HELLO_PARTS[:-1]), STALL], settings=QUICK),
+    fine(12, "no end of the body after [DONE]", [chunked(*HELLO_PARTS), STALL]),
+    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for 0.15 s",)),
+    failing(13, "slow-loris in the body", [HALF, Trickle(framed(b"x"), 0.005, True)], settings=QUICK, out=PARTIAL, said=("fell silent",)),
+    failing(13, "slow-loris in a chunk's size", [HALF, Trickle(b"0", 0.01, True)], settings=QUICK, out=PARTIAL, said=("fell silent",)),
+    failing(
+        13, "comments for ever", [HALF, Trickle(framed(b":\n\n"), 0.005, True)],
+        settings={"timeout": SHORT, "total_timeout": 0.4}, out=PARTIAL, said=("not done after 0.4 s", "vllm.total_timeout"),
+    ),
+    fine(14, "keep-alive comments, then data", stream(*[b": keep-alive\n\n"] * 3, *HELLO_PARTS)),
+    fine(15, "429 with Retry-After", refused("429 Too Many Requests", "slow down", "Retry-After: 1"), HELLO,
+         requests=2, waits=(1.0,), said=("slow down; trying again in 1.0 s (attempt 2 of 3)",)),
+    failing(16, "429 with a long Retry-After", refused("429 Too Many Requests", "no", "Retry-After: 3600"), said=("in 60 minutes",)),
+    fine(17, "503 twice while loading", LOADING, LOADING, HELLO, requests=3, waits=(1.0, 1.0), said=("Loading model; asking again",)),
+    failing(17, "loading beyond the budget", LOADING, settings={"load_timeout": 1.5}, requests=3, waits=(1.0, 0.7),
+            said=("Loading model", "vllm.load_timeout")),
+    failing(18, "503 for ever", refused("503 Service Unavailable", "no backend"), **THREE, said=("(HTTP 503): no backend",)),
+    failing(19, "502 from a proxy", body(PAGE.format("502 Bad Gateway"), HTML, status="502 Bad Gateway"), **THREE,
+            said=("502 Bad Gateway", "A proxy stands before the server")),
+    failing(20, "200 with a page", body(PAGE.format("Sign in"), HTML), said=("text/html (Sign in)", "127.0.0.1")),
+    failing(20, "200 with a page that says it is JSON", body(PAGE.format("Sign in"), JSON), said=("Sign in",)),
+    fine(21, "200 with an empty body, once", body(b"", STREAM), HELLO, requests=2, waits=(0.5,)),
+    failing(21, "200 with an empty body", body(b"", ""), requests=2, waits=(0.5,), said=("answer was empty",)),
+    fine(22, "200 with a whole completion", body(WHOLE)),
+    fine(22, "200 with a whole completion that says it streams", body(WHOLE, STREAM)),
+    failing(22, "200 with other JSON", body('{"hello": "world"}'), said=("no chat completion",)),
+    failing(22, "200 with half a completion", closing(WHOLE[:60].encode(), JSON), said=("no JSON",)),
+    failing(23, "200 with an error", body('{"error": {"message": "no luck", "code": 400}}'), said=("no luck",)),
+    fine(24, "no tool parser", refused("400 Bad Request", '"auto" tool choice requires --enable-auto-tool-choice'), HELLO,
+         requests=2, said=("--enable-auto-tool-choice",)),
+    fine(27, "roles must alternate", refused("400 Bad Request", "Conversation roles must alternate user/assistant"), HELLO,
+         requests=2, said=("takes only user and assistant in turn",)),
+    failing(29, "401 that quotes the key", refused("401 Unauthorized", f"Invalid key {KEY}"), settings={"api_key": KEY},
+            said=("[API key]", "VLLM_API_KEY")),
+    failing(29, "403", refused("403 Forbidden"), said=("HTTP 403", "VLLM_API_KEY")),
+    failing(30, "404 for the model", refused("404 Not Found", "The model `x` does not exist."), said=("model `x`", "GET /models")),
+    failing(31, "404 for the path", body('{"detail": "Not Found"}', status="404 Not Found"), said=("Not Found", "ends in /v1")),
+    failing(31, "404 page for the path", body("Cannot POST /models/chat", "text/plain", status="404 Not Found"), said=("ends in /v1",)),
+    failing(32, "413", body(PAGE.format("413 Request Entity Too Large"), HTML, status="413 Too Large"), said=("413 Request", "/reset")),
+    failing(33, "422", body('{"detail": [{"loc": ["body", "tools", 0], "msg": "Field required"}]}', status="422 Unprocessable"),
+            said=("body.tools.0: Field required",)),
+    failing(34, "invalid JSON in one event", stream(*HALF_PARTS, b"data: {oops\n\n", *HELLO_PARTS), out=PARTIAL, said=("no JSON: {oops",)),
+    fine(34, "a blank event", stream(HELLO_PARTS[0], b"data:  \n\n", *HELLO_PARTS[1:])),
+    fine(35, "an array and a number", stream(data([1, 2]), *HELLO_PARTS[:2], data(7), data(None), data("x"), *HELLO_PARTS[2:])),
+    failing(36, "an error object in the stream", stream(*HALF_PARTS, data({"error": {"message": "engine died"}})), out=PARTIAL,
+            said=("broke off: engine died",)),
+    failing(36, "an error event in the stream", stream(*HALF_PARTS, b'event: error\ndata: {"message": "engine died"}\n\n'),
+            out=PARTIAL, said=("engine died",)),
+    failing(36, "llama.cpp's error field", stream(*HALF_PARTS, b'error: {"code": 500, "message": "engine died"}\n\n'), out=PARTIAL,
+            said=("engine died",)),
+    failing(36, "an error before the first token", stream(data({"error": {"message": "engine died", "code": 500}})), **THREE,
+            said=("broke off: engine died",)),
+    failing(37, "an old error in the stream", stream(*HALF_PARTS, data({"object": "error", "message": "engine died"})), out=PARTIAL,
+            said=("engine died",)),
+    fine(38, "UTF-8 split over chunks", stream(*(text("häß €", "stop")[at : at + 1] for at in range(len(text("häß €", "stop"))))),
+         out="häß €\n"),
+    fine(39, "invalid UTF-8", stream(text("Hel"), text("X", "stop").replace(b"X", b"\xff\xc3"), DONE), out="Hel\ufffd\ufffd\n"),
+    fine(40, "byte order mark", stream(b"\xef\xbb\xbf" + text("Hel"), *HELLO_PARTS[2:])),
+    fine(40, "byte order mark before JSON", body(b"\xef\xbb\xbf" + WHOLE.encode())),
+    fine(41, "CRLF", stream(*(part.replace(b"\n", b"\r\n") for part in HELLO_PARTS))),
+    fine(41, "lone CR", stream(*(part.replace(b"\n", b"\r") for part in HELLO_PARTS))),
+    fine(41, "no blank after data:, other fields, many lines",
+         stream(b"event: message\nid: 7\nretry: 10\n" + text("Hel").replace(b"data: ", b"data:"),
+                text("lo").replace(b'"choices"', b'\ndata: "choices"'), *HELLO_PARTS[3:])),
+    fine(42, "U+2028 and U+0085 in a string", stream(text("a\u2028b\u0085c"), *HELLO_PARTS[3:]), out="a\u2028b\u0085c\n"),
+    fine(43, "one byte a chunk", stream(*(b"".join(HELLO_PARTS)[at : at + 1] for at in range(len(b"".join(HELLO_PARTS)))))),
+    fine(44, "one line of 20 MB", stream(text("x" * 20_000_000), *HELLO_PARTS[3:]), out="x" * 20_000_000 + "\n"),
+    failing(44, "a line beyond the cap", stream(*HALF_PARTS, b"data: " + b"x" * 70_000_000), out=PARTIAL, said=("more than 67,108,864 bytes",)),
+    fine(45, "choices null or empty, delta null", stream(
+        data({"choices": None, "usage": {"prompt_tokens": 5}}), data({"choices": []}), delta(None), *HELLO_PARTS)),
+    fine(46, "data after [DONE]", stream(*HELLO_PARTS, text("never shown"))),
+    fine(47, "two calls on one index", calls(CALL, SECOND | {"index": 0}), HELLO, requests=2, said=(READ, READ_B)),
+    fine(48, "no index, name and arguments split", calls(
+        {"id": "c1", "function": {"name": "re"}}, {"function": {"name": "ad", "arguments": None}},
+        {"function": {"arguments": '{"path":'}}, {"function": {"arguments": ' "notes.txt"}'}}), HELLO, requests=2, said=(READ,)),
+    fine(48, "id late or empty", calls(CALL | {"id": ""}, {"index": 0, "id": "c9"}), HELLO, requests=2, said=(READ,)),
+    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, said=("cut off at max_tokens",)),
+    fine(53, "gzip", closing(zipped(*HELLO_PARTS), STREAM, "Content-Encoding: gzip")),
+    fine(54, "bad gzip, and good without", closing(b"no gzip at all, but text", STREAM, "Content-Encoding: gzip"), HELLO,
+         requests=2, waits=(0.5,), said=("compressed",)),
+    failing(54, "bad gzip", closing(b"no gzip at all, but text", STREAM, "Content-Encoding: gzip"), requests=2, waits=(0.5,),
+            said=("compressed",)),
+    failing(55, "bad chunk header", [HALF + b"nonsense\r\n"], out=PARTIAL, said=(CUT,)),
+    failing(55, "Content-Length too long", [head(STREAM, "Content-Length: 9999") + b"".join(HALF_PARTS)], out=PARTIAL, said=(CUT,)),
+    fine(55, "Content-Length too long, but a whole answer", [head(STREAM, "Content-Length: 9999") + b"".join(HELLO_PARTS)]),
+    failing(55, "Content-Length too short", [head(STREAM, "Content-Length: 260") + b"".join(HALF_PARTS)[:260], KEEP], out="Half an\n",
+            said=(ENDED,)),
+    fine(56, "307 on this server", body(b"", "", "Location: /v1/chat/completions/", status="307 Temporary Redirect"), HELLO, requests=2),
+    failing(57, "302", body(b"", "", "Location: http://elsewhere.test/", status="302 Found"), said=("redirects", "http://elsewhere.test/")),
+    failing(57, "307 to another host", body(b"", "", "Location: http://elsewhere.test/v1", status="307 Temporary Redirect"),
+            said=("http://elsewhere.test/v1", "vllm.base_url")),
+    failing(57, "a circle", body(b"", "", "Location: /v1/chat/completions", status="308 Permanent Redirect"), requests=4,
+            said=("redirects in a circle",)),
+    failing(58, "https for a plain server", SILENCE, url="https://127.0.0.1:{port}/v1", requests=0, said=("does not speak TLS", "http://")),
+    failing(58, "http for a TLS server", [b"\x15\x03\x01\x00\x02\x02\x46"], said=("speaks TLS", "https://")),
+    failing(58, "http for a TLS server that says so", body(PAGE.format("400 The plain HTTP request was sent to HTTPS port"), HTML,
+            status="400 Bad Request"), said=("Begin vllm.base_url with https://",)),
+)  # fmt: skip

@@ -1,0 +1,81 @@
+"""A program that is told to end ends: its children too, what was said is kept, and the exit code says by what."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .scripts import calls, chunked, text
+from .server import STALL, FaultServer
+
+ROOT = Path(__file__).resolve().parents[2]
+CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+BOUND = 5.0  # seconds for anything to happen
+
+
+def until(true, what):
+    end = time.monotonic() + BOUND
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+
+
+def started(server, tmp_path, *options):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"workspace": {"dir": str(tmp_path)}}))
+    where = ["-u", f"http://127.0.0.1:{server.port}/v1", "-m", "tiny", "-c", str(config), "-p", "go"]
+    return subprocess.Popen(
+        [sys.executable, "cli.py", *where, *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def alive(group):
+    """The processes of a group, less the dead that nobody waits for."""
+    stats = [stat.read_text().rpartition(")")[2].split() for stat in Path("/proc").glob("[0-9]*/stat")]
+    return [stat for stat in stats if int(stat[2]) == group and stat[0] not in "ZX"]
+
+
+def ended(program, number):
+    program.send_signal(number)
+    out, err = program.communicate(timeout=BOUND)
+    assert "Traceback" not in err
+    return program.returncode, out, err
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+class TestSignals:
+    def test_in_an_answer_what_was_said_is_kept(self, number, tmp_path):
+        with FaultServer([chunked(text("Half an answer")), STALL]) as server:
+            program = started(server, tmp_path)
+            until(lambda: server.requests, "no request came")
+            time.sleep(0.2)  # for the text to arrive
+            code, out, _ = ended(program, number)
+        assert (code, out) == (CODES[number], "Half an answer\n")
+
+    def test_in_the_wait_between_attempts_it_ends_at_once(self, number, tmp_path):
+        with FaultServer([b"HTTP/1.1 429 No\r\nRetry-After: 50\r\nContent-Length: 0\r\n\r\n"]) as server:
+            program = started(server, tmp_path)
+            assert "trying again in 50.0 s" in program.stderr.readline()
+            start = time.monotonic()
+            assert ended(program, number)[0] == CODES[number]
+        assert time.monotonic() - start < 1
+
+    def test_in_a_command_the_command_ends_too(self, number, tmp_path):
+        command = f"echo $$ > {tmp_path}/pid; sleep 60 & sleep 60"
+        call = {"index": 0, "id": "c", "function": {"name": "exec", "arguments": json.dumps({"command": command})}}
+        with FaultServer(calls(call)) as server:
+            program = started(server, tmp_path, "--yes")
+            pid = tmp_path / "pid"
+            until(lambda: pid.exists() and pid.read_text().strip(), "the command did not start")
+            time.sleep(0.1)  # a signal in the very moment of the fork is not what this is about
+            code, _, _ = ended(program, number)
+        assert code == CODES[number]
+        assert alive(int(pid.read_text())) == []

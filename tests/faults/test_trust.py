@@ -1,0 +1,86 @@
+"""TLS, as this Python checks it, against certificates that are in order and others.
+
+The certificates in this folder were made for these tests, until 2125; their keys guard nothing.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from src.client import Client
+from src.errors import ConfigError, StreamCut, TlsFailed
+
+from .scripts import body
+from .server import FaultServer
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+AUTHORITY = str(CERTIFICATES / "authority.pem")
+
+
+def get(certificate, **settings):
+    with (
+        FaultServer(body("{}"), tls=str(CERTIFICATES / certificate)) as server,
+        Client(f"https://127.0.0.1:{server.port}/v1", "sekret", **settings) as client,
+        client.open("GET", "anything") as reply,
+    ):
+        return reply.read()
+
+
+@pytest.mark.parametrize("verify", [AUTHORITY, False])
+def test_a_server_is_trusted_where_its_authority_is_or_where_the_user_said_so(verify):
+    assert get("trusted.pem", ssl_verify=verify) == b"{}"
+
+
+def test_a_self_signed_certificate_can_be_its_own_authority():
+    assert get("selfsigned.pem", ssl_verify=str(CERTIFICATES / "selfsigned.pem")) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "verify", "reason", "hint"),
+    [
+        ("selfsigned.pem", True, "its certificate is self-signed", "vllm.ssl_verify"),
+        ("trusted.pem", True, "signed by an authority that is not known here", "vllm.ssl_verify"),
+        ("expired.pem", AUTHORITY, "its certificate has expired", "vllm.ssl_verify: false"),
+        ("elsewhere.pem", AUTHORITY, "its certificate is for another host", "vllm.base_url"),
+    ],
+)
+def test_a_certificate_that_does_not_hold_is_refused_with_the_reason_and_the_setting(certificate, verify, reason, hint):
+    with pytest.raises(TlsFailed) as raised:
+        get(certificate, ssl_verify=verify)
+    assert reason in raised.value.message
+    assert hint in raised.value.hint
+
+
+@pytest.mark.parametrize("certificate", ["selfsigned.pem", "expired.pem", "elsewhere.pem"])
+def test_no_request_is_sent_to_a_server_that_is_not_trusted(certificate):
+    with (
+        FaultServer(body("{}"), tls=str(CERTIFICATES / certificate)) as server,
+        pytest.raises(TlsFailed),
+        Client(f"https://127.0.0.1:{server.port}/v1", "sekret").open("GET", "anything"),
+    ):
+        pass
+    assert server.requests == []
+
+
+def test_a_ca_file_that_is_none_is_a_tls_failure(tmp_path):
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(TlsFailed, match="TLS with"):
+        get("trusted.pem", ssl_verify=str(tmp_path / "ca.pem"))
+
+
+def test_a_plain_request_to_a_tls_server_says_so():
+    """This server closes without a word, as uvicorn does; the hint covers it."""
+    with (
+        FaultServer(body("{}"), tls=str(CERTIFICATES / "trusted.pem")) as server,
+        pytest.raises((StreamCut, TlsFailed)) as raised,
+        Client(f"http://127.0.0.1:{server.port}/v1").open("GET", "anything"),
+    ):
+        pass
+    assert "https://" in raised.value.hint
+
+
+@pytest.mark.parametrize("key", ["line\nbreak", "schlüssel", "nul\0"])
+def test_a_key_that_no_header_can_hold_is_a_setting_to_mend_and_is_not_shown(key):
+    with pytest.raises(ConfigError) as raised:
+        Client("http://127.0.0.1:9/v1", key)
+    assert key not in str(raised.value)

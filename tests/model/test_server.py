@@ -1,0 +1,42 @@
+from src.messages import UserMessage
+from src.model.server import Server
+from src.wire.codec import ChatRequest
+from src.wire.openai import OpenAICodec
+from tests.doubles import ScriptedClient
+
+REQUEST = ChatRequest("tiny", [UserMessage("go")])
+VLLM = {
+    "models": {"data": [{"id": "tiny", "max_model_len": 512}]},
+    "version": {"version": "0.32.0"},
+    "tokenize": lambda asked: {"tokens": [1] * len(asked["messages"]), "max_model_len": 512},
+    "detokenize": lambda asked: {"prompt": "x" * len(asked["tokens"])},
+}
+
+
+def server(is_vllm=True, **aside):
+    return Server(ScriptedClient(**aside), OpenAICodec(str), is_vllm=is_vllm)
+
+
+def test_a_vllm_server_tells_all():
+    asked = server(**VLLM)
+    assert asked.models() == ["tiny"]
+    assert asked.context_length("tiny") == 512
+    assert asked.context_length("other") is None
+    assert asked.version() == "0.32.0"
+    assert asked.prompt(REQUEST).tokens == [1]
+    assert asked.text("tiny", [1, 2]) == "xx"
+
+
+def test_what_a_server_does_not_have_is_none():
+    asked = server()
+    assert asked.context_length("tiny") is None
+    assert asked.version() == ""
+    assert asked.prompt(REQUEST) is None
+    assert asked.text("tiny", [1]) is None
+
+
+def test_another_server_is_not_asked_for_what_only_vllm_has():
+    asked = server(is_vllm=False, **VLLM)
+    assert asked.models() == ["tiny"]
+    assert asked.context_length("tiny") is None
+    assert asked.prompt(REQUEST) is None

@@ -1,0 +1,145 @@
+"""What the pages say holds: links lead somewhere, tables are those of the code, quoted messages exist.
+
+`python -m tests.test_docs` prints the tables as they should be.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from src.cli.main import parser
+from src.config import ENVIRONMENT, OPTIONS
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+COMMAND = re.compile(r"<!-- command: (\w+) -->\n```sh\n(.+?)\n```")
+
+
+def anchor(heading: str) -> str:
+    """The name that a heading has as the target of a link."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def option_table() -> str:
+    rows = ["| option | what it does |", "|---|---|"]
+    for action in parser()._actions:
+        names = ", ".join(f"`{name}`" for name in action.option_strings)
+        rows.append(f"| {names} | {action.help} |")
+    return "\n".join(rows)
+
+
+def key_table() -> str:
+    rows = ["| key | default | what it is for |", "|---|---|---|"]
+    for key, option in OPTIONS.items():
+        rows.append(f"| `{key}` | `{json.dumps(option.default)}` | {option.metadata['about']} |")
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_relative_link_leads_somewhere(page):
+    for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, part = target.partition("#")
+        file = (page.parent / path) if path else page
+        assert file.exists(), target
+        if part:
+            assert part in map(anchor, HEADING.findall(file.read_text(encoding="utf-8"))), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_file_of_ours_that_is_named_is_there(page):
+    named = re.findall(r"`((?:src|tests|docs)/[\w./]+)`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_page_is_on_the_map():
+    docs = ROOT / "docs"
+    listed = {(docs / target).resolve() for target in LINK.findall((docs / "README.md").read_text(encoding="utf-8"))}
+    assert {page for page in PAGES if docs in page.parents} - listed - {docs / "README.md"} == set()
+
+
+def test_the_readme_has_every_option_of_the_command_line():
+    assert option_table() in README, f"it should hold:\n{option_table()}"
+
+
+def test_the_readme_has_every_setting():
+    assert key_table() in README, f"it should hold:\n{key_table()}"
+
+
+@pytest.mark.parametrize("variable", [*ENVIRONMENT, "DEBUG"])
+def test_the_readme_names_every_variable_of_the_environment(variable):
+    assert f"`{variable}" in README
+
+
+def messages() -> list[str]:
+    """Every piece of text in src."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+QUOTED = re.findall(r"^### `(.+)`$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("message", QUOTED)
+def test_a_symptom_in_the_readme_is_a_message_of_the_program(message):
+    assert any(message in text for text in messages())
+
+
+COMMANDS = dict(COMMAND.findall(README))
+
+
+class TestTheTwoCommands:
+    def test_there_are_two(self):
+        assert COMMANDS.keys() == {"run", "test"}
+
+    def test_both_set_everything_up(self):
+        for command in COMMANDS.values():
+            assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q -r requirements.txt && ")
+
+    def test_ci_takes_the_test_command_from_the_readme(self):
+        """It runs what stands behind the marker, so there is no second copy to drift."""
+        script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+        assert "<!-- command: test -->" in script
+        assert "python -m pytest" not in script.partition('step "style and types"')[0]
+
+
+def requirements() -> list[str]:
+    """The run-time part of requirements.txt: what stands above the comment."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return lines[: next(number for number, line in enumerate(lines) if line.startswith("#"))]
+
+
+def test_the_package_asks_for_what_requirements_txt_does():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")  # no tomllib before Python 3.11
+    (dependencies,) = re.findall(r"^dependencies = (\[.*?\])$", project, re.MULTILINE | re.DOTALL)
+    assert json.loads(dependencies) == requirements()
+
+
+def test_every_requirement_has_a_lower_bound():
+    assert [line for line in requirements() if ">=" not in line] == []
+
+
+def test_the_committed_config_is_the_defaults():
+    committed = json.loads((ROOT / "config.json").read_text(encoding="utf-8"))
+    flat = {f"{section}.{key}": value for section, values in committed.items() for key, value in values.items()}
+    defaults = {
+        key: list(each.default) if isinstance(each.default, tuple) else each.default for key, each in OPTIONS.items()
+    }
+    assert flat == defaults
+
+
+if __name__ == "__main__":
+    print(option_table(), key_table(), sep="\n\n")
