@@ -91,7 +91,11 @@ class Lookout:
     def look(self, here: Here) -> Sight:
         """What begins at the anchor."""
         sight = self._kinds[here.text[here.at]](here)
-        if isinstance(sight, Found) and here.text[here.at] == "{" and not here.text[here.at + 1 : here.at + 66].strip():
+        if (
+            isinstance(sight, Found)
+            and here.text[here.at] == "{"
+            and not here.text[here.at + 1 : here.at + 67].removeprefix("{").strip()
+        ):
             return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
         return sight
 
