@@ -92,7 +92,8 @@ class Structure:
             position += 1  # the first character belongs to a backslash fed before
         to_quote, length = _TO_QUOTE[quote], len(text)
         while position < length:
-            end = to_quote.match(text, position).end()  # type: ignore[union-attr]  # it matches nothing, too
+            run = to_quote.match(text, position)
+            end = run.end() if run else position  # it matches nothing, too
             if end == length or (text[end] == "\\" and end + 1 == length):
                 return length
             if text[end] == quote:
@@ -113,7 +114,8 @@ class Structure:
 
     def _outside(self, text: str, position: int, start: int) -> int:
         """The position after one more mark; its complement where the block ends, itself where more must come."""
-        at = _OUTSIDE.match(text, position).end()  # type: ignore[union-attr]  # it matches nothing, too
+        run = _OUTSIDE.match(text, position)
+        at = run.end() if run else position  # it matches nothing, too
         if at == len(text):
             return at
         character = text[at]

@@ -35,6 +35,7 @@ _METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
 )
+_GLUED = re.compile(r"[\w.\\/:$-]")  # before a label they make it part of another word
 _LABEL = re.compile(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
@@ -90,7 +91,11 @@ class Lookout:
     def look(self, here: Here) -> Sight:
         """What begins at the anchor."""
         sight = self._kinds[here.text[here.at]](here)
-        if isinstance(sight, Found) and here.text[here.at] == "{" and not here.text[here.at + 1 : here.at + 66].strip():
+        if (
+            isinstance(sight, Found)
+            and here.text[here.at] == "{"
+            and not here.text[here.at + 1 : here.at + 67].removeprefix("{").strip()
+        ):
             return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
         return sight
 
@@ -317,7 +322,7 @@ class Lookout:
         if own := _own_lead(here):
             return self._own(text, at, own.start())
         label = _LABEL.search(text, max(window, at - 32), at)
-        if not label or (label.start() == floor and in_word(here.before)):
+        if not label or (label.start() == floor and _GLUED.match(here.before)):
             return None
         start = label.start()
         if not _LINE_START.fullmatch(here.line[: len(here.line) - (at - start)]):

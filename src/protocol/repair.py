@@ -246,7 +246,8 @@ class Reader:
             return self._escaped_string(begin)
         body, end = _BODY_OF[closers], begin
         while True:
-            end = body.match(text, end).end()  # type: ignore[union-attr]  # the pattern matches nothing, too
+            run = body.match(text, end)
+            end = run.end() if run else end  # it matches nothing, too
             if end >= len(text):
                 raise Unreadable("A string is not closed.")
             if text[end] == "\\":

@@ -3,7 +3,7 @@
 from src.protocol.ids import counted_ids
 
 
-def test_ids_are_nine_letters_and_digits_and_differ():
+def test_ids_are_nine_digits_and_differ():
     new_id = counted_ids()
     ids = [new_id() for _ in range(5_000)]
     assert len(set(ids)) == len(ids)

@@ -188,6 +188,8 @@ class TestLaws:
     @settings(max_examples=400, deadline=None)
     @example(("n:get_weather(city='Oslo')", [2]), False)
     @example(("tool_call{<", [10]), False)
+    @example(("read{{<tool_call>", [6]), False)
+    @example(("-TOOL_NAME:", [10]), False)
     @example(('read\n```json\n{"path": "a"}', [13]), False)
     @example(('to=tagsf{"name": "read"}', [4]), True)
     @example(('```json\nfunctions.read:0tool_name[read(path="a")]', [36]), True)
