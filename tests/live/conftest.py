@@ -177,4 +177,7 @@ def chat(program: Program) -> Iterator[Callable[..., pexpect.spawn]]:
 
     yield open_chat
     for each in opened:
-        each.close(force=True)
+        if each.isalive():
+            each.kill(signal.SIGKILL)
+            each.wait()  # close() gives a busy machine a tenth of a second, and then an error
+        each.close()
