@@ -102,7 +102,7 @@ class Lookout:
     def held(self, text: str, floor: int) -> int:
         """Where the end of `text` begins that may belong to a block still to come."""
         start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
-        if not (last.isalnum() or last in "_.\\/:$*`\"'@>=]- \n\t\r"):
+        if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
             return end
         if last in "]@>*`":
             return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))

@@ -188,6 +188,7 @@ class TestLaws:
     @settings(max_examples=400, deadline=None)
     @example(("n:get_weather(city='Oslo')", [2]), False)
     @example(("tool_call{<", [10]), False)
+    @example(('to=ta\x1d\x1d{"name": "read"}', [7]), True)
     @example(("read{{<tool_call>", [6]), False)
     @example(("-TOOL_NAME:", [10]), False)
     @example(('read\n```json\n{"path": "a"}', [13]), False)
