@@ -47,7 +47,7 @@ def _print_whole(response: Response, screen: Screen) -> None:
     if response.calls or response.malformed:
         screen.say(plain(response.text.strip()))
     else:
-        screen.draw(TextDelta(response.text))
+        screen.draw(TextDelta(response.text.strip("\n")))  # a thought leaves blank lines before the answer
         screen.end_line()
 
 

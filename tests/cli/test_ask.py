@@ -159,3 +159,7 @@ def test_closed_standard_input_without_a_question_is_bad_usage(ask, closed):
     finally:
         sys.stdin = kept
     assert (code, "Standard input is closed" in err) == (2, True)
+
+
+def test_blank_lines_that_a_thought_left_are_no_part_of_the_answer(ask):
+    assert ask([{"content": "<think>Hm.</think>\n\nFour."}, {"finish": "stop"}])[1] == "Four.\n"
