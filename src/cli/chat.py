@@ -168,7 +168,7 @@ def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
         "server": settings.vllm.base_url,
         "model": model_name,
         "tools": f"{path}; {asking}",
-        "workspace": str(start.workspace(settings)),
+        "workspace": str(settings.root),
     }
     lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
     return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])

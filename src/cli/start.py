@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
@@ -29,13 +28,8 @@ Choose = Callable[[list[str]], str]
 def opening(settings: config.Settings) -> list[Message]:
     """A conversation in which nothing has been said but the system prompt."""
     notes = settings.system_prompt
-    where = notes.workspace_note.replace("{workspace}", str(workspace(settings)))
+    where = notes.workspace_note.replace("{workspace}", str(settings.root))
     return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note])))]
-
-
-def workspace(settings: config.Settings) -> Path:
-    """The folder the tools work in, links resolved."""
-    return settings.root
 
 
 def tools(settings: config.Settings) -> Registry:
@@ -141,7 +135,7 @@ def _context(settings: config.Settings) -> ToolContext:
 
     security = settings.security
     return ToolContext(
-        workspace=workspace(settings),
+        workspace=settings.root,
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=settings.files,
         environment=dict(os.environ),

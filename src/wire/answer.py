@@ -14,7 +14,8 @@ from ..errors import StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
 from .codec import Decoder, WireEvent
 from .deltas import CallAssembler
-from .values import load
+from .sse import EventDecoder
+from .values import load, mapping
 
 
 class Prose:
@@ -74,6 +75,11 @@ class Answer:
                 yield replace(call, metadata=self._signed[block]) if isinstance(call, ToolCall) else call
             elif block.pieces or block.metadata:
                 yield block.kind("".join(block.pieces), block.metadata)
+
+
+def json_events(events: EventDecoder, chunk: bytes) -> Iterator[dict[str, Any]]:
+    """The events that are whole by now, as objects; what is no object is an empty one. Raises WireError."""
+    return (mapping(load(data)) for data in events.feed(chunk) if data.strip())
 
 
 class StreamingDecoder(Decoder, Protocol):

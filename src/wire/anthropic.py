@@ -33,13 +33,13 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, Prose, cut
+from .answer import Answer, Prose, cut, json_events
 from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest
 from .deltas import as_sent
 from .replies import broken_off, model_names, openai_names, refusal
 from .sse import EventDecoder
-from .values import body, count, dumps, load, mapping, objects, text
+from .values import body, count, dumps, mapping, objects, text
 
 DEFAULT_MAX_TOKENS = 8192  # the field is required; a length that every model still served can write
 
@@ -192,9 +192,8 @@ class StreamDecoder:
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         found: list[ModelEvent] = []
-        for data in self._events.feed(chunk):
-            if data.strip():
-                self._event(mapping(load(data)), found)
+        for event in json_events(self._events, chunk):
+            self._event(event, found)
         return found
 
     def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:

@@ -36,14 +36,14 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, cut
+from .answer import Answer, cut, json_events
 from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest
 from .deltas import as_sent, tool_name
 from .gemini_schema import reduced
 from .replies import broken_off, model_names, refusal
 from .sse import EventDecoder
-from .values import body, count, dumps, load, mapping, objects, text
+from .values import body, count, dumps, mapping, objects, text
 
 _SIGNATURE = "thoughtSignature"
 # What the documentation gives for a call that the model did not make in this shape: a signature must be there.
@@ -189,9 +189,8 @@ class StreamDecoder:
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
         found: list[ModelEvent] = []
-        for data in self._events.feed(chunk):
-            if data.strip():
-                self._event(mapping(load(data)), found)
+        for event in json_events(self._events, chunk):
+            self._event(event, found)
         return found
 
     def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:

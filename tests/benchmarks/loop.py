@@ -15,8 +15,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import requests
@@ -30,6 +29,7 @@ from src.messages import UserMessage  # noqa: E402
 from src.model import Model  # noqa: E402
 from src.security.approval import APPROVE_ALL  # noqa: E402
 from src.tools import Registry, ToolContext  # noqa: E402
+from tests.benchmarks.serving import serving  # noqa: E402
 
 TURNS = (10, 50, 100)
 GOAL, GROWTH = 1.5, 1.2  # times the bare loop; a turn of 100 against one of 10
@@ -192,16 +192,6 @@ def peer(python: Path, script: str, base_url: str, turns: int) -> float | None:
     return float(done.stdout.splitlines()[-1]) / turns * 1000 if done.returncode == 0 else None
 
 
-@contextmanager
-def serving() -> Iterator[str]:
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE)
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def show(name: str, costs: list[float], base: list[float]) -> None:
     figures = " ".join(f"{cost:8.3f}" for cost in costs)
     print(f"{name:20} {figures}  x{costs[1] / base[1]:6.2f}  growth {costs[-1] / costs[0]:5.2f}", flush=True)
@@ -213,7 +203,7 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=7, metavar="N")
     given = options.parse_args()
     print(f"{'CPU ms a turn':20} " + " ".join(f"{f'N={turns}':>8}" for turns in TURNS))
-    with serving() as server:
+    with serving(SERVER) as server:
         rows: dict[str, list[float]] = {"bare": [], "ours": []}
         for turns in TURNS:
             rounds = [

@@ -20,7 +20,6 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 from src.client import Client  # noqa: E402 - run as a script, from anywhere
 from src.messages import TextDelta, UserMessage  # noqa: E402
 from src.model import Model  # noqa: E402
+from tests.benchmarks.serving import serving  # noqa: E402
 
 EVENTS = 20_000
 PACED, PACE = 400, 0.005  # events, seconds between them
@@ -204,16 +204,6 @@ def size_rows(server: str) -> Iterator[Row]:
     yield Row("100 MB stream: memory / of 10 MB", "MB", whole, tenth, "<= 1.1", whole <= 1.1 * tenth)
 
 
-@contextmanager
-def serving() -> Iterator[str]:
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE)
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--peers", type=Path, metavar="FOLDER")
@@ -221,7 +211,7 @@ def main() -> int:
     given = options.parse_args()
     print(f"{'what':34} {'ours':>9} {'theirs':>9}    {'ratio':>6}  goal")
     missed = False
-    with serving() as server:
+    with serving(SERVER) as server:
         for rows in (chunk_costs(server, given.rounds, given.peers), lag_rows(server), size_rows(server)):
             for row in rows:
                 missed |= not row.kept
