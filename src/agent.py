@@ -32,7 +32,7 @@ from .messages import (
     TurnStarted,
     UserMessage,
 )
-from .security.approval import Approver, decide
+from .security.approval import Approver, Request, decide
 from .tools.registry import Registry, ToolContext
 
 MAX_MALFORMED_TURNS = 2
@@ -154,7 +154,8 @@ class Agent:
         risk = self._registry.risk(call.name)
         decision = decide(risk, call, self._allowed_commands)
         if decision.action == "ask":
-            return "" if self._approver.approve(call, decision.reason) else self._approver.refusal
+            answer = self._approver.approve(Request(call, decision.reason))
+            return "" if answer.allowed else answer.message
         return decision.reason if decision.action == "deny" else ""
 
     def _sum_up(self, conversation: list[Message]) -> Iterator[Event]:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Union
 from src.client import HttpReply
 from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
 from src.model.path import CallPath
+from src.security.approval import Answer, Request
 from src.tools.registry import Registry, ToolContext
 
 
@@ -53,15 +54,13 @@ class ScriptedModel:
 class ScriptedApprover:
     """Answers as told, and keeps what it was asked."""
 
-    refusal = "the user said no."
-
     def __init__(self, *answers: bool) -> None:
         self.answers = list(answers)
         self.asked: list[ToolCall] = []
 
-    def approve(self, call: ToolCall, reason: str) -> bool:
-        self.asked.append(call)
-        return self.answers.pop(0)
+    def approve(self, request: Request) -> Answer:
+        self.asked.append(request.call)
+        return Answer(self.answers.pop(0), "the user said no.")
 
 
 def toolbox() -> tuple[Registry, list[str]]:

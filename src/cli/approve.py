@@ -7,24 +7,25 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from ..messages import JSON, ToolCall
+from ..messages import JSON
+from ..security.approval import Answer, Request
 from .render import revealed
 
 INDENT = "    "
+YES = Answer(True)
+NO = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 
 
 class AtTerminal:
     """An Approver that asks y/n. Only y or yes, typed after the question, is a yes."""
 
-    refusal = "the user said no. Ask what to do instead, or go on without it."
-
     def __init__(self, read: Callable[[], str] = input, aside: TextIO | None = None) -> None:
         self._read = read
         self._aside = aside or sys.stderr
 
-    def approve(self, call: ToolCall, reason: str) -> bool:
-        print(f"  {revealed(call.name)} wants to run ({reason}):", file=self._aside)
-        for name, value in call.arguments.items():
+    def approve(self, request: Request) -> Answer:
+        print(f"  {revealed(request.call.name)} wants to run ({request.reason}):", file=self._aside)
+        for name, value in request.call.arguments.items():
             print(_shown(name, value), file=self._aside)
         _forget_typed_ahead()
         # Not as input()'s prompt: that goes to standard output, where a script may read the answer.
@@ -33,8 +34,8 @@ class AtTerminal:
             answer = self._read()
         except EOFError:
             print(file=self._aside)
-            return False
-        return answer.strip().lower() in ("y", "yes")
+            return NO
+        return YES if answer.strip().lower() in ("y", "yes") else NO
 
 
 def _shown(name: str, value: JSON) -> str:

@@ -9,10 +9,10 @@ meaning to (quotes, expansions, globs, separators, redirects, any blank but the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from ..messages import ToolCall
+from ..messages import JSON, ToolCall
 
 PLAIN = re.compile(r"[A-Za-z0-9_./:,=@%+-]+(?: +[A-Za-z0-9_./:,=@%+-]+)*", re.ASCII)
 
@@ -44,24 +44,39 @@ def _command(command: object, allowed_commands: Sequence[str]) -> Decision:
     return Decision("ask", "the command is not in allowed_commands")
 
 
+class Request(NamedTuple):
+    """What is asked: the call, why it does not run unasked, and what helps to decide."""
+
+    call: ToolCall
+    reason: str
+    preview: str = ""  # a unified diff of what would change; empty: nothing to show
+    rule: str = ""  # the rule that "always" would write; empty: there is none for this call
+    reviews: tuple[str, ...] = ()  # what each reviewing model said, a line each
+
+
+class Answer(NamedTuple):
+    """`message`: with no, why not, or what to do instead, for the model; `arguments`: what the user made of them."""
+
+    allowed: bool
+    message: str = ""
+    always: bool = False
+    arguments: Mapping[str, JSON] | None = None
+
+
 class Approver(Protocol):
-    """Whoever answers when a decision is to ask; `refusal` says for the model and the user why it was no."""
+    """Whoever answers when a decision is to ask."""
 
-    @property
-    def refusal(self) -> str: ...
-
-    def approve(self, call: ToolCall, reason: str) -> bool: ...
+    def approve(self, request: Request) -> Answer: ...
 
 
-class Always(NamedTuple):
+class Same(NamedTuple):
     """The same answer to everything."""
 
-    answer: bool
-    refusal: str = ""
+    answer: Answer
 
-    def approve(self, call: ToolCall, reason: str) -> bool:  # noqa: ARG002 - it asks nobody
+    def approve(self, request: Request) -> Answer:  # noqa: ARG002 - it asks nobody
         return self.answer
 
 
-APPROVE_ALL = Always(True)
-REFUSE_ALL = Always(False, "nobody is there to be asked; start with --yes to let such calls run")
+APPROVE_ALL = Same(Answer(True))
+REFUSE_ALL = Same(Answer(False, "nobody is there to be asked; start with --yes to let such calls run"))

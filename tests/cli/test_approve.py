@@ -4,6 +4,7 @@ import pytest
 
 from src.cli.approve import AtTerminal
 from src.messages import ToolCall
+from src.security.approval import Request
 
 
 def asked(answer, **arguments):
@@ -13,7 +14,9 @@ def asked(answer, **arguments):
         return answer
 
     aside = io.StringIO()
-    return AtTerminal(read, aside).approve(ToolCall("c", "exec", arguments), "it changes files"), aside.getvalue()
+    return AtTerminal(read, aside).approve(
+        Request(ToolCall("c", "exec", arguments), "it changes files")
+    ).allowed, aside.getvalue()
 
 
 @pytest.mark.parametrize("answer", ["y", "Y", "yes", " yes "])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from src.messages import ToolCall
-from src.security.approval import APPROVE_ALL, REFUSE_ALL, decide
+from src.security.approval import APPROVE_ALL, REFUSE_ALL, Request, decide
 from src.tools.registry import Risk
 
 ALLOWED = ("ls", "git status", "cat")
@@ -151,9 +151,9 @@ def test_one_character_with_a_meaning_anywhere_is_enough_to_ask(character, comma
 
 def test_who_approves_all_and_who_refuses_all():
     call = ToolCall("1", "exec", {"command": "ls"})
-    assert APPROVE_ALL.approve(call, "why") is True
-    assert REFUSE_ALL.approve(call, "why") is False
-    assert "--yes" in REFUSE_ALL.refusal
+    assert APPROVE_ALL.approve(Request(call, "why")).allowed
+    assert not REFUSE_ALL.approve(Request(call, "why")).allowed
+    assert "--yes" in REFUSE_ALL.approve(Request(call, "why")).message
 
 
 @pytest.mark.parametrize("risk", ["low", "high"])
