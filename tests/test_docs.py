@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from src.cli.main import parser
+from src.cli.main import COMMANDS, parser
 from src.config import ENVIRONMENT, OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,10 +33,16 @@ def anchor(heading: str) -> str:
 
 def option_table() -> str:
     rows = ["| option | what it does |", "|---|---|"]
-    for action in parser()._actions:
+    for action in filter(lambda each: each.option_strings, parser()._actions):
         names = ", ".join(f"`{name}`" for name in action.option_strings)
         rows.append(f"| {names} | {action.help} |")
     return "\n".join(rows)
+
+
+def command_table() -> str:
+    return "\n".join(
+        ["| command | what it shows |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in COMMANDS.items())]
+    )
 
 
 def key_table() -> str:
@@ -72,6 +78,10 @@ def test_every_page_is_on_the_map():
 
 def test_the_readme_has_every_option_of_the_command_line():
     assert option_table() in README, f"it should hold:\n{option_table()}"
+
+
+def test_the_readme_has_every_command():
+    assert command_table() in README, f"it should hold:\n{command_table()}"
 
 
 def test_the_readme_has_every_setting():
@@ -142,4 +152,4 @@ def test_the_committed_config_is_the_defaults():
 
 
 if __name__ == "__main__":
-    print(option_table(), key_table(), sep="\n\n")
+    print(option_table(), command_table(), key_table(), sep="\n\n")

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 from .. import __version__
 
@@ -23,8 +24,17 @@ exit codes: 0 answered, 1 failed, 2 bad usage or configuration, 130 interrupted,
 environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
 """
 
+# name -> what it does. Its module in this folder has the same name, is loaded only when the command is given, and has
+# arguments(parser), which adds what it takes besides the common options, and run(given), which gives the exit code.
+COMMANDS = {
+    "models": "the models that the server serves",
+    "tools": "the tools as a model is told of them: TOOL_DEFINITIONS as JSON",
+    "config": "the settings in force, and where each came from",
+}
 
-def parser() -> argparse.ArgumentParser:
+
+def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+    """`commands`: those whose own arguments are wanted, too, which loads their modules."""
     options = argparse.ArgumentParser(
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that reads, writes, edits and runs for you.",
@@ -34,28 +44,55 @@ def parser() -> argparse.ArgumentParser:
     add = options.add_argument
     add("-p", "--prompt", metavar="TEXT", help="answer this one question and exit (also: a question on standard input)")
     add("-y", "--yes", action="store_true", help="run write, edit and exec without asking")
+    _add_common(options, None)
+    add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
+    add("--version", action="version", version=f"vllm-bot {__version__}")
+    rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
+    for name, about in COMMANDS.items():
+        row = rows.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        _add_common(row, argparse.SUPPRESS)  # given before or after the command's name
+        if name in commands:
+            _module(name).arguments(row)
+    return options
+
+
+def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
+    """What the chat and every command take: whose server, which settings."""
+    add = options.add_argument
     add(
         "-c",
         "--config",
         metavar="FILE",
+        default=default,
         help="settings, .json, .yaml or .yml (default: see docs/configuration.md)",
     )
-    add("-u", "--base-url", metavar="URL", help="the server, e.g. http://localhost:8000/v1")
-    add("-m", "--model", metavar="NAME", help="the model's name (default: the one the server has)")
-    add("-w", "--workspace", metavar="DIR", help="the folder the tools work in (default: the current one)")
+    add("-u", "--base-url", metavar="URL", default=default, help="the server, e.g. http://localhost:8000/v1")
+    add("-m", "--model", metavar="NAME", default=default, help="the model's name (default: the one the server has)")
+    add(
+        "-w",
+        "--workspace",
+        metavar="DIR",
+        default=default,
+        help="the folder the tools work in (default: the current one)",
+    )
     add(
         "--no-function-calling",
         action="store_true",
+        default=default or False,
         help="send no tools to the server; read calls from the model's text only",
     )
-    add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
-    add("--version", action="version", version=f"vllm-bot {__version__}")
-    return options
+
+
+def _module(name: str) -> ModuleType:
+    from importlib import import_module
+
+    return import_module(f".{name}", __package__)
 
 
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """`sleep` waits between attempts to reach the server."""
-    given = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError
@@ -68,6 +105,8 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     debug = debug_level(os.environ)
     try:
         with leaving_on_signals():
+            if given.command:
+                return int(_module(given.command).run(given))
             return run(given, debug, sleep)
     except KeyboardInterrupt:
         print(file=sys.stderr)

@@ -166,6 +166,17 @@ def served_model(
     return names[0] if len(names) == 1 else choose(names)
 
 
+def models(settings: config.Settings) -> dict[str, int | None]:
+    """The models that the server serves, each with its context's length in tokens, where it says. Raises BotError."""
+    from ..model import Server, random_id
+
+    with _client(settings, time.sleep) as client:
+        server = Server(client, _provider(settings).codec(random_id), is_vllm=settings.vllm.provider == "vllm")
+        names = server.models()
+        lengths = server.context_lengths()
+    return {name: lengths.get(name) for name in names}
+
+
 def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
     from ..client import Client, Clocks
 

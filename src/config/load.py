@@ -99,6 +99,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
         root=_folder(known.get("workspace.dir", Given("workspace.dir", Workspace().dir, "workspace.dir"))),
         files=tuple(Path(os.path.realpath(each)) for each in ((path,) if path else ()) + usual),
+        places={key: given.place for key, given in known.items()},
     )
 
 

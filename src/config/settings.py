@@ -114,8 +114,9 @@ class Settings:
     system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
     root: Path = field(default_factory=Path.cwd)  # the workspace: resolved once, so that nothing moves it later
     files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
+    places: Mapping[str, str] = field(default_factory=dict)  # where each key was given, in words; the rest are defaults
 
 
 SECTIONS: Mapping[str, Any] = {
-    each.name: each.default_factory for each in fields(Settings) if each.name not in ("root", "files")
+    each.name: each.default_factory for each in fields(Settings) if each.name not in ("root", "files", "places")
 }

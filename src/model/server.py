@@ -34,8 +34,11 @@ class Server:
 
     def context_length(self, model: str) -> int | None:
         """In tokens."""
-        lengths = self._softly("GET", "models", None, vllm.context_lengths) if self._vllm_codec else None
-        return (lengths or {}).get(model)
+        return self.context_lengths().get(model)
+
+    def context_lengths(self) -> dict[str, int]:
+        """Of the models whose length the server says, in tokens."""
+        return (self._softly("GET", "models", None, vllm.context_lengths) if self._vllm_codec else None) or {}
 
     def version(self) -> str:
         """Empty where it does not say."""

@@ -1,0 +1,20 @@
+"""`vllm-bot models`: what the server serves."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import start
+from .render import plain
+from .run import settings_of
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """None of its own."""
+
+
+def run(given: argparse.Namespace) -> int:
+    """One model a line, with its context's length where the server says it. Raises BotError."""
+    for name, length in start.models(settings_of(given)).items():
+        print(f"{plain(name)}  {length:,} tokens" if length else plain(name))
+    return 0
