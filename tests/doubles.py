@@ -38,6 +38,7 @@ class ScriptedModel:
         self.partial = partial
         self.asked: list[Asked] = []
         self.path = CallPath()
+        self.context_length = 1000
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         self.asked.append(Asked(list(messages), [tool.name for tool in tools]))

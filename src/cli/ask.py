@@ -8,9 +8,10 @@ from collections.abc import Callable
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..messages import Completed, Notice, Response, TextDelta, UserMessage
+from ..security.sanitise import plain
 from . import start
 from .debug import Debug
-from .render import Screen, plain
+from .render import Screen
 
 
 def ask(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
-from .. import config
 from ..errors import ConfigError
+from . import start
 from .debug import Debug
 
 _HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
@@ -17,7 +15,7 @@ _HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
 
 def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
     """Raises BotError."""
-    settings = settings_of(given)
+    settings = start.settings_of(given)
     debug = Debug(debug_level, settings.vllm.api_key)
     question = _question(given)
     if question is None:
@@ -27,17 +25,6 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
     from .ask import ask
 
     return ask(settings, debug, question, yes=given.yes, relearn=given.relearn, sleep=sleep)
-
-
-def settings_of(given: argparse.Namespace) -> config.Settings:
-    """The settings in force under these options. Raises ConfigError."""
-    overrides = {
-        "vllm.base_url": given.base_url,
-        "vllm.model": given.model,
-        "vllm.enable_function_calling": False if given.no_function_calling else None,
-        "workspace.dir": given.workspace,
-    }
-    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def _question(given: argparse.Namespace) -> str | None:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
@@ -14,6 +15,8 @@ from ..messages import Message, Notice, SystemMessage
 from .render import Screen
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
+    import argparse
+
     from ..agent import Agent
     from ..client import Client
     from ..model import Model
@@ -23,6 +26,17 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
+
+
+def settings_of(given: argparse.Namespace) -> config.Settings:
+    """The settings in force under these options. Raises ConfigError."""
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+    }
+    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def opening(settings: config.Settings) -> list[Message]:
