@@ -78,12 +78,15 @@ class ToolResult:
 
     multimodal is a list of content blocks, shaped as MCP has them: {"type": "text", "text"}, and
     {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
+
+    `ref` names the whole output in the output cache ("": it is not there); no provider is sent it.
     """
 
     tool_call_id: str
     name: str
     kind: Literal["text", "data", "error", "multimodal"]
     value: JSON
+    ref: str = ""
 
     @property
     def text(self) -> str:

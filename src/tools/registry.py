@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, Union, overload
 
 from ..errors import BotError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
+from .outputs import Outputs, Stored, kept
 from .schema import as_declared, parameters_of, signature, type_name
 
 Risk = Literal["low", "high"]
@@ -40,6 +41,15 @@ JSON_NAMES = {
 }
 
 
+# Told of a file right before a tool replaces or makes it: its path relative to the workspace, every link
+# resolved, and what stood there (None: nothing). What it raises keeps the file from being written.
+BeforeWrite = Callable[[str, Union[bytes, None]], None]
+
+
+def _not_recorded(path: str, before: bytes | None) -> None:
+    """Nobody wants to take writes back."""
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What a tool may know of where it runs; made once a session by whoever runs the loop."""
@@ -50,6 +60,16 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # for commands, less its secrets
     exec_timeout: float = 120.0  # seconds
     exec_max_output: int = 30_000  # characters
+    outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
+    before_write: BeforeWrite = _not_recorded
+
+
+class Outcome(NamedTuple):
+    """What came of a run; `ref` where the tool stored its whole output itself."""
+
+    kind: Kind
+    value: JSON
+    ref: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +90,7 @@ class Tool:
         misfit = self._misfit(arguments)
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
-    def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> tuple[Kind, JSON]:
+    def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
         """Run, with arguments that `wrong` finds nothing in. Never raises an Exception: it becomes the error."""
         properties = self._schema["properties"]
         promised = {name: as_declared(value, properties[name]) for name, value in self._given(arguments).items()}
@@ -78,9 +98,9 @@ class Tool:
         try:
             return _outcome(self.function(**promised, **context))
         except BotError as error:
-            return "error", _printable(f"Error executing tool: {error}")
+            return Outcome("error", _printable(f"Error executing tool: {error}"))
         except Exception as error:  # noqa: BLE001 - a tool is anyone's code, and none may break the loop
-            return "error", _printable(f"Error executing tool: {type(error).__name__}: {error}")
+            return Outcome("error", _printable(f"Error executing tool: {type(error).__name__}: {error}"))
 
     @property
     def _schema(self) -> Mapping[str, Any]:
@@ -198,7 +218,10 @@ class Registry:
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """The answer to a call, whatever is wrong with it."""
-        return self.check(call) or ToolResult(call.id, call.name, *self[call.name].execute(call.arguments, ctx))
+        if wrong := self.check(call):
+            return wrong
+        kind, value, ref = self[call.name].execute(call.arguments, ctx)
+        return kept(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
 
 
 def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
@@ -211,11 +234,13 @@ def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
     return Tool(ToolDefinition(name, description, parameters), function, risk, taker)
 
 
-def _outcome(value: object) -> tuple[Kind, JSON]:
+def _outcome(value: object) -> Outcome:
     """A str is text; anything else must be JSON, and is copied, so that no tool's state is shared."""
+    if isinstance(value, Stored):
+        return Outcome("text", _printable(value.text), value.ref)
     if isinstance(value, str):
-        return "text", _printable(value)
-    return "data", json.loads(_printable(json.dumps(value, ensure_ascii=False, allow_nan=False)))
+        return Outcome("text", _printable(value))
+    return Outcome("data", json.loads(_printable(json.dumps(value, ensure_ascii=False, allow_nan=False))))
 
 
 def _printable(text: str) -> str:

@@ -15,7 +15,7 @@ from src.config import Settings
 from src.errors import ConnectFailed
 from src.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
 from src.security.approval import APPROVE_ALL
-from tests.doubles import ScriptedModel, context, says, toolbox
+from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
 
 class Session:
@@ -32,7 +32,7 @@ class Session:
         self.code = Chat(self.state, self._read).run()
 
     def _bot(self, name):
-        agent = Agent(self.model, self.registry, context(), APPROVE_ALL)
+        agent = Agent(self.model, self.registry, context(), APPROVE_ALL, POLICY)
         return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server")
 
     def _read(self, prompt):
