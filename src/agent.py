@@ -33,7 +33,8 @@ from .messages import (
     UserMessage,
 )
 from .security.approval import Approver, Request, decide
-from .tools.registry import Registry, ToolContext
+from .tools.context import ToolContext
+from .tools.registry import Registry
 
 MAX_MALFORMED_TURNS = 2
 
@@ -154,7 +155,7 @@ class Agent:
         risk = self._registry.risk(call.name)
         decision = decide(risk, call, self._allowed_commands)
         if decision.action == "ask":
-            answer = self._approver.approve(Request(call, decision.reason))
+            answer = self._approver.approve(Request(call, decision.reason, self._registry.preview(call, self._context)))
             return "" if answer.allowed else answer.message
         return decision.reason if decision.action == "deny" else ""
 
