@@ -14,10 +14,12 @@ from typing import Protocol
 from .context import make_room
 from .errors import ContextTooLong, WireError
 from .messages import (
+    CallDenied,
     CallFinished,
     CallStarted,
     Completed,
     Event,
+    LimitHit,
     MalformedCall,
     Message,
     ModelEvent,
@@ -146,6 +148,7 @@ class Agent:
         if wrong := self._registry.check(call):
             return wrong
         if no := self._forbidden(call):
+            yield CallDenied(call, no)
             return _error(call, f"Not run: {no}")
         yield CallStarted(call)
         return self._registry.run(call, self._context)
@@ -163,6 +166,7 @@ class Agent:
         """One last turn without tools. Calls in it are not run, and the user is told."""
         limit = self._max_tool_turns
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
+        yield LimitHit("agent.max_tool_turns")
         order = UserMessage(SUM_UP)
         conversation.append(order)
         yield TurnStarted(limit + 1)

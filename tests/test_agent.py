@@ -3,8 +3,10 @@ import pytest
 from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, NUDGE, SUM_UP, Agent
 from src.errors import ContextTooLong, StreamCut
 from src.messages import (
+    CallDenied,
     CallFinished,
     CallStarted,
+    LimitHit,
     MalformedCall,
     Notice,
     Response,
@@ -103,6 +105,7 @@ class TestApproval:
         assert run.ran == []
         assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.")]
         assert run.of(CallStarted) == []
+        assert run.of(CallDenied) == [CallDenied(CHANGE, "the user said no.")]
 
     def test_reading_asks_nobody(self):
         assert Run(says("", LOOK), says("ok")).all().approver.asked == []
@@ -135,6 +138,7 @@ class TestLimits:
         assert run.model.asked[2].tools == []
         assert run.model.asked[2].messages[-1] == UserMessage(SUM_UP)
         assert "Stopped after 2" in run.of(Notice)[0].text
+        assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
         assert run.conversation[-1] == says("So far.")
 
     def test_calls_in_the_summary_are_not_run_and_the_user_is_told(self):

@@ -132,6 +132,7 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
 
 def _context(settings: config.Settings) -> ToolContext:
     from ..tools import ToolContext
+    from ..tools.outputs import Outputs
 
     security = settings.security
     return ToolContext(
@@ -141,6 +142,7 @@ def _context(settings: config.Settings) -> ToolContext:
         environment=dict(os.environ),
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
+        outputs=Outputs(config.state_folder(os.environ) / "outputs"),
     )
 
 

@@ -14,14 +14,24 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Union
 
 from ..errors import ToolError
 from .background import Background
 from .dependencies import DependencyKey, Factory, Scope, called, finish, is_async
+from .outputs import Outputs
 
 T = TypeVar("T")
 END_TIMEOUT = 5.0  # seconds that what stands behind an async yield may take
+
+
+# Told of a file right before a tool replaces or makes it: its path relative to the workspace, every link
+# resolved, and what stood there (None: nothing). What it raises keeps the file from being written.
+BeforeWrite = Callable[[str, Union[bytes, None]], None]
+
+
+def _not_recorded(path: str, before: bytes | None) -> None:
+    """Nobody wants to take writes back."""
 
 
 class Clock(NamedTuple):
@@ -52,6 +62,8 @@ class ToolContext:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # for commands, less its secrets
     exec_timeout: float = 120.0  # seconds
     exec_max_output: int = 30_000  # characters
+    outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
+    before_write: BeforeWrite = _not_recorded
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)
     overrides: Mapping[str, Factory] = field(default_factory=dict, repr=False)

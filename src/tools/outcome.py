@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..errors import ToolError
 from ..messages import JSON
+from .outputs import Stored
 
 Kind = Literal["text", "data", "error", "multimodal"]
 MEDIA = ("image", "audio")
@@ -28,18 +29,28 @@ class Media:
         return {"type": kind, "data": base64.b64encode(self.data).decode("ascii"), "mimeType": self.mime_type}
 
 
-def outcome(value: object) -> tuple[Kind, JSON]:
-    """Kind and value of the result. Data must be JSON, and is copied, so that no tool's state is shared.
+class Outcome(NamedTuple):
+    """What came of a run; `ref` where the tool stored its whole output itself."""
+
+    kind: Kind
+    value: JSON
+    ref: str = ""
+
+
+def outcome(value: object) -> Outcome:
+    """The result, less the call that it answers. Data must be JSON, and is copied, so that no tool's state is shared.
 
     Raises TypeError or ValueError for what is neither, ToolError for media that no model takes.
     """
+    if isinstance(value, Stored):
+        return Outcome("text", printable(value.text), value.ref)
     if isinstance(value, str):
-        return "text", printable(value)
+        return Outcome("text", printable(value))
     if isinstance(value, Media):
-        return "multimodal", [value.block()]
+        return Outcome("multimodal", [value.block()])
     if isinstance(value, list) and any(isinstance(each, Media) for each in value):
-        return "multimodal", [_block(each) for each in value]
-    return "data", json.loads(printable(json.dumps(value, ensure_ascii=False, allow_nan=False)))
+        return Outcome("multimodal", [_block(each) for each in value])
+    return Outcome("data", json.loads(printable(json.dumps(value, ensure_ascii=False, allow_nan=False))))
 
 
 def printable(text: str) -> str:

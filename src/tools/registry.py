@@ -24,7 +24,8 @@ from ..errors import BotError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
 from .context import ToolContext
 from .dependencies import attempt
-from .outcome import Kind, outcome, printable
+from .outcome import Outcome, outcome, printable
+from .outputs import kept
 from .schema import as_declared, parameters_of, signature, type_name
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "tool", "tool_of"]
@@ -66,14 +67,14 @@ class Tool:
         misfit = self._misfit(arguments)
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
-    def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> tuple[Kind, JSON]:
+    def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse, check, run. Never raises an Exception: what is wrong, or was raised, becomes the error.
 
         `raw_arguments` is an object, or one as JSON text.
         """
         arguments = _parsed(raw_arguments)
         if wrong := self.wrong(arguments):
-            return "error", wrong
+            return Outcome("error", wrong)
         return attempt(lambda: self._run(arguments, ctx), _failed)
 
     def previewed(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
@@ -88,7 +89,7 @@ class Tool:
 
         return attempt(lambda: printable(str(preview(self._promised(arguments), ctx))), no_preview)
 
-    def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> tuple[Kind, JSON]:
+    def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
         promised = self._promised(arguments)
         if not self.takes_context and not self._is_async:
             return outcome(self.function(**promised))
@@ -234,7 +235,8 @@ class Registry:
         """The answer to a call, whatever is wrong with it."""
         if call.name not in self:
             return self._unknown(call)
-        return ToolResult(call.id, call.name, *self[call.name].execute(call.arguments, ctx))
+        kind, value, ref = self[call.name].execute(call.arguments, ctx)
+        return kept(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
 
     def preview(self, call: ToolCall, ctx: ToolContext) -> str:
         """What a call that `check` let through would change, for who is asked to approve it; empty: not known."""
@@ -261,9 +263,9 @@ def _parsed(arguments: Any) -> Any:
         return arguments
 
 
-def _failed(error: Exception) -> tuple[Kind, JSON]:
+def _failed(error: Exception) -> Outcome:
     kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
-    return "error", printable(f"Error executing tool: {kind}{error}")
+    return Outcome("error", printable(f"Error executing tool: {kind}{error}"))
 
 
 def _described(value: object) -> str:

@@ -90,10 +90,10 @@ def test_no_server_is_one_message(ask, tmp_path, capsys):
     with ScriptedServer() as gone:
         url = gone.url
     waits = []
-    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"], waits.append) == 1
+    assert main(["-u", url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"], waits.append) == 4
     err = capsys.readouterr().err
-    assert f"vllm-bot: No server at {url}" in err
-    assert len(waits) == 2
+    assert err.startswith(f"vllm-bot: No server at {url}")
+    assert waits == []
     assert "vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER" in err
 
 

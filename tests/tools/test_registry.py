@@ -337,8 +337,8 @@ def test_the_documentation_lists_every_tool_as_it_is():
 
 def test_arguments_may_come_as_json_text(tmp_path):
     tool = Registry().tool(greet)
-    assert tool.execute('{"name": "you"}', ToolContext(tmp_path)) == ("text", "hello you")
-    kind, said = tool.execute('{"name": ', ToolContext(tmp_path))
+    assert tool.execute('{"name": "you"}', ToolContext(tmp_path)) == ("text", "hello you", "")
+    kind, said, _ = tool.execute('{"name": ', ToolContext(tmp_path))
     assert kind == "error"
     assert said.startswith("Wrong arguments for greet: expected an object, got string")
 
