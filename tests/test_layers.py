@@ -48,7 +48,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "sys": {"cli"},
     "open": {"cli", "config", "session", "tools"},
     "io": {"cli", "client", "config", "session", "tools"},
-    "os": {"cli", "config", "session", "tools"},
+    "os": {"cli", "config", "security", "session", "tools"},  # security: where a path leads, by src/security/places.py
     "os.environ": {"cli", "config"},
     "time": {"cli", "client", "session", "tools"},
     "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
@@ -63,6 +63,9 @@ MAY_USE = {  # package from outside -> the room that uses it
     "yaml": {"config"},
     "regex": {"protocol"},
     "fastjsonschema": {"tools"},
+    "pathspec": {"security"},
+    "tree_sitter": {"security"},
+    "tree_sitter_bash": {"security"},
 }
 MAY_CATCH_ALL = {  # the three places for `except Exception`; a plugin's load is the third, once there are plugins
     ("tools", "attempt"),

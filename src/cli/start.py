@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
+    from ..security.policy import Policy
     from ..tools import Registry, ToolContext
     from ..wire.providers import Provider
     from .learnt import Learnt
@@ -96,10 +97,26 @@ def bot(
         tools(settings),
         _context(settings),
         approver,
-        allowed_commands=settings.security.allowed_commands,
+        policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def policy(settings: config.Settings) -> Policy:
+    """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    from ..security.policy import Policy
+    from ..security.rules import rules_of
+
+    security = settings.security
+    return Policy(
+        workspace=settings.root,
+        profile=security.profile,
+        rules=rules_of(security.rules),
+        allowed_commands=security.allowed_commands,
+        protected=settings.files,
+        path=os.environ.get("PATH", os.defpath),
+    )
 
 
 def approver(yes: bool) -> Approver:

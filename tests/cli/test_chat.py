@@ -13,7 +13,7 @@ from src.config import Settings
 from src.errors import ConnectFailed
 from src.messages import Response, SystemMessage, Text, ToolCall, UserMessage
 from src.security.approval import APPROVE_ALL
-from tests.doubles import ScriptedModel, context, says, toolbox
+from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
 
 class Session:
@@ -30,7 +30,7 @@ class Session:
             screen,
             Debug(0),
             lambda: Bot(
-                Agent(self.model, registry, context(), APPROVE_ALL),
+                Agent(self.model, registry, context(), APPROVE_ALL, POLICY),
                 self.model,
                 Learnt(Path("/nowhere")),
                 "http://server",
