@@ -36,7 +36,8 @@ from .messages import (
 )
 from .security.approval import Approver, Request
 from .security.policy import Policy
-from .tools.registry import Registry, ToolContext
+from .tools.context import ToolContext
+from .tools.registry import Registry
 
 MAX_MALFORMED_TURNS = 2
 
@@ -158,8 +159,9 @@ class Agent:
         risk = self._registry.risk(call.name)
         decision = self._policy.decide(call, risk)
         if decision.action == "ask":
+            preview = self._registry.preview(call, self._context)
             always = self._policy.always(call)
-            answer = self._approver.approve(Request(call, decision.reason, rule=str(always or "")))
+            answer = self._approver.approve(Request(call, decision.reason, preview, str(always or "")))
             if answer.allowed and answer.always and always:
                 self._policy = self._policy.plus(always)
             return "" if answer.allowed else answer.message
