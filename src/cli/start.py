@@ -115,6 +115,7 @@ def approver(yes: bool) -> Approver:
 def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
     from ..retry import Patience
+    from ..wire.strictness import never
 
     vllm = settings.vllm
     return Model(
@@ -123,6 +124,8 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
         codec=_provider(settings).codec(random_id),
         is_vllm=vllm.provider == "vllm",
         path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        strict=_provider(settings).strict if vllm.strict_tools else never,
+        stream=vllm.stream,
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
         constrained=settings.text_protocol.constrained,
