@@ -63,6 +63,7 @@ MAY_USE = {  # package from outside -> the room that uses it
     "yaml": {"config"},
     "regex": {"protocol"},
     "fastjsonschema": {"tools"},
+    "argcomplete": {"cli"},
 }
 MAY_CATCH_ALL = {  # the three places for `except Exception`; a plugin's load is the third, once there are plugins
     ("tools", "execute"),

@@ -6,12 +6,11 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Message, Notice, SystemMessage
-from .render import Screen
+from ..messages import Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..agent import Agent
@@ -39,7 +38,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Screen) -> None:
+def warn(settings: config.Settings, screen: Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -52,6 +51,12 @@ def warn(settings: config.Settings, screen: Screen) -> None:
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+class Shown(Protocol):
+    """Where what happens is shown."""
+
+    def draw(self, event: Event) -> None: ...
 
 
 class Bot(NamedTuple):
@@ -147,7 +152,7 @@ def _context(settings: config.Settings) -> ToolContext:
 
 
 def served_model(
-    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
 ) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
     import random

@@ -98,7 +98,7 @@ class Model:
         self._patience = patience
         self._transcript = Transcript()
         self._temperature = temperature
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
         self._constrained = constrained
         self._new_id = new_id
         self._counted: _Counted | None = None
@@ -136,7 +136,7 @@ class Model:
             self._transcript.render(messages, tools, self.path),
             self._offered(tools),
             self._temperature,
-            self._max_tokens,
+            self.max_tokens,
             "none" if self.path.mode == "template" else "auto",
             {name: value for name, value in self._options(tools).items() if name not in self.path.without},
         )

@@ -172,7 +172,7 @@ ROWS = (
         {"id": "c1", "function": {"name": "re"}}, {"function": {"name": "ad", "arguments": None}},
         {"function": {"arguments": '{"path":'}}, {"function": {"arguments": ' "notes.txt"}'}}), HELLO, requests=2, said=(READ,)),
     fine(48, "id late or empty", calls(CALL | {"id": ""}, {"index": 0, "id": "c9"}), HELLO, requests=2, said=(READ,)),
-    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, said=("cut off at max_tokens",)),
+    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, code=3, said=("cut off at max_tokens",)),
     fine(53, "gzip", closing(zipped(*HELLO_PARTS), STREAM, "Content-Encoding: gzip")),
     fine(54, "bad gzip, and good without", closing(b"no gzip at all, but text", STREAM, "Content-Encoding: gzip"), HELLO,
          requests=2, waits=(0.5,), said=("compressed",)),
