@@ -34,8 +34,10 @@ from .messages import (
     TurnStarted,
     UserMessage,
 )
-from .security.approval import Approver, Request, decide
-from .tools.registry import Registry, ToolContext
+from .security.approval import Approver, Request
+from .security.policy import Policy
+from .tools.context import ToolContext
+from .tools.registry import Registry
 
 MAX_MALFORMED_TURNS = 2
 
@@ -59,15 +61,15 @@ class Agent:
         registry: Registry,
         context: ToolContext,
         approver: Approver,
+        policy: Policy,
         *,
-        allowed_commands: Sequence[str] = (),
         max_tool_turns: int = 10,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
         self._approver = approver
-        self._allowed_commands = allowed_commands
+        self._policy = policy
         self._max_tool_turns = max_tool_turns
 
     def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
@@ -155,9 +157,13 @@ class Agent:
     def _forbidden(self, call: ToolCall) -> str:
         """Why the call may not run, or "" where it may."""
         risk = self._registry.risk(call.name)
-        decision = decide(risk, call, self._allowed_commands)
+        decision = self._policy.decide(call, risk)
         if decision.action == "ask":
-            answer = self._approver.approve(Request(call, decision.reason))
+            preview = self._registry.preview(call, self._context)
+            always = self._policy.always(call)
+            answer = self._approver.approve(Request(call, decision.reason, preview, str(always or "")))
+            if answer.allowed and answer.always and always:
+                self._policy = self._policy.plus(always)
             return "" if answer.allowed else answer.message
         return decision.reason if decision.action == "deny" else ""
 

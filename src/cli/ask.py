@@ -17,10 +17,11 @@ from .. import __version__
 from ..config import Settings
 from ..errors import BotError, ConfigError, LimitReached
 from ..messages import Completed, Event, Message, Notice, Response, Text, TextDelta, TurnStarted, UserMessage
+from ..security.sanitise import plain
 from . import start
 from .debug import Debug
 from .output import Report, as_line, line
-from .render import Screen, plain
+from .render import Screen
 
 
 class Limits(NamedTuple):

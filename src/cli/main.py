@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError
-    from .render import plain
+    from ..security.sanitise import plain
     from .run import run
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):

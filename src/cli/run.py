@@ -7,10 +7,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
-from .. import config
 from ..errors import ConfigError
+from . import start
 from .debug import Debug
 
 ONE_QUESTION = ("output", "max_tokens", "timeout")  # options that mean nothing in a chat
@@ -22,7 +21,7 @@ _HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
 
 def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
     """Raises BotError."""
-    settings = settings_of(given)
+    settings = start.settings_of(given)
     debug = Debug(debug_level, settings.vllm.api_key)
     question = _question(given)
     if question is None:
@@ -44,18 +43,6 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
         output=given.output or "text",
         limits=Limits(given.max_tokens, given.timeout),
     )
-
-
-def settings_of(given: argparse.Namespace) -> config.Settings:
-    """The settings in force under these options. Raises ConfigError."""
-    overrides = {
-        "vllm.base_url": given.base_url,
-        "vllm.model": given.model,
-        "vllm.enable_function_calling": False if given.no_function_calling else None,
-        "workspace.dir": given.workspace,
-        "agent.max_tool_turns": given.max_turns,
-    }
-    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def _question(given: argparse.Namespace) -> str | None:

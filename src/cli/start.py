@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
@@ -13,15 +14,30 @@ from ..errors import ServerError
 from ..messages import Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
+    import argparse
+
     from ..agent import Agent
     from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
+    from ..security.policy import Policy
     from ..tools import Registry, ToolContext
     from ..wire.providers import Provider
     from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
+
+
+def settings_of(given: argparse.Namespace) -> config.Settings:
+    """The settings in force under these options. Raises ConfigError."""
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+        "agent.max_tool_turns": given.max_turns,
+    }
+    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def opening(settings: config.Settings) -> list[Message]:
@@ -101,10 +117,26 @@ def bot(
         tools(settings),
         _context(settings),
         approver,
-        allowed_commands=settings.security.allowed_commands,
+        policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def policy(settings: config.Settings) -> Policy:
+    """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    from ..security.policy import Policy
+    from ..security.rules import rules_of
+
+    security = settings.security
+    return Policy(
+        workspace=settings.root,
+        profile=security.profile,
+        rules=rules_of(security.rules),
+        allowed_commands=security.allowed_commands,
+        protected=settings.files,
+        path=os.environ.get("PATH", os.defpath),
+    )
 
 
 def approver(yes: bool) -> Approver:
