@@ -14,10 +14,12 @@ from typing import Protocol
 from .context import make_room
 from .errors import ContextTooLong, WireError
 from .messages import (
+    CallDenied,
     CallFinished,
     CallStarted,
     Completed,
     Event,
+    LimitHit,
     MalformedCall,
     Message,
     ModelEvent,
@@ -32,8 +34,10 @@ from .messages import (
     TurnStarted,
     UserMessage,
 )
-from .security.approval import Approver, Request, decide
-from .tools.registry import Registry, ToolContext
+from .security.approval import Approver, Request
+from .security.policy import Policy
+from .tools.context import ToolContext
+from .tools.registry import Registry
 
 MAX_MALFORMED_TURNS = 2
 
@@ -57,15 +61,15 @@ class Agent:
         registry: Registry,
         context: ToolContext,
         approver: Approver,
+        policy: Policy,
         *,
-        allowed_commands: Sequence[str] = (),
         max_tool_turns: int = 10,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
         self._approver = approver
-        self._allowed_commands = allowed_commands
+        self._policy = policy
         self._max_tool_turns = max_tool_turns
 
     def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
@@ -145,6 +149,7 @@ class Agent:
         if wrong := self._registry.check(call):
             return wrong
         if no := self._forbidden(call):
+            yield CallDenied(call, no)
             return _error(call, f"Not run: {no}")
         yield CallStarted(call)
         return self._registry.run(call, self._context)
@@ -152,9 +157,13 @@ class Agent:
     def _forbidden(self, call: ToolCall) -> str:
         """Why the call may not run, or "" where it may."""
         risk = self._registry.risk(call.name)
-        decision = decide(risk, call, self._allowed_commands)
+        decision = self._policy.decide(call, risk)
         if decision.action == "ask":
-            answer = self._approver.approve(Request(call, decision.reason))
+            preview = self._registry.preview(call, self._context)
+            always = self._policy.always(call)
+            answer = self._approver.approve(Request(call, decision.reason, preview, str(always or "")))
+            if answer.allowed and answer.always and always:
+                self._policy = self._policy.plus(always)
             return "" if answer.allowed else answer.message
         return decision.reason if decision.action == "deny" else ""
 
@@ -162,6 +171,7 @@ class Agent:
         """One last turn without tools. Calls in it are not run, and the user is told."""
         limit = self._max_tool_turns
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
+        yield LimitHit("agent.max_tool_turns")
         order = UserMessage(SUM_UP)
         conversation.append(order)
         yield TurnStarted(limit + 1)

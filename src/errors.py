@@ -1,16 +1,17 @@
 """Every error of ours. What went wrong is the message, what to do next is the hint.
 
-BotError                 message, hint, exit_code
+BotError                 message, hint, exit_code (1 where nothing else is said)
   ConfigError            the user's settings (exit code 2)
-  ClientError            below the wire: no bytes could be had
+  ClientError            below the wire: no bytes could be had (exit code 4)
     ConnectFailed        nobody listens there
+      NeverReached       nor did anybody since the program began
       HostUnknown        no such name
     TlsFailed            the connection cannot be trusted, or is none
     NotHttp              something listens that does not speak HTTP
-    Timeout              one of the clocks ran out
-    StreamCut            the connection ended before the answer did
+    Timeout              one of the clocks ran out (exit code 1)
+    StreamCut            the connection ended before the answer did (exit code 1)
       AnswerEmpty        and before it began
-    Undecodable          the body's compression is broken
+    Undecodable          the body's compression is broken (exit code 1)
   ServerError            the server said no: status, body, retry_after (seconds it asks to wait)
     ServerLoading        it has no model yet (HTTP 503)
     ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
@@ -20,14 +21,18 @@ BotError                 message, hint, exit_code
     ModelNotFound        it serves no model of that name (HTTP 404)
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
   WireError              the server's bytes break its own protocol
+  LimitReached           the run took more turns, tokens or time than it may (exit code 3)
   ToolError              a tool could not do it; becomes a tool result
 """
 
 from __future__ import annotations
 
+# How the program ends, for scripts; docs/scripts.md and --help say the same.
+ANSWERED, FAILED, USAGE, LIMIT, UNREACHABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
 
 class BotError(Exception):
-    exit_code = 1
+    exit_code = FAILED
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -39,14 +44,18 @@ class BotError(Exception):
 
 
 class ConfigError(BotError):
-    exit_code = 2
+    exit_code = USAGE
 
 
 class ClientError(BotError):
-    pass
+    exit_code = UNREACHABLE
 
 
 class ConnectFailed(ClientError):
+    pass
+
+
+class NeverReached(ConnectFailed):
     pass
 
 
@@ -63,11 +72,11 @@ class NotHttp(ClientError):
 
 
 class Timeout(ClientError):
-    pass
+    exit_code = FAILED
 
 
 class StreamCut(ClientError):
-    pass
+    exit_code = FAILED
 
 
 class AnswerEmpty(StreamCut):
@@ -75,7 +84,7 @@ class AnswerEmpty(StreamCut):
 
 
 class Undecodable(ClientError):
-    pass
+    exit_code = FAILED
 
 
 class ServerError(BotError):
@@ -120,6 +129,10 @@ class Unauthorized(ServerError):
 
 class WireError(BotError):
     pass
+
+
+class LimitReached(BotError):
+    exit_code = LIMIT
 
 
 class ToolError(BotError):

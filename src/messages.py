@@ -78,12 +78,15 @@ class ToolResult:
 
     multimodal is a list of content blocks, shaped as MCP has them: {"type": "text", "text"}, and
     {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
+
+    `ref` names the whole output in the output cache ("": it is not there); no provider is sent it.
     """
 
     tool_call_id: str
     name: str
     kind: Literal["text", "data", "error", "multimodal"]
     value: JSON
+    ref: str = ""
 
     @property
     def text(self) -> str:
@@ -225,9 +228,22 @@ class CallStarted(NamedTuple):
     call: ToolCall
 
 
+class CallDenied(NamedTuple):
+    """The call may not run, by the rules or by who was asked; CallFinished follows with what the model is told."""
+
+    call: ToolCall
+    reason: str
+
+
 class CallFinished(NamedTuple):
     call: ToolCall | MalformedCall
     result: ToolResult
+
+
+class LimitHit(NamedTuple):
+    """The question took as many turns as it may: `limit` is the setting that says how many."""
+
+    limit: str
 
 
 class Notice(NamedTuple):
@@ -237,4 +253,4 @@ class Notice(NamedTuple):
 
 
 ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, Completed]
-Event = Union[ModelEvent, TurnStarted, CallStarted, CallFinished]
+Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit]

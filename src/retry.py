@@ -15,6 +15,7 @@ from .errors import (
     BotError,
     ConnectFailed,
     HostUnknown,
+    NeverReached,
     ServerError,
     ServerLoading,
     StreamCut,
@@ -36,6 +37,7 @@ _NEVER, _ONCE, _ALWAYS = 0, 1, 1_000_000
 # How often a failure is worth another attempt; vllm.retries bounds it too. The first row that fits counts.
 _WORTH: tuple[tuple[type[BotError], int], ...] = (
     (HostUnknown, _NEVER),
+    (NeverReached, _NEVER),  # whoever starts the program wants to know at once that no server is there
     (ConnectFailed, _ALWAYS),
     (AnswerEmpty, _ONCE),
     (Undecodable, _ONCE),

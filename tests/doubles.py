@@ -14,6 +14,7 @@ from src.client import HttpReply
 from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
 from src.model.path import CallPath
 from src.security.approval import Answer, Request
+from src.security.policy import Policy
 from src.tools.registry import Registry, ToolContext
 
 
@@ -38,6 +39,7 @@ class ScriptedModel:
         self.partial = partial
         self.asked: list[Asked] = []
         self.path = CallPath()
+        self.context_length = 1000
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         self.asked.append(Asked(list(messages), [tool.name for tool in tools]))
@@ -52,15 +54,16 @@ class ScriptedModel:
 
 
 class ScriptedApprover:
-    """Answers as told, and keeps what it was asked."""
+    """Answers as told, yes, no or more than that, and keeps what it was asked."""
 
-    def __init__(self, *answers: bool) -> None:
+    def __init__(self, *answers: Union[bool, Answer]) -> None:
         self.answers = list(answers)
         self.asked: list[ToolCall] = []
 
     def approve(self, request: Request) -> Answer:
         self.asked.append(request.call)
-        return Answer(self.answers.pop(0), "the user said no.")
+        answer = self.answers.pop(0)
+        return answer if isinstance(answer, Answer) else Answer(answer, "the user said no.")
 
 
 def toolbox() -> tuple[Registry, list[str]]:
@@ -89,6 +92,9 @@ def toolbox() -> tuple[Registry, list[str]]:
 
 def context(folder: Path = Path("/")) -> ToolContext:
     return ToolContext(workspace=folder)
+
+
+POLICY = Policy(Path("/"))  # that of no settings at all
 
 
 class ScriptedClient:

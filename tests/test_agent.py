@@ -1,10 +1,14 @@
+from pathlib import Path
+
 import pytest
 
 from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, NUDGE, SUM_UP, Agent
 from src.errors import ContextTooLong, StreamCut
 from src.messages import (
+    CallDenied,
     CallFinished,
     CallStarted,
+    LimitHit,
     MalformedCall,
     Notice,
     Response,
@@ -15,8 +19,11 @@ from src.messages import (
     TurnStarted,
     UserMessage,
 )
+from src.security.approval import Answer
+from src.security.policy import Policy
+from src.security.rules import Rule
 
-from .doubles import ScriptedApprover, ScriptedModel, context, says, toolbox
+from .doubles import POLICY, ScriptedApprover, ScriptedModel, context, says, toolbox
 
 LOOK = ToolCall("c1", "look", {"path": "a"})
 CHANGE = ToolCall("c2", "change", {"path": "a"})
@@ -28,8 +35,9 @@ class Run:
     def __init__(self, *turns, answers=(), **options):
         self.model = ScriptedModel(*turns, partial=options.pop("partial", ""))
         self.registry, self.ran = toolbox()
+        policy = options.pop("policy", POLICY)
         self.approver = ScriptedApprover(*answers)
-        self.agent = Agent(self.model, self.registry, context(), self.approver, **options)
+        self.agent = Agent(self.model, self.registry, context(), self.approver, policy, **options)
         self.conversation = [UserMessage("go")]
         self.events = []
 
@@ -103,6 +111,7 @@ class TestApproval:
         assert run.ran == []
         assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.")]
         assert run.of(CallStarted) == []
+        assert run.of(CallDenied) == [CallDenied(CHANGE, "the user said no.")]
 
     def test_reading_asks_nobody(self):
         assert Run(says("", LOOK), says("ok")).all().approver.asked == []
@@ -135,6 +144,7 @@ class TestLimits:
         assert run.model.asked[2].tools == []
         assert run.model.asked[2].messages[-1] == UserMessage(SUM_UP)
         assert "Stopped after 2" in run.of(Notice)[0].text
+        assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
         assert run.conversation[-1] == says("So far.")
 
     def test_calls_in_the_summary_are_not_run_and_the_user_is_told(self):
@@ -231,3 +241,16 @@ class TestAlwaysSendable:
 def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():
     run = Run(says("", LOOK, stop_reason="max_tokens"), says("ok")).all()
     assert "max_tokens" in run.of(Notice)[0].text
+
+
+class TestThePolicyDecides:
+    def test_what_is_denied_is_not_asked_and_the_model_hears_why(self):
+        policy = Policy(Path("/"), rules=(Rule("change", "deny"),))
+        run = Run(says("", CHANGE), says("A pity."), answers=(), policy=policy).all()
+        assert (run.ran, run.approver.asked) == ([], [])
+        assert "a rule says deny" in run.results()[0].value
+
+    def test_always_is_not_asked_again(self):
+        run = Run(says("", CHANGE), says("", CHANGE), says("Done."), answers=[Answer(True, always=True)]).all()
+        assert run.ran == ["change a", "change a"]
+        assert run.approver.asked == [CHANGE]

@@ -267,7 +267,7 @@ def test_what_is_wrong_in_yaml_is_one_line_too(content, said, write):
     [
         ("1: {}", "c.yaml: 1: there is no such section"),
         ("vllm: {1: 1}", "c.yaml: vllm.1: there is no such key"),
-        ("vllm: {on: 1}", "c.yaml: vllm.True: there is no such key"),
+        ("vllm: {null: 1}", "c.yaml: vllm.None: there is no such key"),
         ("system_prompt: {x: 1}", "c.yaml: system_prompt.x: there is no such key"),
     ],
 )

@@ -41,7 +41,7 @@ def option_table() -> str:
 
 def command_table() -> str:
     return "\n".join(
-        ["| command | what it shows |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in COMMANDS.items())]
+        ["| command | what it is for |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in COMMANDS.items())]
     )
 
 
@@ -108,15 +108,15 @@ def test_a_symptom_in_the_readme_is_a_message_of_the_program(message):
     assert any(message in text for text in messages())
 
 
-COMMANDS = dict(COMMAND.findall(README))
+QUOTED_COMMANDS = dict(COMMAND.findall(README))
 
 
 class TestTheTwoCommands:
     def test_there_are_two(self):
-        assert COMMANDS.keys() == {"run", "test"}
+        assert QUOTED_COMMANDS.keys() == {"run", "test"}
 
     def test_both_set_everything_up(self):
-        for command in COMMANDS.values():
+        for command in QUOTED_COMMANDS.values():
             assert command.startswith("python3 -m venv .venv && .venv/bin/pip install -q -r requirements.txt && ")
 
     def test_ci_takes_the_test_command_from_the_readme(self):

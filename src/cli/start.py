@@ -6,23 +6,38 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Message, Notice, SystemMessage
-from .render import Screen
+from ..messages import Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
+    import argparse
+
     from ..agent import Agent
     from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
+    from ..security.policy import Policy
     from ..tools import Registry, ToolContext
     from ..wire.providers import Provider
     from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
+
+
+def settings_of(given: argparse.Namespace) -> config.Settings:
+    """The settings in force under these options. Raises ConfigError."""
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+        "agent.max_tool_turns": given.max_turns,
+    }
+    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def opening(settings: config.Settings) -> list[Message]:
@@ -39,7 +54,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Screen) -> None:
+def warn(settings: config.Settings, screen: Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -52,6 +67,12 @@ def warn(settings: config.Settings, screen: Screen) -> None:
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+class Shown(Protocol):
+    """Where what happens is shown."""
+
+    def draw(self, event: Event) -> None: ...
 
 
 class Bot(NamedTuple):
@@ -96,10 +117,26 @@ def bot(
         tools(settings),
         _context(settings),
         approver,
-        allowed_commands=settings.security.allowed_commands,
+        policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def policy(settings: config.Settings) -> Policy:
+    """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    from ..security.policy import Policy
+    from ..security.rules import rules_of
+
+    security = settings.security
+    return Policy(
+        workspace=settings.root,
+        profile=security.profile,
+        rules=rules_of(security.rules),
+        allowed_commands=security.allowed_commands,
+        protected=settings.files,
+        path=os.environ.get("PATH", os.defpath),
+    )
 
 
 def approver(yes: bool) -> Approver:
@@ -135,6 +172,7 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
 
 def _context(settings: config.Settings) -> ToolContext:
     from ..tools import ToolContext
+    from ..tools.outputs import Outputs
 
     security = settings.security
     return ToolContext(
@@ -144,11 +182,12 @@ def _context(settings: config.Settings) -> ToolContext:
         environment=dict(os.environ),
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
+        outputs=Outputs(config.state_folder(os.environ) / "outputs"),
     )
 
 
 def served_model(
-    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
 ) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
     import random

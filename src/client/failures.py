@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from ..errors import ClientError, ConnectFailed, HostUnknown, NotHttp, StreamCut, TlsFailed
+from ..errors import ClientError, ConnectFailed, HostUnknown, NeverReached, NotHttp, StreamCut, TlsFailed
 
 START_HINT = "Start one with: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER"
 PROXY_HINT = "It is set by HTTP_PROXY or HTTPS_PROXY; NO_PROXY names the hosts that need none."
@@ -51,16 +51,19 @@ def went_stale(error: requests.RequestException) -> bool:
     return any(isinstance(cause, gone) for cause in _causes(error))
 
 
-def translate(error: OSError, base_url: str, connect_timeout: float) -> ClientError:
-    """For a request that got no answer. A read timeout is the stopwatch's to explain."""
+def translate(error: OSError, base_url: str, connect_timeout: float, *, was_there: bool = False) -> ClientError:
+    """For a request that got no answer. A read timeout is the stopwatch's to explain.
+
+    `was_there`: the server has answered before.
+    """
     if isinstance(error, requests.ConnectTimeout):
-        return _no_server(base_url, f"no connection within {connect_timeout:g} seconds")
+        return _no_server(base_url, f"no connection within {connect_timeout:g} seconds", was_there)
     causes = list(_causes(error))
     for kind, explain in _EXPLANATIONS:
         if cause := next((each for each in causes if isinstance(each, kind)), None):
             return explain(cause, base_url)
     if isinstance(error, requests.ConnectionError):
-        return _no_server(base_url, _said(causes[-1]))
+        return _no_server(base_url, _said(causes[-1]), was_there)
     return ClientError(f"The request to {base_url} failed: {_said(causes[-1])}")
 
 
@@ -72,8 +75,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield from _causes(each)
 
 
-def _no_server(base_url: str, reason: str) -> ConnectFailed:
-    return ConnectFailed(f"No server at {base_url} ({urlsplit(base_url).netloc}: {reason}).", START_HINT)
+def _no_server(base_url: str, reason: str, was_there: bool) -> ConnectFailed:
+    kind = ConnectFailed if was_there else NeverReached
+    return kind(f"No server at {base_url} ({urlsplit(base_url).netloc}: {reason}).", START_HINT)
 
 
 def _proxy(_: BaseException, base_url: str) -> ClientError:

@@ -84,6 +84,7 @@ class Client:
         self._api_key = api_key
         self._ssl_verify = ssl_verify
         self._stopwatch = Stopwatch(clocks, now)
+        self._was_there = False  # whether it has answered anything
         self._kept = False  # whether the next request goes out on a connection that has served one
         self._key = key_header, key_prefix
         self._headers = {**HEADERS, **(headers or {})}
@@ -160,7 +161,9 @@ class Client:
             raise self._stopwatch.overdue(self.base_url) from error
         except OSError as error:  # RequestException is one; a CA file that is not there is a plain one
             self._kept = False
-            raise translate(error, self.base_url, self._stopwatch.limits.connect) from error
+            limit = self._stopwatch.limits.connect
+            raise translate(error, self.base_url, limit, was_there=self._was_there) from error
+        self._was_there = True
         self._kept = answer.headers.get("Connection", "").lower() != "close"
         return answer
 

@@ -46,6 +46,12 @@ def _is_strings(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
+def _is_objects(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict) and all(isinstance(key, str) for key in each) for each in value
+    )
+
+
 def _or_none(kind: Kind) -> Kind:
     return Kind(
         f"{kind.name} or null",
@@ -69,6 +75,7 @@ KINDS = {
     "float | None": _or_none(NUMBER),
     "bool | str": Kind("true, false or a string", lambda value: isinstance(value, (bool, str)), _bool_or_path),
     "tuple[str, ...]": Kind("a list of strings", _is_strings, tuple),
+    "tuple[Mapping[str, Any], ...]": Kind("a list of objects", _is_objects, tuple),
 }
 OPTIONS: Mapping[str, Field[Any]] = {
     f"{name}.{each.name}": each for name, section in SECTIONS.items() for each in fields(section)

@@ -92,6 +92,15 @@ class Security:
     exec_max_output: int = option(
         30_000, "Longest output of a command, in characters; the middle is cut out", least=100
     )
+    profile: str = option(
+        "ask",
+        "What may run where no rule says so: read-only, ask, workspace, full; see docs/security.md",
+        choices=("read-only", "ask", "workspace", "full"),
+    )
+    rules: tuple[Mapping[str, Any], ...] = option(
+        (),
+        'What may run, e.g. `{"tool": "exec", "command": "git status", "action": "allow"}`: deny over ask over allow',
+    )
     allowed_commands: tuple[str, ...] = option((), "Commands that run without asking, by their first words")
 
 

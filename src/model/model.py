@@ -96,7 +96,7 @@ class Model:
         self._patience = patience
         self._transcript = Transcript()
         self._temperature = temperature
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
         self._strict = strict
         self._stream = stream
         self._constrained = constrained
@@ -157,7 +157,7 @@ class Model:
             self._transcript.render(messages, tools, self.path),
             self._offered(tools),
             self._temperature,
-            self._max_tokens,
+            self.max_tokens,
             "none" if self.path.mode == "template" else "auto",
             options,
             self._stream,

@@ -68,8 +68,9 @@ def write(
     ctx: ToolContext,
 ) -> str:
     """Create a text file, or replace its whole content; missing folders are made."""
-    new = _store(path, content, Encoding(b"", "utf-8", NUL), ctx)
-    return f"{'Created' if new else 'Replaced'} {path}: {len(content):,} characters"
+    old = _content(path, ctx)
+    _store(path, content, Encoding(b"", "utf-8", NUL), ctx, old)
+    return f"{'Replaced' if old else 'Created'} {path}: {len(content):,} characters"
 
 
 @tool(risk="high")
@@ -82,15 +83,13 @@ def edit(
     """Replace a piece of text in a file."""
     if not oldText:
         raise ToolError("oldText is empty", "Use write to create a file or to replace it whole.")
-    with _opened(path, ctx) as file:
-        seen = os.fstat(file.fileno())
-        data = file.read(ctx.max_file_bytes + 1)
-    if len(data) > ctx.max_file_bytes:
-        raise ToolError(f"{path} is too large to edit: more than {ctx.max_file_bytes:,} bytes")
-    encoding = _encoding_of(path, io.BytesIO(data), ctx.max_file_bytes + 1)
-    text = data[len(encoding.bom) :].decode(encoding.codec)
+    old = _content(path, ctx)
+    if not old:
+        raise ToolError(f"{path} does not exist")
+    encoding = _encoding_of(path, io.BytesIO(old.data), ctx.max_file_bytes + 1)
+    text = old.data[len(encoding.bom) :].decode(encoding.codec)
     changed, line = replace_once(text, oldText, newText)
-    _store(path, changed, encoding, ctx, seen)
+    _store(path, changed, encoding, ctx, old)
     return f"Edited {path}: 1 replacement, at line {line}"
 
 
@@ -125,8 +124,31 @@ def _opened(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
         yield file
 
 
-def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext, seen: os.stat_result | None = None) -> bool:
-    """Write the text whole, over the file as it was `seen`; True if it is new."""
+class Content(NamedTuple):
+    """A file before it is changed: its bytes, and its state when they were read."""
+
+    data: bytes
+    seen: os.stat_result
+
+
+def _content(path: str, ctx: ToolContext) -> Content | None:
+    """What a file that is to be changed holds; None where there is none. It is kept for whoever takes it back."""
+    target = paths.resolve(path, ctx.workspace)
+    with _plainly(path):
+        paths.writable(target, ctx.protected)
+        try:
+            file = os.fdopen(paths.open_to_read(target), "rb")
+        except FileNotFoundError:
+            return None
+        with file:
+            seen, data = os.fstat(file.fileno()), file.read(ctx.max_file_bytes + 1)
+    if len(data) > ctx.max_file_bytes:
+        raise ToolError(f"{path} is too large to be changed: more than {ctx.max_file_bytes:,} bytes")
+    return Content(data, seen)
+
+
+def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext, old: Content | None) -> None:
+    """Write the text whole, over the file as it was; whoever keeps what was there before is told first."""
     try:
         data = encoding.bom + text.encode(encoding.codec)
     except UnicodeEncodeError as error:
@@ -134,8 +156,10 @@ def _store(path: str, text: str, encoding: Encoding, ctx: ToolContext, seen: os.
         raise ToolError(f"{path} is {encoding.codec} text, which cannot hold {wrong!a}") from error
     if len(data) > ctx.max_file_bytes:
         raise ToolError(f"{path} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed")
+    target = paths.resolve(path, ctx.workspace)
     with _plainly(path):
-        return paths.replace(paths.resolve(path, ctx.workspace), data, ctx.protected, seen)
+        ctx.before_write("/".join(target.parts), old.data if old else None)
+        paths.replace(target, data, ctx.protected, old.seen if old else None)
 
 
 def _encoding_of(path: str, file: BinaryIO, most: int) -> Encoding:

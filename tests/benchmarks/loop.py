@@ -28,6 +28,7 @@ from src.client import Client  # noqa: E402
 from src.messages import UserMessage  # noqa: E402
 from src.model import Model  # noqa: E402
 from src.security.approval import APPROVE_ALL  # noqa: E402
+from src.security.policy import Policy  # noqa: E402
 from src.tools import Registry, ToolContext  # noqa: E402
 from tests.benchmarks.serving import serving  # noqa: E402
 
@@ -157,7 +158,7 @@ def ours(base_url: str) -> None:
 
     with Client(base_url) as client:
         model = Model(client, "tiny", is_vllm=False)
-        agent = Agent(model, registry, ToolContext(workspace=ROOT), APPROVE_ALL, max_tool_turns=1000)
+        agent = Agent(model, registry, ToolContext(workspace=ROOT), APPROVE_ALL, Policy(ROOT), max_tool_turns=1000)
         for _ in agent.run([UserMessage("go")]):
             pass
 

@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def failing(number: int, name: str, *scripts: Script, **fields) -> Row:
-    """A row without an answer: exit code 1, and nothing on standard output unless it says so."""
+    """A row without an answer: exit code 1, 4 where no server was reached, and nothing on standard output unless it says so."""
     return Row(number, name, scripts, **({"out": "", "code": 1} | fields))
 
 
@@ -104,16 +104,16 @@ QUICK = {"timeout": SHORT, "first_token_timeout": SHORT}
 
 ROWS = (
     failing(
-        1, "connection refused", url="http://127.0.0.1:9/v1", requests=0, waits=(0.5, 1.0),
-        said=("No server at http://127.0.0.1:9/v1 (127.0.0.1:9: Connection refused).", "vllm serve", "attempt 2 of 3"),
+        1, "connection refused", url="http://127.0.0.1:9/v1", requests=0, code=4,
+        said=("No server at http://127.0.0.1:9/v1 (127.0.0.1:9: Connection refused).", "vllm serve"),
     ),
-    failing(2, "DNS failure", url="http://no-such-host.invalid/v1", requests=0, said=("no host named no-such-host.invalid",)),
+    failing(2, "DNS failure", url="http://no-such-host.invalid/v1", requests=0, code=4, said=("no host named no-such-host.invalid",)),
     failing(3, "reset before headers", [RESET], **THREE, said=("closed the connection without an answer", "attempt 3 of 3")),
     fine(3, "reset before headers, once", [RESET], HELLO, requests=2, waits=(0.5,)),
     failing(4, "close with no bytes", [b""], **THREE, said=("closed the connection without an answer",)),
     failing(4, "close in the headers", [b"HTTP/1.1 200 OK\r\nContent-Ty"], requests=2, waits=(0.5,), said=("answer was empty",)),
-    failing(5, "non-HTTP bytes", [b"SSH-2.0-OpenSSH_9.6\r\n"], said=("is not an HTTP server", "Another program listens")),
-    failing(5, "binary bytes", [bytes(range(256))], said=("is not an HTTP server",)),
+    failing(5, "non-HTTP bytes", [b"SSH-2.0-OpenSSH_9.6\r\n"], code=4, said=("is not an HTTP server", "Another program listens")),
+    failing(5, "binary bytes", [bytes(range(256))], code=4, said=("is not an HTTP server",)),
     failing(6, "reset mid-stream", [HALF, RESET], out=PARTIAL, said=(CUT,)),
     failing(6, "reset before the first token", [chunked(HALF_PARTS[0]), RESET], **THREE, said=(CUT,)),
     failing(7, "EOF inside a chunk", [HALF + b"40\r\ndata: {"], out=PARTIAL, said=(CUT,)),
@@ -220,7 +220,7 @@ ROWS = (
          requests=2, said=("-> error: The call was cut off", "cut off at max_tokens")),
     fine(49, "served as a whole one", stream(delta({"tool_calls": [CALL | {"function": {"name": "read", "arguments": "{}"}}]}, "tool_calls"),
          used(20), DONE), HELLO, settings={"max_tokens": 20}, requests=2, said=("-> error: The call was cut off", "its 20 tokens")),
-    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, said=("cut off at max_tokens",)),
+    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, code=3, said=("cut off at max_tokens",)),
     fine(51, "calls promised, and none: raw", SWALLOWED, HELLO, requests=2, aside=RAW, said=("it was had back", READ)),
     fine(51, "calls promised, and none: again without a stream", SWALLOWED, REPLAYED, HELLO, requests=3, said=("it was had back", READ)),
     fine(51, "calls promised, and none whatever is done", stream(delta({}, "tool_calls"), DONE), body(
@@ -243,15 +243,15 @@ ROWS = (
     failing(57, "302", body(b"", "", "Location: http://elsewhere.test/", status="302 Found"), said=("redirects", "http://elsewhere.test/")),
     failing(57, "307 to another host", body(b"", "", "Location: http://elsewhere.test/v1", status="307 Temporary Redirect"),
             said=("http://elsewhere.test/v1", "vllm.base_url")),
-    failing(57, "a circle", body(b"", "", "Location: /v1/chat/completions", status="308 Permanent Redirect"), requests=4,
+    failing(57, "a circle", body(b"", "", "Location: /v1/chat/completions", status="308 Permanent Redirect"), requests=4, code=4,
             said=("redirects in a circle",)),
     fine(60, "only a thought, closed", stream(delta({"reasoning": "Hm."}), delta({}, "stop"), DONE), HELLO, requests=1, out="Hm.\n"),
-    fine(61, "repetition without end", [chunked(text("So: "), *[text("and so on, ")] * 2000), STALL], out="So: and so on, \n",
+    fine(61, "repetition without end", [chunked(text("So: "), *[text("and so on, ")] * 2000), STALL], out="So: and so on, \n", code=3,
          said=("repeated itself without end",)),
     failing(61, "blanks without end in a call", [chunked(delta({"tool_calls": [CALL | {"function": {"name": "read", "arguments": "{"}}]}),
-         *[delta({"tool_calls": [{"index": 0, "function": {"arguments": " \n "}}]})] * 3000), STALL], said=("without end",)),
-    failing(58, "https for a plain server", SILENCE, url="https://127.0.0.1:{port}/v1", requests=0, said=("does not speak TLS", "http://")),
-    failing(58, "http for a TLS server", [b"\x15\x03\x01\x00\x02\x02\x46"], said=("speaks TLS", "https://")),
+         *[delta({"tool_calls": [{"index": 0, "function": {"arguments": " \n "}}]})] * 3000), STALL], code=3, said=("without end",)),
+    failing(58, "https for a plain server", SILENCE, url="https://127.0.0.1:{port}/v1", requests=0, code=4, said=("does not speak TLS", "http://")),
+    failing(58, "http for a TLS server", [b"\x15\x03\x01\x00\x02\x02\x46"], code=4, said=("speaks TLS", "https://")),
     failing(58, "http for a TLS server that says so", body(PAGE.format("400 The plain HTTP request was sent to HTTPS port"), HTML,
             status="400 Bad Request"), said=("Begin vllm.base_url with https://",)),
 )  # fmt: skip

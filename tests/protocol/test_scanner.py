@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from src.messages import ReasoningDelta, TextDelta, ToolCallDelta, ToolDefinition
+from src.messages import TextDelta, ToolDefinition
 from src.protocol import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls
+from src.protocol.formats import FORMATS, MORE_OPENERS
 from tests.protocol.laws import PIECES, READ, TOOLS, account, events_of, joined, shown
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -113,67 +114,6 @@ class TestNothingImagined:
         assert event.reason == "There is no tool named 'get_wether'; on offer: get_weather."
 
 
-class TestCutOff:
-    @pytest.mark.parametrize("size", [1, 5, 10_000])
-    def test_a_block_that_never_ends_is_malformed_and_keeps_its_raw_text(self, size):
-        text = 'Now: TOOL_CALL: {"name": "read", "args": {"path": "a'
-        events = events_of(text, range(size, len(text), size))
-        assert shown(events) == "Now: "
-        assert [each.raw for each in malformed(events)] == [text[5:]]
-
-    def test_a_missing_last_brace_is_added_where_the_arguments_are_whole(self):
-        call = extract_tool_calls(CALL[:-1], TOOLS).calls[0]
-        assert (call.arguments, call.repaired) == ({"path": "a.txt"}, ("missing closers",))
-
-    def test_nothing_is_added_where_max_tokens_cut_it(self):
-        assert not extract_tool_calls(CALL[:-1], TOOLS, truncated=True).calls
-
-    def test_a_block_that_lost_its_end_does_not_swallow_the_next(self):
-        events = events_of(f"{CALL[:-1]}\n\nAnd another:\n{CALL}")
-        assert len(calls(events)) == 2
-
-
-class TestReasoning:
-    def test_reasoning_is_neither_shown_nor_searched(self):
-        events = events_of(f"<think>I could {CALL}</think>Hello.")
-        assert (calls(events), shown(events)) == ([], "Hello.")
-        assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == f"I could {CALL}"
-
-    @pytest.mark.parametrize(
-        "text", [f"<think>So:\n{CALL}</think>\n", f"<think>So:\n{CALL}", f"So:\n{CALL}\n</think>\n"]
-    )
-    def test_a_call_at_the_end_of_reasoning_counts_where_nothing_was_answered(self, text):
-        found = extract_tool_calls(text, TOOLS)
-        assert [call.name for call in found.calls] == ["read"]
-        assert found.content.strip() == ""
-
-    def test_a_call_in_the_middle_of_reasoning_does_not(self):
-        assert not extract_tool_calls(f"<think>{CALL}\nNo, not that.</think>", TOOLS).calls
-
-    def test_a_closing_marker_alone_makes_all_before_it_reasoning(self):
-        found = extract_tool_calls(f"Let me {CALL} or not.</think>Hello.", TOOLS)
-        assert (found.content, found.calls) == ("Hello.", ())
-
-
-class TestPreviews:
-    def test_a_call_being_written_is_previewed_with_the_id_it_will_have(self):
-        events = events_of(CALL, range(1, len(CALL)), previews=True)
-        first = next(event for event in events if isinstance(event, ToolCallDelta))
-        assert first.call_index == 0
-        assert first.name == "read"
-        assert first.id == next(event.call.id for event in events if isinstance(event, ParsedCall))
-
-    def test_the_preview_holds_the_block_as_the_model_writes_it(self):
-        events = events_of(CALL, range(1, len(CALL)), previews=True)
-        text = "".join(event.arguments_delta for event in events if isinstance(event, ToolCallDelta))
-        assert CALL.removeprefix("TOOL_CALL: ").startswith(text)
-        assert len(text) >= len(CALL) - 13
-
-    def test_previews_change_nothing_else(self):
-        plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
-        assert account(plain) == account(events_of(CALL))
-
-
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map("".join)
 
 
@@ -264,6 +204,7 @@ HOSTILE = {
     "names": "read\n",
     "labels": "Action: read\n",
     "tags": "<function=read><parameter=path>",
+    **{f"{opener} alone": opener for opener in sorted({row.opener for row in FORMATS if row.opener} | {*MORE_OPENERS})},
 }
 warm = events_of("".join(PIECES))  # patterns are compiled once, and not counted
 

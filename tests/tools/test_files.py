@@ -279,7 +279,7 @@ def test_an_empty_old_text_is_refused(run, workspace):
 
 def test_a_file_over_the_limit_is_not_edited(run, workspace):
     (workspace / "a.txt").write_text("xyz")
-    assert "too large to edit" in run("edit", {"max_file_bytes": 2}, path="a.txt", oldText="x", newText="y").value
+    assert "too large to be changed" in run("edit", {"max_file_bytes": 2}, path="a.txt", oldText="x", newText="y").value
 
 
 class Meddling(str):
@@ -315,3 +315,34 @@ def test_what_somebody_else_changed_meanwhile_is_not_lost(meddle, workspace):
         REGISTRY["edit"].function("a.txt", old, "two", ToolContext(workspace))
     assert old.file.read_bytes().startswith(b"one\r\n")
     assert [each.name for each in workspace.iterdir()] == ["a.txt"]
+
+
+# What stood there before, for whoever takes a write back
+
+
+def test_what_stood_there_is_told_before_it_is_written(run, workspace):
+    told = []
+
+    def before(path: str, content: bytes | None) -> None:
+        now = workspace / path
+        told.append((path, content, now.read_bytes() if now.exists() else None))
+
+    (workspace / "link").symlink_to("sub/a.txt")
+    for name, arguments in (
+        ("write", {"path": "sub/a.txt", "content": "one"}),
+        ("write", {"path": "link", "content": "two"}),
+        ("edit", {"path": "sub/../sub/a.txt", "oldText": "two", "newText": "three"}),
+        ("edit", {"path": "sub/a.txt", "oldText": "absent", "newText": "three"}),
+    ):
+        run(name, {"before_write": before}, **arguments)
+    assert told == [("sub/a.txt", None, None), ("sub/a.txt", b"one", b"one"), ("sub/a.txt", b"two", b"two")]
+
+
+def test_what_cannot_be_kept_for_taking_it_back_is_not_overwritten(run, workspace):
+    def full(path: str, content: bytes | None) -> None:
+        raise OSError(28, "No space left on device")
+
+    (workspace / "a.txt").write_text("old")
+    result = run("write", {"before_write": full}, path="a.txt", content="new")
+    assert result.value == ERROR + "a.txt: No space left on device"
+    assert (workspace / "a.txt").read_text() == "old"
