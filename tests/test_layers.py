@@ -64,6 +64,7 @@ MAY_USE = {  # package from outside -> the room that uses it
     "yaml": {"config"},
     "regex": {"protocol"},
     "fastjsonschema": {"tools"},
+    "argcomplete": {"cli"},
     "pathspec": {"security"},
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
