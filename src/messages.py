@@ -14,7 +14,7 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
 
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "other"]
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "repetition", "other"]
 ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name
 
 

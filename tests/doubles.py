@@ -100,7 +100,8 @@ POLICY = Policy(Path("/"))  # that of no settings at all
 class ScriptedClient:
     """A server's answers, one a chat request: (status, body), stream deltas, or a stream's bytes; keeps what was asked.
 
-    `aside` are the answers of its other addresses, by path, as a JSON value or a function of the request's body.
+    `aside` are the answers of its other addresses, by path, as a JSON value, an exception or a function of the
+    request's body.
     """
 
     base_url = "http://scripted/v1"
@@ -133,12 +134,14 @@ class ScriptedClient:
         if name not in self.aside:
             return 404, {"detail": "Not Found"}
         answer = self.aside[name]
+        if isinstance(answer, BaseException):
+            raise answer
         return 200, answer(asked) if callable(answer) else answer
 
 
 def is_chat(path: str) -> bool:
     """Whether a model's turn is asked for, whoever the provider is."""
-    return path.endswith(("chat/completions", "messages")) or ":streamGenerateContent" in path
+    return path.endswith(("chat/completions", "messages")) or "enerateContent" in path
 
 
 def stream_event(delta: dict) -> bytes:
