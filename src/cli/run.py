@@ -30,7 +30,7 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
             raise ConfigError(f"{option} is for one question, and none is given.", _HOW_TO_ASK)
         from .chat import open_chat
 
-        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn)
+        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume)
     from .ask import Limits, ask
 
     return ask(
@@ -42,6 +42,7 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
         sleep=sleep,
         output=given.output or "text",
         limits=Limits(given.max_tokens, given.timeout),
+        resume=given.resume,
     )
 
 
