@@ -252,5 +252,17 @@ class Notice(NamedTuple):
     text: str
 
 
+class Compacted(NamedTuple):
+    """A summary took the place of the conversation's older messages.
+
+    Of the `before` messages there were, the last `kept` stay, and the system prompt; `by_hand`: the user asked for it.
+    """
+
+    summary: UserMessage
+    before: int
+    kept: int
+    by_hand: bool = False
+
+
 ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, Completed]
-Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit]
+Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit, Compacted]

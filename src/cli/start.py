@@ -120,6 +120,7 @@ def bot(
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
+        max_parallel_calls=settings.agent.max_parallel_calls,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
 
