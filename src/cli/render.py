@@ -74,6 +74,8 @@ class Screen:
         elif isinstance(event, ReasoningDelta):
             self._think(self._thought(event.text))
         elif isinstance(event, CallStarted):
+            if self._called:  # it runs beside that one, and is shown when it is finished
+                return
             self.end_line()
             self._write(self._aside, f"  {call_line(event.call)}")
             self._called = event.call
