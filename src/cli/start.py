@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
 
     from ..agent import Agent
     from ..client import Client
+    from ..context import Compactor
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
@@ -168,8 +169,23 @@ def bot(
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
+        compactor=_compactor(settings, model, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
+
+
+def _compactor(settings: config.Settings, model: Model, sleep: Callable[[float], None]) -> Compactor:
+    from functools import cache
+
+    from ..context import Compactor
+
+    name = settings.agent.compact_model
+
+    @cache
+    def writer() -> Model:
+        return _model(settings, name, sleep) if name and name != model.name else model
+
+    return Compactor(model, at=settings.agent.compact_at, writer=writer)
 
 
 def policy(settings: config.Settings) -> Policy:
