@@ -6,14 +6,15 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 
-from .. import __version__
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..messages import Notice, UserMessage
 from ..security.sanitise import plain
-from . import start
+from . import find, start
+from .banner import banner
 from .command import State
 from .commands import run_command
 from .debug import Debug
@@ -91,28 +92,17 @@ def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> 
     """Raises BotError where no model is configured and the server cannot be asked for one."""
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
     start.warn(settings, screen)
-    model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
-    print(_banner(settings, model_name, yes=yes))
+    met = find.meet(settings, screen, _choose, time.sleep)
+    if not settings.vllm.model:  # the server has been asked already: it may show this, too
+        met = find.with_path(met)
+    print(banner(met, yes=yes))
     threading.Thread(target=_load_rooms, daemon=True).start()
     _edit_lines()
     approver = start.approver(yes)
     state = State(
-        settings, screen, debug, lambda name: start.bot(settings, name, approver, relearn=relearn), model_name
+        met.settings, screen, debug, lambda name: start.bot(met.settings, name, approver, relearn=relearn), met.model
     )
     return Chat(state).run()
-
-
-def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
-    path = "native calls, text as fallback" if settings.vllm.enable_function_calling else "calls in the text only"
-    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
-    rows = {
-        "server": settings.vllm.base_url,
-        "model": model_name,
-        "tools": f"{path}; {asking}",
-        "workspace": str(settings.root),
-    }
-    lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
-    return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
 
 
 def _choose(names: list[str]) -> str:

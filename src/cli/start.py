@@ -7,25 +7,21 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
-from ..errors import ServerError
-from ..messages import Event, Message, Notice, SystemMessage
+from ..messages import Message, Notice, SystemMessage
+from . import connect
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     import argparse
 
     from ..agent import Agent
-    from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
     from ..tools import Registry, ToolContext
-    from ..wire.providers import Provider
     from .learnt import Learnt
-
-Choose = Callable[[list[str]], str]
 
 
 def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
@@ -55,7 +51,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Shown) -> None:
+def warn(settings: config.Settings, screen: connect.Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -68,12 +64,6 @@ def warn(settings: config.Settings, screen: Shown) -> None:
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
-
-
-class Shown(Protocol):
-    """Where what happens is shown."""
-
-    def draw(self, event: Event) -> None: ...
 
 
 class Bot(NamedTuple):
@@ -107,7 +97,7 @@ def bot(
     from ..agent import Agent
     from .learnt import Learnt
 
-    model = _model(settings, model_name, sleep)
+    model = connect.model(settings, model_name, sleep)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
@@ -151,27 +141,6 @@ def approver(yes: bool) -> Approver:
     return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
 
 
-def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
-    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
-    from ..retry import Patience
-    from ..wire.strictness import never
-
-    vllm = settings.vllm
-    return Model(
-        _client(settings, sleep),
-        name,
-        codec=_provider(settings).codec(random_id),
-        is_vllm=vllm.provider == "vllm",
-        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
-        strict=_provider(settings).strict if vllm.strict_tools else never,
-        stream=vllm.stream,
-        temperature=vllm.temperature,
-        max_tokens=vllm.max_tokens,
-        constrained=settings.text_protocol.constrained,
-        patience=Patience(vllm.retries, vllm.load_timeout),
-    )
-
-
 def _context(settings: config.Settings) -> ToolContext:
     from ..tools import ToolContext
     from ..tools.outputs import Outputs
@@ -186,58 +155,3 @@ def _context(settings: config.Settings) -> ToolContext:
         exec_max_output=security.exec_max_output,
         outputs=Outputs(config.state_folder(os.environ) / "outputs"),
     )
-
-
-def served_model(
-    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
-) -> str:
-    """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    import random
-
-    from ..model import random_id, served_models
-    from ..retry import Patience, persist
-
-    names: list[str] = []
-    codec, patience = _provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
-    with _client(settings, sleep) as client:
-        for event in persist(lambda: iter([served_models(client, codec)]), patience, sleep, random.random):
-            if isinstance(event, Notice):
-                screen.draw(event)
-            else:
-                names = event
-    if not names:
-        raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
-    return names[0] if len(names) == 1 else choose(names)
-
-
-def models(settings: config.Settings) -> dict[str, int | None]:
-    """The models that the server serves, each with its context's length in tokens, where it says. Raises BotError."""
-    from ..model import Server, random_id
-
-    with _client(settings, time.sleep) as client:
-        server = Server(client, _provider(settings).codec(random_id), is_vllm=settings.vllm.provider == "vllm")
-        names = server.models()
-        lengths = server.context_lengths()
-    return {name: lengths.get(name) for name in names}
-
-
-def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
-    from ..client import Client, Clocks
-
-    vllm, provider = settings.vllm, _provider(settings)
-    return Client(
-        vllm.base_url,
-        vllm.api_key,
-        Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout),
-        key_header=provider.key_header,
-        key_prefix=provider.key_prefix,
-        headers=provider.headers,
-        ssl_verify=vllm.ssl_verify,
-        sleep=sleep,
-    )
-
-
-def _provider(settings: config.Settings) -> Provider:
-    from ..wire.providers import PROVIDERS
-
-    return PROVIDERS[settings.vllm.provider]
