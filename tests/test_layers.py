@@ -39,7 +39,8 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "client": {"errors"},
     "retry": MESSAGES,
     "model": {"protocol", "wire", "client", "retry", *MESSAGES},
-    "agent": {"model", "tools.registry", "security", "context", *MESSAGES},
+    "calls": {"tools.registry", "tools.context", "security", *MESSAGES},
+    "agent": {"model", "calls", "tools.registry", "tools.context", "security", "context", *MESSAGES},
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
@@ -52,10 +53,10 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "os.environ": {"cli", "config"},
     "time": {"cli", "client", "session", "tools"},
     "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
-    "logging": {"cli", "client"},
+    "logging": {"cli", "client", "tools"},
     "subprocess": {"tools"},
     "socket": {"client"},
-    "threading": {"cli"},
+    "threading": {"calls", "cli", "tools"},
 }
 MAY_USE = {  # package from outside -> the room that uses it
     "requests": {"client"},
@@ -63,12 +64,13 @@ MAY_USE = {  # package from outside -> the room that uses it
     "yaml": {"config"},
     "regex": {"protocol"},
     "fastjsonschema": {"tools"},
+    "argcomplete": {"cli"},
     "pathspec": {"security"},
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
 }
 MAY_CATCH_ALL = {  # the three places for `except Exception`; a plugin's load is the third, once there are plugins
-    ("tools", "execute"),
+    ("tools", "attempt"),
     ("cli", "main"),
 }
 LONGEST_FILE = 400  # lines

@@ -6,14 +6,16 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Message, Notice, SystemMessage
-from .render import Screen
+from ..messages import Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
+    import argparse
+
     from ..agent import Agent
     from ..client import Client
     from ..model import Model
@@ -24,6 +26,19 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
+
+
+def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
+    """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+        "agent.max_tool_turns": given.max_turns,
+        **more,
+    }
+    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def opening(settings: config.Settings) -> list[Message]:
@@ -40,7 +55,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Screen) -> None:
+def warn(settings: config.Settings, screen: Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -53,6 +68,12 @@ def warn(settings: config.Settings, screen: Screen) -> None:
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+class Shown(Protocol):
+    """Where what happens is shown."""
+
+    def draw(self, event: Event) -> None: ...
 
 
 class Bot(NamedTuple):
@@ -99,6 +120,7 @@ def bot(
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
+        max_parallel_calls=settings.agent.max_parallel_calls,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
 
@@ -132,6 +154,7 @@ def approver(yes: bool) -> Approver:
 def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
     from ..retry import Patience
+    from ..wire.strictness import never
 
     vllm = settings.vllm
     return Model(
@@ -140,6 +163,8 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
         codec=_provider(settings).codec(random_id),
         is_vllm=vllm.provider == "vllm",
         path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        strict=_provider(settings).strict if vllm.strict_tools else never,
+        stream=vllm.stream,
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
         constrained=settings.text_protocol.constrained,
@@ -164,7 +189,7 @@ def _context(settings: config.Settings) -> ToolContext:
 
 
 def served_model(
-    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
 ) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
     import random
