@@ -110,6 +110,14 @@ class Ground:
                 continue
 
 
+def start_files(home: str) -> tuple[Path, ...]:
+    """What shells run when they start, whether it is there or not; none without a home folder."""
+    if not home.startswith("/"):
+        return ()
+    usual = [Path(os.path.realpath(home), name) for name in START_FILES]
+    return tuple(dict.fromkeys([*usual, *(Path(os.path.realpath(each)) for each in usual)]))
+
+
 def protected(path: str, workspace: Path, files: tuple[Path, ...]) -> str:
     """Why nothing may write there, or "". Case is folded, since some file systems do."""
     if len(path) > LONGEST or "\0" in path:
