@@ -39,7 +39,8 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "client": {"errors"},
     "retry": MESSAGES,
     "model": {"protocol", "wire", "client", "retry", *MESSAGES},
-    "agent": {"model", "tools.registry", "tools.context", "security", "context", *MESSAGES},
+    "calls": {"tools.registry", "tools.context", "security", *MESSAGES},
+    "agent": {"model", "calls", "tools.registry", "tools.context", "security", "context", *MESSAGES},
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
@@ -55,7 +56,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "logging": {"cli", "client", "tools"},
     "subprocess": {"tools"},
     "socket": {"client"},
-    "threading": {"cli", "tools"},
+    "threading": {"calls", "cli", "tools"},
 }
 MAY_USE = {  # package from outside -> the room that uses it
     "requests": {"client"},

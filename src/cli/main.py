@@ -55,6 +55,7 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     add("--timeout", metavar="SECONDS", type=_positive(float), help="time that one question may take in all")
     _add_common(options, None)
     add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
+    add("--demo", action="store_true", help="try it without a server: a script answers, in a folder of its own")
     add("--version", action="version", version=f"vllm-bot {__version__}")
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():

@@ -28,14 +28,15 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
 Choose = Callable[[list[str]], str]
 
 
-def settings_of(given: argparse.Namespace) -> config.Settings:
-    """The settings in force under these options. Raises ConfigError."""
+def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
+    """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
     overrides = {
         "vllm.base_url": given.base_url,
         "vllm.model": given.model,
         "vllm.enable_function_calling": False if given.no_function_calling else None,
         "workspace.dir": given.workspace,
         "agent.max_tool_turns": given.max_turns,
+        **more,
     }
     return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
@@ -119,6 +120,7 @@ def bot(
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
+        max_parallel_calls=settings.agent.max_parallel_calls,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
 

@@ -77,6 +77,7 @@ class TextProtocol:
 @dataclass(frozen=True, slots=True)
 class Agent:
     max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
+    max_parallel_calls: int = option(4, "How many calls of low risk run at the same time", least=1, most=64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,13 @@ class Model:
         if self.path.mode == "text":
             return ()
         pinned = self.path.mode == "native" and "strict" not in self.path.without
-        return [replace(tool, strict=pinned and (tool.strict or self._strict(tool.parameters))) for tool in tools]
+        return [self._pinned(tool) if pinned else replace(tool, strict=False) for tool in tools]
+
+    def _pinned(self, tool: ToolDefinition) -> ToolDefinition:
+        if tool.strict or self._strict(tool.parameters):
+            return replace(tool, strict=True)
+        full = tool.strict_parameters
+        return replace(tool, strict=True, parameters=full) if full and self._strict(full) else tool
 
     def _options(self, tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}

@@ -59,7 +59,7 @@ def test_a_question_on_standard_input(ask):
 def test_what_is_said_before_a_call_and_the_call_itself_are_on_standard_error(ask):
     code, out, err, requests = ask(READ, HELLO)
     assert (code, out) == (0, "Hello\n")
-    assert err == 'Reading.\n  read(path="notes.txt") -> hello from notes\n'
+    assert err == 'Reading.\n  read(path="notes.txt") -> 1\thello from notes\n'
     assert "hello from notes" in requests[1]["messages"][-1]["content"]
 
 

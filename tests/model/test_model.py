@@ -20,7 +20,7 @@ from src.messages import (
 )
 from src.model import Model, random_id, served_models
 from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
-from src.wire.strictness import grammatical
+from src.wire.strictness import closed, grammatical
 from tests.doubles import ScriptedClient
 
 READ = ToolDefinition(
@@ -320,6 +320,14 @@ class TestStrict:
 
     def strict(self, served):
         return [tool["function"].get("strict", False) for tool in served.sent["tools"]]
+
+    def test_where_only_its_full_form_can_be_strict_that_one_is_sent(self):
+        full = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+        tool = ToolDefinition("look", "Look.", {"type": "object", "properties": {}}, strict_parameters=full)
+        served = Served([{"content": "hello"}, {"finish": "stop"}], strict=closed)
+        served.ask(tools=[tool])
+        assert self.strict(served) == [True]
+        assert served.sent["tools"][0]["function"]["parameters"] == full
 
     def test_a_tool_whose_schema_allows_it_is_sent_as_strict(self):
         served = self.served(HELLO)
