@@ -50,7 +50,7 @@ def event(text, finish=None):
     return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
 
 def said(at, size):
-    """Text of this size, another each time: what repeats itself without end would be stopped."""
+    # Another each time: what repeats itself without end would be stopped.
     return f"{at:0{size}d}" if size <= 20 else "".join(f"{each:08d}" for each in range(size // 8)) if size else ""
 
 def serve(connection):
