@@ -35,6 +35,7 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
         "vllm.model": given.model,
         "vllm.enable_function_calling": False if given.no_function_calling else None,
         "workspace.dir": given.workspace,
+        "security.profile": given.profile,
         "agent.max_tool_turns": given.max_turns,
         **more,
     }
@@ -164,6 +165,7 @@ def bot(
 
 def policy(settings: config.Settings) -> Policy:
     """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    from ..security.places import start_files
     from ..security.policy import Policy
     from ..security.rules import rules_of
 
@@ -173,7 +175,7 @@ def policy(settings: config.Settings) -> Policy:
         profile=security.profile,
         rules=rules_of(security.rules),
         allowed_commands=security.allowed_commands,
-        protected=settings.files,
+        protected=(*settings.files, *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
