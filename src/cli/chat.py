@@ -2,58 +2,83 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
-from .. import __version__
-from ..config import Settings
-from ..errors import BotError, ConfigError
+from ..errors import BotError
 from ..messages import Notice, UserMessage
 from ..security.sanitise import plain
-from . import start
 from .command import State
 from .commands import run_command
-from .debug import Debug
-from .render import Screen
+from .compose import finished, is_open, with_more
+from .mention import with_mentioned
+from .own import run_own
 
 PROMPT = "> "
+GOES_ON = ". "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 
 
+class Front(NamedTuple):
+    """The terminal, as a chat sees it. `read` gives the next message for a prompt, and raises EOFError or
+    KeyboardInterrupt, as input() does; `turn` is around each answer."""
+
+    read: Callable[[str], str] = input
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 class Chat:
-    """One conversation at the terminal.
+    """One conversation at the terminal."""
 
-    `read` gives the next line for a prompt, and raises EOFError or KeyboardInterrupt, as input() does.
-    """
-
-    def __init__(self, state: State, read: Callable[[str], str] = input) -> None:
+    def __init__(self, state: State, front: Front) -> None:
         self.state = state
-        self._read = read
+        self._front = front
 
     def run(self) -> int:
         """Until the user leaves; the exit code."""
         state = self.state
+        hinted = False
         while not state.left:
             try:
-                line = state.questions.pop(0) if state.questions else self._read(PROMPT).strip()
+                line = self._next()
             except EOFError:
                 state.screen.say("")
                 return 0
             except KeyboardInterrupt:
+                if hinted:
+                    return 0
                 state.screen.say(f"\n{LEAVING}")
+                hinted = True
                 continue
+            hinted = False
             if line:
                 self._take(line)
         return 0
+
+    def _next(self) -> str:
+        """The next message: one that was typed while the model worked, else from the prompt."""
+        state = self.state
+        if not state.questions:
+            return self._message()
+        line = finished(state.questions.pop(0))
+        state.screen.say(f"{PROMPT}{plain(line)}")
+        return line
+
+    def _message(self) -> str:
+        text = self._front.read(PROMPT)
+        while is_open(text):
+            text = with_more(text) + self._front.read(GOES_ON)
+        return finished(text)
 
     def _take(self, line: str) -> None:
         """Do what a line asks for; what goes wrong is shown, and the chat goes on."""
         try:
             if line.startswith("/"):
                 run_command(self.state, line)
+            elif line.startswith("!"):
+                run_own(self.state, line[1:].strip())
             else:
                 self._answer(line)
         except BotError as error:
@@ -62,7 +87,7 @@ class Chat:
 
     def _answer(self, question: str) -> None:
         state = self.state
-        asked = UserMessage("\n\n".join([*state.notes, question]))
+        asked = UserMessage("\n\n".join([*state.notes, with_mentioned(question, state.settings.root)]))
         state.conversation.append(asked)
         try:
             self._draw_answer()
@@ -77,73 +102,23 @@ class Chat:
 
     def _draw_answer(self) -> None:
         state = self.state
-        events = state.bot().agent.run(state.conversation)
-        try:
-            for event in events:
-                state.count(event)
-                state.debug.trace(event)
-                state.screen.draw(event)
-        finally:
-            events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
+        with self._front.turn():
+            events = state.bot().agent.run(state.conversation)
+            try:
+                for event in events:
+                    state.count(event)
+                    state.debug.trace(event)
+                    state.screen.draw(event)
+                state.context_length = state.bot().model.context_length
+            finally:
+                events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
 
 
-def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> int:
-    """Raises BotError where no model is configured and the server cannot be asked for one."""
-    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
-    start.warn(settings, screen)
-    model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
-    print(_banner(settings, model_name, yes=yes))
+def load_behind() -> None:
+    """Load what the first answer needs while the user reads and types."""
     threading.Thread(target=_load_rooms, daemon=True).start()
-    _edit_lines()
-    approver = start.approver(yes)
-    state = State(
-        settings, screen, debug, lambda name: start.bot(settings, name, approver, relearn=relearn), model_name
-    )
-    return Chat(state).run()
-
-
-def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
-    path = "native calls, text as fallback" if settings.vllm.enable_function_calling else "calls in the text only"
-    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
-    rows = {
-        "server": settings.vllm.base_url,
-        "model": model_name,
-        "tools": f"{path}; {asking}",
-        "workspace": str(settings.root),
-    }
-    lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
-    return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
-
-
-def _choose(names: list[str]) -> str:
-    """Which of several models, asked at the terminal."""
-    for number, name in enumerate(names, 1):
-        print(f"  {number}  {plain(name)}")
-    while True:
-        try:
-            answer = input("Which model? ").strip()
-        except EOFError:
-            print()
-            raise ConfigError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
-        if answer in names:
-            return answer
-        if answer.isdecimal() and 1 <= int(answer) <= len(names):
-            return names[int(answer) - 1]
 
 
 def _load_rooms() -> None:
     """requests and all that needs it, while the user reads the banner and types."""
     from .. import agent, model  # noqa: F401
-
-
-def _edit_lines() -> None:
-    """Arrow keys and history for input(), where there is readline."""
-    with contextlib.suppress(ImportError):
-        import readline
-
-        if os.environ.get("TERM") != "dumb":  # it would show the escape that asks for it
-            readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
-
-
-def _styled() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

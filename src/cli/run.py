@@ -19,7 +19,7 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
     debug = Debug(debug_level, settings.vllm.api_key)
     question = _question(given)
     if question is None:
-        from .chat import open_chat
+        from .opening import open_chat
 
         return open_chat(settings, debug, yes=given.yes, relearn=given.relearn)
     from .ask import ask

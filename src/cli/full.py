@@ -1,0 +1,70 @@
+"""A chat on a full terminal: what it needs is loaded while the prompt is on the screen already."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+from collections.abc import Iterator
+
+from .. import config
+from ..config import Settings
+from . import start
+from .approve import AtTerminal
+from .chat import PROMPT, Chat, Front, load_behind
+from .command import State
+from .debug import Debug
+from .own import edited
+from .typeahead import unecho
+
+
+def run_full(settings: Settings, debug: Debug, model_name: str, *, yes: bool, relearn: bool) -> int:
+    """The exit code. The terminal is afterwards as it was before, whatever happens."""
+    with _as_it_was():
+        with _prompt_shown():
+            from .terminal import Terminal, live_screen
+        live = live_screen()
+        state = State(
+            settings, live, debug, lambda name: start.bot(settings, name, approver, relearn=relearn), model_name
+        )
+        terminal = Terminal(state, live, config.state_folder(os.environ))
+        approver = (
+            start.approver(yes)
+            if yes
+            else AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
+        )
+        load_behind()
+        return Chat(state, Front(terminal.read, terminal.turn)).run()
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+@contextlib.contextmanager
+def _prompt_shown() -> Iterator[None]:
+    """What is typed meanwhile is neither echoed nor lost: the real prompt reads it."""
+    terminal = sys.stdin.fileno()
+    before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    unecho(terminal)
+    print(PROMPT, end="", flush=True)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+        signal.signal(signal.SIGINT, interrupt)
+        print("\r\x1b[K", end="", flush=True)
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error, OSError):  # it is gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+            print("\x1b[?2004l\x1b[?25h", end="", flush=True)
