@@ -79,8 +79,10 @@ class AtTerminal:
         return f"{colour}{text}\x1b[0m" if colour else text
 
     def _answer(self, request: Request, arguments: Mapping[str, JSON] | None = None) -> Answer:
-        always = f"; a: always, which adds the rule {plain(request.rule)}" if request.rule and arguments is None else ""
-        self._show(f"  y: run it; n: do not{always}; e: change it first; or say what to do instead")
+        always = bool(request.rule) and arguments is None
+        if always:
+            self._show(f"  a: run it, now and always, by the rule {plain(request.rule)}")
+        self._show("  y: run it   n: do not   e: change it first   or say what to do instead")
         while True:
             forget_typed_ahead()
             said = self._ask("  Run it? [y/N] ", "").strip()

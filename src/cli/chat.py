@@ -7,12 +7,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from ..config import Settings
 from ..errors import BotError
 from ..messages import Notice, UserMessage
+from ..security.approval import Approver
 from ..security.sanitise import plain
-from .command import State
+from . import start
+from .command import Display, State
 from .commands import run_command
 from .compose import finished, is_open, with_more
+from .debug import Debug
 from .mention import with_mentioned
 from .own import run_own
 
@@ -95,15 +99,14 @@ class Chat:
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            if state.conversation[-1] is asked:  # nothing was said to it: it can be asked again
-                state.conversation.pop()
+            state.session.forget_last(asked)  # where nothing was said to it: it can be asked again
         if state.made_bot and (unkept := state.made_bot.keep()):
             state.screen.draw(Notice(unkept))
 
     def _draw_answer(self) -> None:
         state = self.state
         with self._front.turn():
-            events = state.bot().agent.run(state.conversation)
+            events = state.session.follow(state.bot().agent.run(state.conversation))
             try:
                 for event in events:
                     state.count(event)
@@ -112,6 +115,39 @@ class Chat:
                 state.context_length = state.bot().model.context_length
             finally:
                 events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
+
+
+def new_state(
+    settings: Settings,
+    screen: Display,
+    debug: Debug,
+    model_name: str,
+    approver: Callable[[], Approver],
+    *,
+    relearn: bool,
+) -> State:
+    """A chat in which nothing was said yet. `approver` is made with what answers."""
+
+    def before_write(path: str, content: bytes | None) -> None:
+        state.session.before_write(path, content)
+
+    def make(name: str) -> start.Bot:
+        return start.bot(settings, name, approver(), relearn=relearn, before_write=before_write)
+
+    state = State(settings, screen, debug, make, model_name, start.store(settings))
+    return state
+
+
+def converse(state: State, front: Front, resume: str | None) -> int:
+    """The exit code. `resume`: the session to go on with; "" is the last one. Raises BotError where it is not there."""
+    try:
+        if resume is not None:
+            from .history import resume_session
+
+            resume_session(state, resume)
+        return Chat(state, front).run()
+    finally:
+        state.session.close()
 
 
 def load_behind() -> None:

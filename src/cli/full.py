@@ -13,30 +13,25 @@ from .. import config
 from ..config import Settings
 from . import start
 from .approve import AtTerminal
-from .chat import PROMPT, Chat, Front, load_behind
-from .command import State
+from .chat import PROMPT, Front, converse, load_behind, new_state
 from .debug import Debug
 from .own import edited
 from .typeahead import unecho
 
 
-def run_full(settings: Settings, debug: Debug, model_name: str, *, yes: bool, relearn: bool) -> int:
-    """The exit code. The terminal is afterwards as it was before, whatever happens."""
+def run_full(settings: Settings, debug: Debug, model_name: str, *, yes: bool, relearn: bool, resume: str | None) -> int:
+    """The exit code. The terminal is afterwards as it was before, whatever happens. Raises BotError."""
     with _as_it_was():
         with _prompt_shown():
             from .terminal import Terminal, live_screen
-        live = live_screen()
-        state = State(
-            settings, live, debug, lambda name: start.bot(settings, name, approver, relearn=relearn), model_name
-        )
-        terminal = Terminal(state, live, config.state_folder(os.environ))
-        approver = (
-            start.approver(yes)
-            if yes
-            else AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
-        )
+
+            live = live_screen()
+            state = new_state(settings, live, debug, model_name, lambda: approver, relearn=relearn)
+            terminal = Terminal(state, live, config.state_folder(os.environ))
+            asking = AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
+            approver = start.approver(yes) if yes else asking
         load_behind()
-        return Chat(state, Front(terminal.read, terminal.turn)).run()
+        return converse(state, Front(terminal.read, terminal.turn), resume)
 
 
 def _print(text: str) -> None:

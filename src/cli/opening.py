@@ -5,33 +5,42 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from functools import partial
 
 from .. import __version__
 from ..config import Settings
 from ..errors import ConfigError
 from ..security.sanitise import plain
 from . import start
-from .chat import Chat, Front, load_behind
-from .command import State
+from .chat import Front, converse, load_behind, new_state
 from .debug import Debug
 from .render import Screen
 
 
-def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool, plain_terminal: bool = False) -> int:
-    """Raises BotError where no model is configured and the server cannot be asked for one."""
+def open_chat(
+    settings: Settings,
+    debug: Debug,
+    *,
+    yes: bool,
+    relearn: bool,
+    resume: str | None = None,
+    only_plain: bool = False,
+) -> int:
+    """`resume`: the session to go on with; "" is the last one. `only_plain`: whatever the terminal can do.
+
+    Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
+    """
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
     start.warn(settings, screen)
     model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
     print(_banner(settings, model_name, yes=yes))
-    if not plain_terminal and _is_full():
+    if not only_plain and _is_full():
         from .full import run_full
 
-        return run_full(settings, debug, model_name, yes=yes, relearn=relearn)
+        return run_full(settings, debug, model_name, yes=yes, relearn=relearn, resume=resume)
     load_behind()
     _edit_lines()
-    make = partial(start.bot, settings, approver=start.approver(yes), relearn=relearn)
-    return Chat(State(settings, screen, debug, make, model_name), Front()).run()
+    state = new_state(settings, screen, debug, model_name, lambda: start.approver(yes), relearn=relearn)
+    return converse(state, Front(), resume)
 
 
 def _is_full() -> bool:

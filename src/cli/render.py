@@ -63,7 +63,7 @@ def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
 
 def outcome(result: ToolResult) -> str:
     text = result.text
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if not line.startswith("[sha256 ")]  # which is for the model
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
         return first[: 4 * SHORT] if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
@@ -105,6 +105,8 @@ class Screen:
         elif isinstance(event, ReasoningDelta):
             self._think(self._thought(event.text))
         elif isinstance(event, CallStarted):
+            if self._called:  # it runs beside that one, and is shown when it is finished
+                return
             self.end_line()
             self._write(self._aside, f"  {call_line(event.call)}")
             self._called = event.call

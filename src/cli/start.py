@@ -6,13 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Message, Notice, SystemMessage
-from .render import Screen
+from ..messages import JSON, Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     import argparse
@@ -22,20 +22,25 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
+    from ..session.session import Session
+    from ..session.store import Store
     from ..tools import Registry, ToolContext
+    from ..tools.context import BeforeWrite
     from ..wire.providers import Provider
     from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
 
 
-def settings_of(given: argparse.Namespace) -> config.Settings:
-    """The settings in force under these options. Raises ConfigError."""
+def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
+    """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
     overrides = {
         "vllm.base_url": given.base_url,
         "vllm.model": given.model,
         "vllm.enable_function_calling": False if given.no_function_calling else None,
         "workspace.dir": given.workspace,
+        "agent.max_tool_turns": given.max_turns,
+        **more,
     }
     return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
@@ -54,7 +59,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Screen) -> None:
+def warn(settings: config.Settings, screen: Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -67,6 +72,51 @@ def warn(settings: config.Settings, screen: Screen) -> None:
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+class Shown(Protocol):
+    """Where what happens is shown."""
+
+    def draw(self, event: Event) -> None: ...
+
+
+def store(settings: config.Settings) -> Store:
+    """Where conversations are kept, less the secrets in them."""
+    from ..session.store import Store
+
+    def redact(text: str) -> str:
+        from ..security.redact import redact as blot_out  # start-up is measured: not before something is written
+
+        return blot_out(text, [settings.vllm.api_key])
+
+    return Store(config.state_folder(os.environ), redact)
+
+
+def cleaner(settings: config.Settings) -> Callable[[str], str]:
+    """Takes out of a text what steers a terminal, and secrets."""
+    from ..security.redact import redact
+    from ..security.sanitise import plain
+
+    return lambda text: redact(plain(text), [settings.vllm.api_key])
+
+
+def session(settings: config.Settings, model_name: str, where: Store) -> Session:
+    """A new conversation."""
+    meta: dict[str, JSON] = {"workspace": str(settings.root), "server": settings.vllm.base_url}
+    if model_name:
+        meta["model"] = model_name
+    return where.new(opening(settings), settings.root, meta)
+
+
+def session_for(settings: config.Settings, resume: str | None) -> tuple[Session, list[str]]:
+    """The session to go on with, "" being the last, or a new one for None; and what should be told of it.
+
+    Raises BotError.
+    """
+    where = store(settings)
+    if resume is None:
+        return session(settings, settings.vllm.model, where), []
+    return where.resume(resume, opening(settings), settings.root)
 
 
 class Bot(NamedTuple):
@@ -95,12 +145,16 @@ def bot(
     *,
     relearn: bool = False,
     sleep: Callable[[float], None] = time.sleep,
+    before_write: BeforeWrite | None = None,
 ) -> Bot:
-    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
+    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it.
+
+    `before_write` is told what a file holds before a tool writes it.
+    """
     from ..agent import Agent
     from .learnt import Learnt
 
-    model = _model(settings, model_name, sleep)
+    model, context = _model(settings, model_name, sleep), _context(settings)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
@@ -109,10 +163,11 @@ def bot(
     agent = Agent(
         model,
         tools(settings),
-        _context(settings),
+        replace(context, before_write=before_write) if before_write else context,
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
+        max_parallel_calls=settings.agent.max_parallel_calls,
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
 
@@ -146,6 +201,7 @@ def approver(yes: bool) -> Approver:
 def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
     from ..retry import Patience
+    from ..wire.strictness import never
 
     vllm = settings.vllm
     return Model(
@@ -154,6 +210,8 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
         codec=_provider(settings).codec(random_id),
         is_vllm=vllm.provider == "vllm",
         path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        strict=_provider(settings).strict if vllm.strict_tools else never,
+        stream=vllm.stream,
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
         constrained=settings.text_protocol.constrained,
@@ -178,7 +236,7 @@ def _context(settings: config.Settings) -> ToolContext:
 
 
 def served_model(
-    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
 ) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
     import random

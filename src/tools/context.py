@@ -64,6 +64,7 @@ class ToolContext:
     exec_max_output: int = 30_000  # characters
     outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
     before_write: BeforeWrite = _not_recorded
+    todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)
     overrides: Mapping[str, Factory] = field(default_factory=dict, repr=False)

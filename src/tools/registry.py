@@ -16,7 +16,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, overload
 
@@ -26,7 +26,7 @@ from .context import ToolContext
 from .dependencies import attempt
 from .outcome import Outcome, outcome, printable
 from .outputs import kept
-from .schema import as_declared, parameters_of, signature, type_name
+from .schema import Convert, given, parameters_of, signature, strict_form, type_name
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "tool", "tool_of"]
 
@@ -57,6 +57,7 @@ class Tool:
     risk: Risk = "high"
     takes_context: str = ""
     preview: Preview | None = None
+    converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)  # into the types its hints promise
 
     @property
     def signature(self) -> str:
@@ -104,40 +105,34 @@ class Tool:
 
     def _promised(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
         """The arguments in the types that the function's hints promise."""
-        properties = self._schema["properties"]
-        return {name: as_declared(value, properties[name]) for name, value in self._given(arguments).items()}
+        converts = self.converts
+        return {
+            name: converts[name](value) if name in converts else value
+            for name, value in given(arguments, self._schema).items()
+        }
 
     @property
     def _schema(self) -> Mapping[str, Any]:
         return self.definition.parameters
 
-    def _given(self, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Less each null for a parameter that may be left out but not be null: it was meant as left out."""
-        properties, required = self._schema["properties"], self._schema["required"]
-        return {
-            name: value
-            for name, value in arguments.items()
-            if value is not None or name in required or "anyOf" in properties[name]
-        }
-
     def _misfit(self, arguments: Mapping[str, JSON]) -> str:
         if not isinstance(arguments, Mapping):
             return f"expected an object, got {_described(arguments)}"
-        properties, required = self._schema["properties"], self._schema["required"]
+        properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
         for name in arguments:
-            if name not in properties:
+            if name not in properties and self._schema.get("additionalProperties") is False:
                 near = ", ".join(_near(name, properties))
                 return f"there is no parameter {_preview(name)}" + (f" (nearest: {near})" if near else "")
         for name in required:
             if name not in arguments:
-                return f"{name} is missing, expected {type_name(properties[name])}"
-        return self._wrong_value(self._given(arguments))
+                return f"{name} is missing, expected {type_name(properties.get(name, {}))}"
+        return self._wrong_value(given(arguments, self._schema))
 
-    def _wrong_value(self, given: dict[str, JSON]) -> str:
+    def _wrong_value(self, arguments: object) -> str:
         from fastjsonschema import JsonSchemaValueException  # start-up is measured: not before a tool is run
 
         try:
-            self._validate(given)
+            self._validate(arguments)
         except JsonSchemaValueException as error:
             expected, came = type_name(error.definition), _described(error.value)
             return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
@@ -249,8 +244,9 @@ def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Previ
     description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
-    parameters, taker = parameters_of(function, ToolContext)
-    return Tool(ToolDefinition(name, description, parameters), function, risk, taker, preview)
+    schema, taker, converts = parameters_of(function, ToolContext)
+    definition = ToolDefinition(name, description, schema, strict_parameters=strict_form(schema))
+    return Tool(definition, function, risk, taker, preview, converts)
 
 
 def _parsed(arguments: Any) -> Any:
