@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from ..config import Settings
 from ..errors import BotError
 from ..messages import Notice, UserMessage
 from ..security.approval import Approver
@@ -17,6 +16,7 @@ from .command import Display, State
 from .commands import run_command
 from .compose import finished, is_open, with_more
 from .debug import Debug
+from .find import Met
 from .mention import with_mentioned
 from .own import run_own
 
@@ -117,24 +117,17 @@ class Chat:
                 events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
 
 
-def new_state(
-    settings: Settings,
-    screen: Display,
-    debug: Debug,
-    model_name: str,
-    approver: Callable[[], Approver],
-    *,
-    relearn: bool,
-) -> State:
+def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Approver], *, relearn: bool) -> State:
     """A chat in which nothing was said yet. `approver` is made with what answers."""
 
     def before_write(path: str, content: bytes | None) -> None:
         state.session.before_write(path, content)
 
     def make(name: str) -> start.Bot:
-        return start.bot(settings, name, approver(), relearn=relearn, before_write=before_write)
+        return start.bot(met.settings, name, approver(), relearn=relearn, before_write=before_write)
 
-    state = State(settings, screen, debug, make, model_name, start.store(settings))
+    state = State(met.settings, screen, debug, make, met.model, start.store(met.settings))
+    state.context_length = met.context
     return state
 
 

@@ -10,23 +10,23 @@ import termios
 from collections.abc import Iterator
 
 from .. import config
-from ..config import Settings
 from . import start
 from .approve import AtTerminal
 from .chat import PROMPT, Front, converse, load_behind, new_state
 from .debug import Debug
+from .find import Met
 from .own import edited
 from .typeahead import unecho
 
 
-def run_full(settings: Settings, debug: Debug, model_name: str, *, yes: bool, relearn: bool, resume: str | None) -> int:
+def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
     """The exit code. The terminal is afterwards as it was before, whatever happens. Raises BotError."""
     with _as_it_was():
         with _prompt_shown():
             from .terminal import Terminal, live_screen
 
             live = live_screen()
-            state = new_state(settings, live, debug, model_name, lambda: approver, relearn=relearn)
+            state = new_state(met, live, debug, lambda: approver, relearn=relearn)
             terminal = Terminal(state, live, config.state_folder(os.environ))
             asking = AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
             approver = start.approver(yes) if yes else asking

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 
-from .. import __version__
 from ..config import Settings
 from ..errors import ConfigError
 from ..security.sanitise import plain
-from . import start
+from . import find, start
+from .banner import banner
 from .chat import Front, converse, load_behind, new_state
 from .debug import Debug
 from .render import Screen
@@ -31,15 +32,17 @@ def open_chat(
     """
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
     start.warn(settings, screen)
-    model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
-    print(_banner(settings, model_name, yes=yes))
+    met = find.meet(settings, screen, _choose, time.sleep)
+    if not settings.vllm.model:  # the server has been asked already: it may show this, too
+        met = find.with_path(met)
+    print(banner(met, yes=yes))
     if not only_plain and _is_full():
         from .full import run_full
 
-        return run_full(settings, debug, model_name, yes=yes, relearn=relearn, resume=resume)
+        return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
     load_behind()
     _edit_lines()
-    state = new_state(settings, screen, debug, model_name, lambda: start.approver(yes), relearn=relearn)
+    state = new_state(met, screen, debug, lambda: start.approver(yes), relearn=relearn)
     return converse(state, Front(), resume)
 
 
@@ -51,19 +54,6 @@ def _is_full() -> bool:
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(each.isatty() for each in streams) and all(map(find_spec, ("rich", "prompt_toolkit")))
-
-
-def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
-    path = "native calls, text as fallback" if settings.vllm.enable_function_calling else "calls in the text only"
-    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
-    rows = {
-        "server": settings.vllm.base_url,
-        "model": model_name,
-        "tools": f"{path}; {asking}",
-        "workspace": str(settings.root),
-    }
-    lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
-    return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
 
 
 def _choose(names: list[str]) -> str:
