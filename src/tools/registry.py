@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, Union, overload
 from ..errors import BotError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
 from .outputs import Outputs, Stored, kept
+from .sandbox import Sandbox
 from .schema import as_declared, parameters_of, signature, type_name
 
 Risk = Literal["low", "high"]
@@ -62,6 +63,7 @@ class ToolContext:
     exec_max_output: int = 30_000  # characters
     outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
     before_write: BeforeWrite = _not_recorded
+    sandbox: Sandbox | None = None  # where commands run; None: nowhere of their own
 
 
 class Outcome(NamedTuple):
