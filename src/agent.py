@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Protocol
 
+from .calls import Asked, Calls, Repeats, error, in_order
 from .context import make_room
 from .errors import ContextTooLong, WireError
 from .messages import (
-    CallDenied,
-    CallFinished,
-    CallStarted,
     Completed,
     Event,
     LimitHit,
@@ -34,15 +32,15 @@ from .messages import (
     TurnStarted,
     UserMessage,
 )
-from .security.approval import Approver, Request
+from .security.approval import Approver
 from .security.policy import Policy
-from .tools.registry import Registry, ToolContext
+from .tools.context import ToolContext
+from .tools.registry import Registry
 
 MAX_MALFORMED_TURNS = 2
 
 SUM_UP = "No more tool calls are possible for this question. Answer now with what you have found so far."
 NUDGE = "Your last turn was empty. Answer the question, or call a tool for what you still need to know."
-NOT_FINISHED = "The call did not finish: the user interrupted it."
 
 
 class Responder(Protocol):
@@ -63,12 +61,12 @@ class Agent:
         policy: Policy,
         *,
         max_tool_turns: int = 10,
+        max_parallel_calls: int = 4,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
-        self._approver = approver
-        self._policy = policy
+        self._calls = Calls(registry, approver, policy, max_parallel_calls)
         self._max_tool_turns = max_tool_turns
 
     def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
@@ -76,20 +74,30 @@ class Agent:
 
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
+        with self._context.for_run() as ctx:
+            yield from self._run(conversation, ctx)
+
+    def _run(self, conversation: list[Message], ctx: ToolContext) -> Generator[Event, None, None]:
         malformed_turns = 0
         nudged = False
+        repeats = Repeats()
         tools = self._registry.definitions
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
-            yield from _said_why(response)
+            yield from self._answer(conversation, response, ctx, repeats)
             if not _asked(response):
                 if response.text.strip() or response.stop_reason != "end_turn" or nudged:
                     return
                 nudged = True
                 conversation.append(UserMessage(NUDGE))
                 continue
-            yield from self._answer(conversation, response)
+            if ctx.summary is not None:
+                yield from _end(conversation, ctx.summary)
+                return
+            if repeats.is_endless:
+                yield Notice("Stopped: the model made the same call with the same arguments again and again.")
+                return
             malformed_turns = 0 if response.calls else malformed_turns + 1
             if malformed_turns > MAX_MALFORMED_TURNS:
                 yield Notice(f"Stopped: {malformed_turns} answers in a row held only tool calls that cannot be read.")
@@ -100,8 +108,8 @@ class Agent:
         """The model's turn; where the conversation has outgrown its context, once more after room was made."""
         try:
             return (yield from self._turn(conversation, tools))
-        except ContextTooLong as error:
-            freed = make_room(conversation, error.excess)
+        except ContextTooLong as full:
+            freed = make_room(conversation, full.excess)
             if not freed:
                 raise
         yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
@@ -123,47 +131,24 @@ class Agent:
         finally:
             if response is None and said:  # interrupted or cut: what was shown stays said
                 conversation.append(Response((Text("".join(said)),), "other"))
-            elif response and not ended:  # interrupted while its end was drawn
-                _leave_unfinished(conversation, _asked(response))
+            elif response and not ended and _asked(response):  # interrupted while its end was drawn
+                conversation.append(ToolResults(in_order(_asked(response), {})))
         if response is None:
             raise WireError("The model's turn ended without an answer.")
         return response
 
-    def _answer(self, conversation: list[Message], response: Response) -> Iterator[Event]:
-        """Run the response's calls in order; each has its result in the conversation, come what may."""
+    def _answer(
+        self, conversation: list[Message], response: Response, ctx: ToolContext, repeats: Repeats
+    ) -> Iterator[Event]:
+        """Answer the response's calls, if any; each has its result in the conversation, come what may."""
         asked = _asked(response)
-        results: list[ToolResult] = []
+        results: dict[int, ToolResult] = {}
         try:
-            for call in asked:
-                result = yield from self._result(call)
-                results.append(result)
-                yield CallFinished(call, result)
+            yield from _said_why(response)
+            yield from self._calls.answer(asked, ctx, repeats, results)
         finally:
-            _leave_unfinished(conversation, asked, results)
-
-    def _result(self, call: ToolCall | MalformedCall) -> Generator[Event, None, ToolResult]:
-        if isinstance(call, MalformedCall):
-            usage = self._registry.signature(call.name)
-            return _error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
-        if wrong := self._registry.check(call):
-            return wrong
-        if no := self._forbidden(call):
-            yield CallDenied(call, no)
-            return _error(call, f"Not run: {no}")
-        yield CallStarted(call)
-        return self._registry.run(call, self._context)
-
-    def _forbidden(self, call: ToolCall) -> str:
-        """Why the call may not run, or "" where it may."""
-        risk = self._registry.risk(call.name)
-        decision = self._policy.decide(call, risk)
-        if decision.action == "ask":
-            always = self._policy.always(call)
-            answer = self._approver.approve(Request(call, decision.reason, rule=str(always or "")))
-            if answer.allowed and answer.always and always:
-                self._policy = self._policy.plus(always)
-            return "" if answer.allowed else answer.message
-        return decision.reason if decision.action == "deny" else ""
+            if asked:
+                conversation.append(ToolResults(in_order(asked, results)))
 
     def _sum_up(self, conversation: list[Message]) -> Iterator[Event]:
         """One last turn without tools. Calls in it are not run, and the user is told."""
@@ -179,32 +164,30 @@ class Agent:
             if conversation[-1] is order:  # not answered: the next question must not inherit it
                 conversation.pop()
         if asked := _asked(response):
-            conversation.append(ToolResults(tuple(_error(call, SUM_UP) for call in asked)))
+            conversation.append(ToolResults(tuple(error(call, SUM_UP) for call in asked)))
             yield Notice(f"That answer held more tool calls ({len(asked)}); they were not run.")
         yield from _said_why(response)
 
 
-def _asked(response: Response) -> list[ToolCall | MalformedCall]:
+def _asked(response: Response) -> list[Asked]:
     return [block for block in response.content if isinstance(block, (ToolCall, MalformedCall))]
 
 
-def _error(call: ToolCall | MalformedCall, value: str) -> ToolResult:
-    return ToolResult(call.id, call.name or "unreadable call", "error", value)
-
-
-def _leave_unfinished(
-    conversation: list[Message], asked: Sequence[ToolCall | MalformedCall], results: Sequence[ToolResult] = ()
-) -> None:
-    """Append the results there are; calls without one did not finish."""
-    if asked:
-        unfinished = [_error(call, NOT_FINISHED) for call in asked[len(results) :]]
-        conversation.append(ToolResults((*results, *unfinished)))
+def _end(conversation: list[Message], summary: str) -> Iterator[Event]:
+    """A tool ended the run: its summary is the answer."""
+    response = Response((Text(summary),) if summary else ())
+    conversation.append(response)
+    if summary:
+        yield TextDelta(summary)
+    yield Completed(response)
 
 
 def _said_why(response: Response) -> Iterator[Event]:
     """A turn that ended otherwise than by the model's own will is no silent success."""
     if response.stop_reason == "max_tokens":
         yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
+    elif response.stop_reason == "repetition":
+        yield Notice("The answer repeated itself without end, so it was stopped.")
     elif response.stop_reason == "other":
         yield Notice("The server stopped the answer for a reason of its own.")
     elif not response.text.strip() and not _asked(response):

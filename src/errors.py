@@ -16,6 +16,7 @@ BotError                 message, hint, exit_code (1 where nothing else is said)
     ServerLoading        it has no model yet (HTTP 503)
     ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
     TemplateRejected     its chat template refuses the roles it was given (HTTP 400)
+    ContentRejected      its model takes nothing but text (HTTP 400)
     ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
     ModelNotFound        it serves no model of that name (HTTP 404)
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
@@ -88,6 +89,7 @@ class Undecodable(ClientError):
 
 class ServerError(BotError):
     retry_after: float | None = None
+    in_answer = False  # whether it came in place of an answer's end, and not of the answer
 
     def __init__(self, message: str, hint: str = "", *, status: int = 0, body: str = "") -> None:
         super().__init__(message, hint)
@@ -104,6 +106,10 @@ class ToolsUnsupported(ServerError):
 
 
 class TemplateRejected(ServerError):
+    pass
+
+
+class ContentRejected(ServerError):
     pass
 
 

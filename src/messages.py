@@ -14,18 +14,23 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
 
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "other"]
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "repetition", "other"]
 ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as a model is told of it: `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object."""
+    """A tool as a model is told of it: `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
+
+    `strict` asks the server to hold a call to it. `strict_parameters` is the same for a server that then wants
+    every property given: null stands for what is left out.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, JSON]
     strict: bool = False
+    strict_parameters: Mapping[str, JSON] | None = field(default=None, repr=False, compare=False)
 
 
 def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
@@ -252,5 +257,17 @@ class Notice(NamedTuple):
     text: str
 
 
+class Compacted(NamedTuple):
+    """A summary took the place of the conversation's older messages.
+
+    Of the `before` messages there were, the last `kept` stay, and the system prompt; `by_hand`: the user asked for it.
+    """
+
+    summary: UserMessage
+    before: int
+    kept: int
+    by_hand: bool = False
+
+
 ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, Completed]
-Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit]
+Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit, Compacted]

@@ -28,6 +28,7 @@ T = TypeVar("T")
 FIRST_WAIT = 0.5  # seconds; doubles with each attempt
 LONGEST_WAIT = 8.0
 LONGEST_LOADING_WAIT = 15.0
+HEALTH_EVERY = 2.0  # seconds between looks at whether a server has loaded its model
 JITTER = 0.25  # the part of a wait that is left to chance, so that clients do not come back all at once
 LONGEST_RETRY_AFTER = 60.0
 
@@ -63,10 +64,12 @@ def persist(
     patience: Patience,
     sleep: Callable[[float], None],
     chance: Callable[[], float],
+    ready: Callable[[], bool | None] = lambda: None,
 ) -> Iterator[T | Notice]:
     """The events of the first attempt that gives any; a Notice goes before each wait.
 
-    `chance` gives a number from 0 to 1. Raises what the last attempt raised.
+    `chance` gives a number from 0 to 1; `ready` whether a server that is loading can serve by now, None where it
+    does not say. Raises what the last attempt raised.
     """
     made, loading = 1, 0.0
     while True:
@@ -80,14 +83,30 @@ def persist(
             wait = _loading(error, loading, patience, chance()) or _passing(error, made, patience, chance())
             if wait is None:
                 raise
-            if isinstance(error, ServerLoading):
-                loading += wait.seconds
-            else:
-                made += 1
+            failed = error
+            made += not isinstance(error, ServerLoading)
         yield wait.notice
-        sleep(wait.seconds)
+        if not isinstance(failed, ServerLoading):
+            sleep(wait.seconds)
+            continue
+        loading += _until_ready(wait.seconds, sleep, ready)
     yield first
     yield from events
+
+
+def _until_ready(seconds: float, sleep: Callable[[float], None], ready: Callable[[], bool | None]) -> float:
+    """Wait, at most so long; a server that says that it cannot serve is asked every now and then. What was waited."""
+    if ready() is not False:  # it does not say, or it is a proxy that speaks of itself
+        sleep(seconds)
+        return seconds
+    waited = 0.0
+    while waited < seconds:
+        span = min(HEALTH_EVERY, seconds - waited)
+        sleep(span)
+        waited += span
+        if ready():
+            break
+    return waited
 
 
 def _passing(error: BotError, made: int, patience: Patience, chance: float) -> Wait | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
+from src.cli.demo.loopback import JSON, STREAM, Received, Reply, serving
 from src.client import HttpReply
 from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
 from src.model.path import CallPath
@@ -39,6 +38,7 @@ class ScriptedModel:
         self.partial = partial
         self.asked: list[Asked] = []
         self.path = CallPath()
+        self.context_length = 1000
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         self.asked.append(Asked(list(messages), [tool.name for tool in tools]))
@@ -99,7 +99,8 @@ POLICY = Policy(Path("/"))  # that of no settings at all
 class ScriptedClient:
     """A server's answers, one a chat request: (status, body), stream deltas, or a stream's bytes; keeps what was asked.
 
-    `aside` are the answers of its other addresses, by path, as a JSON value or a function of the request's body.
+    `aside` are the answers of its other addresses, by path, as a JSON value, an exception or a function of the
+    request's body.
     """
 
     base_url = "http://scripted/v1"
@@ -132,12 +133,14 @@ class ScriptedClient:
         if name not in self.aside:
             return 404, {"detail": "Not Found"}
         answer = self.aside[name]
+        if isinstance(answer, BaseException):
+            raise answer
         return 200, answer(asked) if callable(answer) else answer
 
 
 def is_chat(path: str) -> bool:
     """Whether a model's turn is asked for, whoever the provider is."""
-    return path.endswith(("chat/completions", "messages")) or ":streamGenerateContent" in path
+    return path.endswith(("chat/completions", "messages")) or "enerateContent" in path
 
 
 def stream_event(delta: dict) -> bytes:
@@ -157,47 +160,25 @@ class ScriptedServer:
         self.url = ""
 
     def __enter__(self) -> ScriptedServer:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._serving = serving(self._answer)
+        self.url = f"{self._serving.__enter__()}/v1"
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def __exit__(self, *left: Any) -> None:
+        self._serving.__exit__(*left)
+
+    def _answer(self, asked: Received) -> Reply:
+        if asked.method == "GET":
+            return _json(200, {"data": [{"id": name} for name in self.models]})
+        if not is_chat(asked.path):
+            return _json(404, {"detail": "Not Found"})
+        self.requests.append(json.loads(asked.body))
+        answer = self.answers.pop(0)
+        if isinstance(answer, tuple):
+            return _json(*answer)
+        body = answer if isinstance(answer, bytes) else b"".join([*map(stream_event, answer), b"data: [DONE]\n\n"])
+        return Reply(200, STREAM, [body])
 
 
-def _handler(scripted: ScriptedServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._send(
-                200, "application/json", json.dumps({"data": [{"id": name} for name in scripted.models]}).encode()
-            )
-
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not is_chat(self.path):
-                self._send(404, "application/json", b'{"detail": "Not Found"}')
-                return
-            scripted.requests.append(asked)
-            answer = scripted.answers.pop(0)
-            if isinstance(answer, tuple):
-                self._send(answer[0], "application/json", json.dumps(answer[1]).encode())
-            elif isinstance(answer, bytes):
-                self._send(200, "text/event-stream", answer)
-            else:
-                self._send(200, "text/event-stream", b"".join([*map(stream_event, answer), b"data: [DONE]\n\n"]))
-
-        def _send(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Quiet."""
-
-    return Handler
+def _json(status: int, value: object) -> Reply:
+    return Reply(status, JSON, [json.dumps(value).encode()])

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from src.agent import MAX_MALFORMED_TURNS, NOT_FINISHED, NUDGE, SUM_UP, Agent
+from src.agent import MAX_MALFORMED_TURNS, NUDGE, SUM_UP, Agent
+from src.calls import NOT_FINISHED, SAME_AGAIN
 from src.errors import ContextTooLong, StreamCut
 from src.messages import (
     CallDenied,
@@ -13,6 +14,7 @@ from src.messages import (
     Notice,
     Response,
     Text,
+    TextDelta,
     ToolCall,
     ToolResult,
     ToolResults,
@@ -22,6 +24,7 @@ from src.messages import (
 from src.security.approval import Answer
 from src.security.policy import Policy
 from src.security.rules import Rule
+from src.tools import ToolContext
 
 from .doubles import POLICY, ScriptedApprover, ScriptedModel, context, says, toolbox
 
@@ -254,3 +257,66 @@ class TestThePolicyDecides:
         run = Run(says("", CHANGE), says("", CHANGE), says("Done."), answers=[Answer(True, always=True)]).all()
         assert run.ran == ["change a", "change a"]
         assert run.approver.asked == [CHANGE]
+
+
+def test_leaving_at_the_word_that_an_answer_was_cut_leaves_no_call_without_a_result():
+    run = Run(says("", LOOK, stop_reason="max_tokens"))
+    events = run.agent.run(run.conversation)
+    next(event for event in events if isinstance(event, Notice))
+    events.close()
+    assert [result.value for result in run.results()] == [NOT_FINISHED]
+
+
+class TestTheSameCallAgain:
+    def test_the_third_time_in_a_row_it_is_not_run_and_the_model_is_told(self):
+        run = Run(*[says("", LOOK)] * 3, says("ok")).all()
+        assert run.ran == ["look a"] * 2
+        assert run.results()[-1].value == SAME_AGAIN
+        assert run.conversation[-1] == says("ok")
+
+    def test_after_that_the_loop_stops_and_says_so(self):
+        run = Run(*[says("", LOOK)] * 4).all()
+        assert run.ran == ["look a"] * 2
+        assert "again and again" in run.of(Notice)[-1].text
+        assert len(run.results()) == 4
+
+    def test_another_call_between_starts_the_count_anew(self):
+        other = ToolCall("c9", "look", {"path": "b"})
+        turns = [says("", each) for each in (LOOK, LOOK, other, LOOK, LOOK)]
+        run = Run(*turns, says("ok")).all()
+        assert len(run.ran) == 5
+
+    def test_many_in_one_turn_do_not_stop_the_loop_before_the_model_was_told(self):
+        run = Run(says("", *[LOOK] * 6), says("ok")).all()
+        assert run.ran == ["look a"] * 2
+        assert run.conversation[-1] == says("ok")
+
+    def test_it_does_not_matter_whether_the_call_could_run(self):
+        run = Run(*[says("", ToolCall("c", "nothing", {}))] * 4).all()
+        assert "again and again" in run.of(Notice)[-1].text
+
+
+class TestATurnThatEndsTheRun:
+    @staticmethod
+    def finishing(*turns):
+        run = Run(*turns)
+
+        @run.registry.tool(risk="low")
+        def done(summary: str, ctx: ToolContext) -> str:
+            """End the run."""
+            ctx.end_run(summary)
+            return "ended"
+
+        return run.all()
+
+    def test_its_summary_is_the_answer(self):
+        run = self.finishing(says("", LOOK, ToolCall("c8", "done", {"summary": "All seen."})))
+        assert run.ran == ["look a"]
+        assert [result.value for result in run.results()] == ["contents of a", "ended"]
+        assert run.conversation[-1] == says("All seen.")
+        assert run.of(TextDelta) == [TextDelta("All seen.")]
+
+    def test_an_empty_summary_says_nothing(self):
+        run = self.finishing(says("", ToolCall("c8", "done", {"summary": ""})))
+        assert run.of(TextDelta) == []
+        assert run.conversation[-1] == says("")

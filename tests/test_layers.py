@@ -39,23 +39,25 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "client": {"errors"},
     "retry": MESSAGES,
     "model": {"protocol", "wire", "client", "retry", *MESSAGES},
-    "agent": {"model", "tools.registry", "security", "context", *MESSAGES},
+    "calls": {"tools.registry", "tools.context", "security", *MESSAGES},
+    "agent": {"model", "calls", "tools.registry", "tools.context", "security", "context", *MESSAGES},
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
     "print": {"cli"},
     "input": {"cli"},
     "sys": {"cli"},
-    "open": {"cli", "config", "session", "tools"},
+    # security: what a command may not change is put back after it, by src/security/sandbox/keep.py
+    "open": {"cli", "config", "security", "session", "tools"},
     "io": {"cli", "client", "config", "session", "tools"},
     "os": {"cli", "config", "security", "session", "tools"},  # security: where a path leads, by src/security/places.py
     "os.environ": {"cli", "config"},
-    "time": {"cli", "client", "session", "tools"},
+    "time": {"cli", "client", "security", "session", "tools"},  # security: waits until what it killed is gone
     "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
-    "logging": {"cli", "client"},
-    "subprocess": {"tools"},
+    "logging": {"cli", "client", "tools"},
+    "subprocess": {"security", "tools"},  # security: a sandbox is tried before it is believed
     "socket": {"client"},
-    "threading": {"cli"},
+    "threading": {"calls", "cli", "security", "tools"},  # security: counts the commands that run
 }
 MAY_USE = {  # package from outside -> the room that uses it
     "requests": {"client"},
@@ -63,12 +65,13 @@ MAY_USE = {  # package from outside -> the room that uses it
     "yaml": {"config"},
     "regex": {"protocol"},
     "fastjsonschema": {"tools"},
+    "argcomplete": {"cli"},
     "pathspec": {"security"},
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
 }
 MAY_CATCH_ALL = {  # the three places for `except Exception`; a plugin's load is the third, once there are plugins
-    ("tools", "execute"),
+    ("tools", "attempt"),
     ("cli", "main"),
 }
 LONGEST_FILE = 400  # lines

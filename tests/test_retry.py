@@ -23,12 +23,13 @@ PATIENCE = Patience()
 class Attempts:
     """Attempts that fail one after the other with these errors; the one after them gives `events`."""
 
-    def __init__(self, *failures, events=HELLO, patience=PATIENCE, chance=0.0):
+    def __init__(self, *failures, events=HELLO, patience=PATIENCE, chance=0.0, health=()):
         self.failures = list(failures)
         self.events = events
         self.made = 0
         self.slept = []
-        self.running = persist(self._attempt, patience, self.slept.append, lambda: chance)
+        health = iter(health)
+        self.running = persist(self._attempt, patience, self.slept.append, lambda: chance, lambda: next(health, None))
 
     def _attempt(self):
         self.made += 1
@@ -138,6 +139,17 @@ class TestLoading:
             tried.said()
         assert sum(tried.slept) == pytest.approx(60)
         assert len(tried.slept) < 15
+
+    def test_one_that_says_that_it_cannot_serve_is_asked_again_as_soon_as_it_can(self):
+        loading = refused(503, 15.0, kind=ServerLoading)
+        tried = Attempts(loading, health=[False, False, False, True])
+        tried.said()
+        assert tried.slept == [2, 2, 2]
+
+    def test_one_that_is_well_and_still_loading_is_not_believed(self):
+        tried = Attempts(refused(503, 15.0, kind=ServerLoading), health=[True])
+        tried.said()
+        assert tried.slept == [15]
 
     def test_other_failures_keep_their_own_count_beside_it(self):
         loading = refused(503, kind=ServerLoading)

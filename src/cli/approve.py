@@ -9,7 +9,7 @@ from typing import TextIO
 
 from ..messages import JSON
 from ..security.approval import Answer, Request
-from .render import revealed
+from ..security.sanitise import revealed
 
 INDENT = "    "
 YES = Answer(True)

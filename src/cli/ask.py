@@ -1,54 +1,192 @@
-"""One question, one answer: the answer on standard output, everything else on standard error."""
+"""One question, one answer: the answer on standard output, everything else on standard error.
+
+With --output json or stream-json all is on standard output, as output.py says. What a run may take is
+bounded by its Limits; the one that is reached ends it with exit code 3, and what was said until then is kept.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple, Protocol
 
+from .. import __version__
 from ..config import Settings
-from ..errors import BotError, ConfigError
-from ..messages import Completed, Notice, Response, TextDelta, UserMessage
+from ..errors import BotError, ConfigError, LimitReached
+from ..messages import Completed, Event, Message, Notice, Response, Text, TextDelta, TurnStarted, UserMessage
+from ..security.sanitise import plain
 from . import start
 from .debug import Debug
-from .render import Screen, plain
+from .output import Report, as_line, line
+from .render import Screen
+
+
+class Limits(NamedTuple):
+    """What one run may take: tokens that the model writes in all its turns, and seconds; None is no bound."""
+
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The run's time is up: an interrupt that nobody typed, so that whatever runs is ended as by Ctrl-C."""
+
+
+class Outlet(Protocol):
+    """Where a run is shown: `begin` says what answers, `end` how it ended."""
+
+    def begin(self, **fields: str) -> None: ...
+
+    def draw(self, event: Event) -> None: ...
+
+    def end(self, report: Report, ended_by: BaseException | None) -> None: ...
 
 
 def ask(
-    settings: Settings, debug: Debug, question: str, *, yes: bool, relearn: bool, sleep: Callable[[float], None]
+    settings: Settings,
+    debug: Debug,
+    question: str,
+    *,
+    yes: bool,
+    relearn: bool,
+    sleep: Callable[[float], None],
+    output: str = "text",
+    limits: Limits = Limits(),  # noqa: B008 - a NamedTuple
 ) -> int:
-    """Raises BotError; what was said until then is on standard output."""
-    screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
-    start.warn(settings, screen)
-    model_name = settings.vllm.model or start.served_model(settings, screen, _cannot_choose, sleep)
-    bot = start.bot(settings, model_name, start.approver(yes), relearn=relearn, sleep=sleep)
+    """The exit code. Raises BotError; what was said until then is on standard output."""
+    outlet, report = OUTLETS[output](), Report(settings.vllm.model)
     conversation = [*start.opening(settings), UserMessage(question)]
-    streaming = sys.stdout.isatty()
+    ended_by: BaseException | None = None
+    began = time.monotonic()
     try:
-        for event in bot.agent.run(conversation):
-            debug.trace(event)
-            if streaming or not isinstance(event, TextDelta):
-                screen.draw(event)
-            if not streaming and isinstance(event, Completed):
-                _print_whole(event.response, screen)
-    except (BotError, KeyboardInterrupt, SystemExit):
-        if not streaming and isinstance(last := conversation[-1], Response):
-            _print_whole(last, screen)
-        raise
-    if unkept := bot.keep():
-        screen.draw(Notice(unkept))
-    last = conversation[-1]
-    return 0 if isinstance(last, Response) and last.text.strip() else 1
+        with _within(limits.seconds):
+            start.warn(settings, outlet)
+            model = settings.vllm.model or start.served_model(settings, outlet, _cannot_choose, sleep)
+            outlet.begin(version=__version__, server=settings.vllm.base_url, model=model, workspace=str(settings.root))
+            bot = start.bot(settings, model, start.approver(yes), relearn=relearn, sleep=sleep)
+            if bot.warning:
+                outlet.draw(Notice(bot.warning))
+            with closing(bot.agent.run(conversation)) as events:
+                for event in events:
+                    debug.trace(event)
+                    report.take(event)
+                    outlet.draw(event)
+                    _spend(bot, report, limits)
+            if unkept := bot.keep():
+                outlet.draw(Notice(unkept))
+    except OutOfTime:
+        ended_by = LimitReached(f"The run took longer than {limits.seconds:g} seconds.", "--timeout sets the limit.")
+        report.limit = "--timeout"
+    except (BotError, KeyboardInterrupt, SystemExit) as error:
+        ended_by = error
+    report.seconds = round(time.monotonic() - began, 3)
+    report.answer = _last_words(conversation)
+    outlet.end(report, ended_by)
+    if ended_by is not None:
+        raise ended_by
+    return report.exit_code()
 
 
-def _print_whole(response: Response, screen: Screen) -> None:
-    """What a script reads is the answer alone: text before a tool call is none of it."""
-    if not response.text.strip():
+def _spend(bot: start.Bot, report: Report, limits: Limits) -> None:
+    """Leave the next turn no more tokens than there are left. Raises LimitReached where it would have none."""
+    if limits.tokens is None:
         return
-    if response.calls or response.malformed:
-        screen.say(plain(response.text.strip()))
-    else:
-        screen.draw(TextDelta(response.text.strip("\n")))  # a thought leaves blank lines before the answer
-        screen.end_line()
+    left = limits.tokens - report.output_tokens
+    if left > 0:
+        bot.model.max_tokens = min(bot.model.max_tokens or left, left)
+    elif report.wants_tools:
+        report.limit = "--max-tokens"
+        raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "--max-tokens sets the limit.")
+
+
+def _last_words(conversation: list[Message]) -> str:
+    """What the answer is, as far as it came: text before a tool call is none of it."""
+    last = conversation[-1]
+    return last.text.strip() if isinstance(last, Response) and not last.calls and not last.malformed else ""
+
+
+@contextmanager
+def _within(seconds: float | None) -> Iterator[None]:
+    """Raise OutOfTime in what runs longer; where the system has no such clock, there is no bound."""
+    if seconds is None or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class AsText:
+    """The answer for people and pipes: as it streams on a terminal, else whole, and alone on standard output."""
+
+    def __init__(self) -> None:
+        self._screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
+        self._streaming = sys.stdout.isatty()
+        self._answering = False
+
+    def begin(self, **fields: str) -> None:
+        """Nothing: a script reads the answer alone."""
+
+    def draw(self, event: Event) -> None:
+        if isinstance(event, (TurnStarted, Completed)):
+            self._answering = isinstance(event, TurnStarted)
+        if self._streaming or not isinstance(event, TextDelta):
+            self._screen.draw(event)
+        if not self._streaming and isinstance(event, Completed):
+            self._print_whole(event.response)
+
+    def end(self, report: Report, ended_by: BaseException | None) -> None:
+        """What was said before it broke off is printed, too."""
+        if self._answering and not self._streaming and ended_by is not None:
+            self._print_whole(Response((Text(report.answer),)))
+
+    def _print_whole(self, response: Response) -> None:
+        if not response.text.strip():
+            return
+        if response.calls or response.malformed:
+            self._screen.say(plain(response.text.strip()))
+        else:
+            self._screen.draw(TextDelta(response.text.strip("\n")))  # a thought leaves blank lines before the answer
+            self._screen.end_line()
+
+
+class AsJson:
+    """One JSON object at the end; with `streaming`, one a line for each event."""
+
+    def __init__(self, *, streaming: bool = False) -> None:
+        self._streaming = streaming
+
+    def begin(self, **fields: str) -> None:
+        if self._streaming:
+            self._print(as_line("start", fields))
+
+    def draw(self, event: Event) -> None:
+        if self._streaming and (text := line(event)):
+            self._print(text)
+
+    def end(self, report: Report, ended_by: BaseException | None) -> None:
+        self._print(report.end(ended_by))
+
+    def _print(self, text: str) -> None:
+        print(text, flush=True)
+
+
+def as_stream() -> AsJson:
+    return AsJson(streaming=True)
+
+
+OUTLETS: dict[str, Callable[[], Outlet]] = {"text": AsText, "json": AsJson, "stream-json": as_stream}
 
 
 def _cannot_choose(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The chat: a prompt, the answer as it streams, a line for each tool call, and a few commands."""
+"""The chat: a prompt, and what becomes of each line: a command, or a question and its answer."""
 
 from __future__ import annotations
 
@@ -7,146 +7,84 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..messages import Notice, UserMessage
+from ..security.sanitise import plain
 from . import start
+from .command import State
+from .commands import run_command
 from .debug import Debug
-from .render import Screen, plain
-
-if TYPE_CHECKING:  # loaded behind the prompt
-    pass
+from .render import Screen
 
 PROMPT = "> "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 
 
 class Chat:
-    """One conversation at the terminal. `bot` makes what answers, once, when the first question is asked.
+    """One conversation at the terminal.
 
     `read` gives the next line for a prompt, and raises EOFError or KeyboardInterrupt, as input() does.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        screen: Screen,
-        debug: Debug,
-        bot: Callable[[], start.Bot],
-        read: Callable[[str], str] = input,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, state: State, read: Callable[[str], str] = input) -> None:
+        self.state = state
         self._read = read
-        self._screen = screen
-        self._debug = debug
-        self._make_bot = bot
-        self._bot: start.Bot | None = None
-        self._conversation = start.opening(settings)
-        self._left = False
 
     def run(self) -> int:
         """Until the user leaves; the exit code."""
-        while not self._left:
+        state = self.state
+        while not state.left:
             try:
-                line = self._read(PROMPT).strip()
+                line = state.questions.pop(0) if state.questions else self._read(PROMPT).strip()
             except EOFError:
-                self._screen.say("")
+                state.screen.say("")
                 return 0
             except KeyboardInterrupt:
-                self._screen.say(f"\n{LEAVING}")
+                state.screen.say(f"\n{LEAVING}")
                 continue
-            if line.startswith("/"):
-                self._command(line)
-            elif line:
-                self._answer(line)
+            if line:
+                self._take(line)
         return 0
 
+    def _take(self, line: str) -> None:
+        """Do what a line asks for; what goes wrong is shown, and the chat goes on."""
+        try:
+            if line.startswith("/"):
+                run_command(self.state, line)
+            else:
+                self._answer(line)
+        except BotError as error:
+            self.state.screen.draw(Notice(str(error)))
+            self.state.debug.traceback()
+
     def _answer(self, question: str) -> None:
-        asked = UserMessage(question)
-        self._conversation.append(asked)
+        state = self.state
+        asked = UserMessage("\n\n".join([*state.notes, question]))
+        state.conversation.append(asked)
         try:
             self._draw_answer()
+            state.notes = []
         except KeyboardInterrupt:
-            self._screen.say("(stopped)")
-        except BotError as error:
-            self._screen.draw(Notice(str(error)))
-            self._debug.traceback()
-        if self._bot and (unkept := self._bot.keep()):
-            self._screen.draw(Notice(unkept))
-        if self._conversation[-1] is asked:  # nothing was said to it: it can be asked again
-            self._conversation.pop()
+            state.screen.say("(stopped)")
+        finally:
+            if state.conversation[-1] is asked:  # nothing was said to it: it can be asked again
+                state.conversation.pop()
+        if state.made_bot and (unkept := state.made_bot.keep()):
+            state.screen.draw(Notice(unkept))
 
     def _draw_answer(self) -> None:
-        bot = self._ready()
-        events = bot.agent.run(self._conversation)
+        state = self.state
+        events = state.bot().agent.run(state.conversation)
         try:
             for event in events:
-                self._debug.trace(event)
-                self._screen.draw(event)
+                state.count(event)
+                state.debug.trace(event)
+                state.screen.draw(event)
         finally:
             events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
-
-    def _ready(self) -> start.Bot:
-        self._bot = self._bot or self._make_bot()
-        return self._bot
-
-    def _command(self, line: str) -> None:
-        name, _, argument = line.partition(" ")
-        name = name.lower()
-        if command := _COMMANDS.get(name):
-            command.run(self, argument.strip())
-            return
-        import difflib  # only for a mistake
-
-        near = difflib.get_close_matches(name, _COMMANDS, n=1)
-        self._screen.say(
-            f"There is no command {plain(name)}. " + (f"Did you mean {near[0]}?" if near else "Try /help.")
-        )
-
-    def help(self, _: str) -> None:
-        for name, command in _COMMANDS.items():
-            self._screen.say(f"  {name:8} {command.help}")
-        self._screen.say(f"  {LEAVING}")
-
-    def tools(self, _: str) -> None:
-        for tool in start.tools(self._settings):
-            self._screen.say(f"  {tool.signature}\n      {tool.definition.description}")
-
-    def reset(self, _: str) -> None:
-        self._conversation = start.opening(self._settings)
-        self._screen.say("The conversation starts anew.")
-
-    def path(self, mode: str) -> None:
-        """Show the call path and why it is in use, or take another."""
-        from ..model import MODES
-
-        path = self._ready().model.path
-        if chosen := next((each for each in MODES if each == mode), None):
-            path.choose(chosen)
-        elif mode:
-            self._screen.say(f"There is no path {plain(mode)}. It is one of {', '.join(MODES)}.")
-            return
-        self._screen.say(f"  {path.mode}: {path.why}")
-
-    def leave(self, _: str) -> None:
-        self._left = True
-
-
-class Command(NamedTuple):
-    help: str
-    run: Callable[[Chat, str], None]
-
-
-_COMMANDS = {
-    "/help": Command("this list", Chat.help),
-    "/tools": Command("what the model can call", Chat.tools),
-    "/path": Command("how tools are called, and why; /path native, template or text changes it", Chat.path),
-    "/reset": Command("forget the conversation and start anew", Chat.reset),
-    "/exit": Command("leave", Chat.leave),
-}
 
 
 def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> int:
@@ -158,7 +96,10 @@ def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> 
     threading.Thread(target=_load_rooms, daemon=True).start()
     _edit_lines()
     approver = start.approver(yes)
-    return Chat(settings, screen, debug, lambda: start.bot(settings, model_name, approver, relearn=relearn)).run()
+    state = State(
+        settings, screen, debug, lambda name: start.bot(settings, name, approver, relearn=relearn), model_name
+    )
+    return Chat(state).run()
 
 
 def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:

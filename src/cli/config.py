@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from .. import config
-from .render import plain
-from .run import settings_of
+from ..security.sanitise import plain
+from .start import settings_of
 
 HIDDEN = "(set)"  # in place of a secret
 

@@ -6,27 +6,42 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
-from .render import plain
+from ..security.redact import redact
+from ..security.sanitise import plain
 
 if TYPE_CHECKING:
     import logging
 
 
 class Debug:
-    """`level` is that of the DEBUG variable; `secret` is blotted out of whatever is printed."""
+    """`level` is that of the DEBUG variable, and may change; `secret` is blotted out of whatever is printed."""
 
     def __init__(self, level: int, secret: str = "") -> None:
-        self._level = level
         self._secret = secret
-        if level > 1:
-            import logging  # start-up is measured, and few debug
+        self._listening = False
+        self.level = level
 
+    @property
+    def level(self) -> int:
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+        if level > 1 or self._listening:
+            self._listen(level > 1)
+
+    def _listen(self, bodies: bool) -> None:
+        import logging  # start-up is measured, and few debug
+
+        client_log = logging.getLogger(__name__.replace("cli.debug", "client"))
+        if not self._listening:
+            self._listening = True
             handler = logging.StreamHandler()
             handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
             handler.addFilter(self._redact)
-            client_log = logging.getLogger(__name__.replace("cli.debug", "client"))
             client_log.addHandler(handler)
-            client_log.setLevel(logging.DEBUG)
+        client_log.setLevel(logging.DEBUG if bodies else logging.WARNING)
 
     def trace(self, event: Event) -> None:
         if not self._level:
@@ -52,8 +67,8 @@ class Debug:
         return True
 
     def _safe(self, text: str) -> str:
-        """Without the key, and without what would steer the terminal."""
-        return plain(text.replace(self._secret, "[API key]") if self._secret else text)
+        """Without secrets, and without what would steer the terminal."""
+        return plain(redact(text, (self._secret,)))
 
 
 def _call_lines(response: Response) -> list[str]:

@@ -19,8 +19,8 @@ EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIG
 LONGEST_ERROR = 2000  # characters: a server may send a whole page
 
 EPILOG = """\
-exit codes: 0 answered, 1 failed, 2 bad usage or configuration, 130 interrupted,
-  129 hung up, 143 terminated
+exit codes: 0 answered, 1 error, 2 bad usage or configuration, 3 limit reached, 4 no server reached,
+  5 a call was denied, 130 interrupted, 129 hung up, 143 terminated
 environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
 """
 
@@ -42,10 +42,20 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = options.add_argument
-    add("-p", "--prompt", metavar="TEXT", help="answer this one question and exit (also: a question on standard input)")
+    add(
+        "-p",
+        "--prompt",
+        metavar="TEXT",
+        help="answer this one question and exit; what is piped in is the question, or below this one its material",
+    )
     add("-y", "--yes", action="store_true", help="run write, edit and exec without asking")
+    add("--output", choices=("text", "json", "stream-json"), help="how one question is answered (see docs/scripts.md)")
+    add("--max-turns", metavar="N", type=int, help="turns with tools before the model is asked to sum up")
+    add("--max-tokens", metavar="N", type=_positive(int), help="tokens that one question's answers may have in all")
+    add("--timeout", metavar="SECONDS", type=_positive(float), help="time that one question may take in all")
     _add_common(options, None)
     add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
+    add("--demo", action="store_true", help="try it without a server: a script answers, in a folder of its own")
     add("--version", action="version", version=f"vllm-bot {__version__}")
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
@@ -83,6 +93,16 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
     )
 
 
+def _positive(kind: type) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        if not 0 < (value := kind(text)) < 1e9:
+            raise ValueError
+        return float(value) if kind is float else value
+
+    read.__name__ = f"{kind.__name__} above 0"  # argparse names it where the text is none
+    return read
+
+
 def _module(name: str) -> ModuleType:
     from importlib import import_module
 
@@ -92,11 +112,15 @@ def _module(name: str) -> ModuleType:
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """`sleep` waits between attempts to reach the server."""
     words = sys.argv[1:] if arguments is None else arguments
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next; this does not return
+        import argcomplete
+
+        argcomplete.autocomplete(parser(tuple(COMMANDS)))
     given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError
-    from .render import plain
+    from ..security.sanitise import plain
     from .run import run
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):

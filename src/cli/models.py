@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ..security.sanitise import plain
 from . import start
-from .render import plain
-from .run import settings_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +14,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """One model a line, with its context's length where the server says it. Raises BotError."""
-    for name, length in start.models(settings_of(given)).items():
+    for name, length in start.models(start.settings_of(given)).items():
         print(f"{plain(name)}  {length:,} tokens" if length else plain(name))
     return 0

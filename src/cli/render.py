@@ -22,32 +22,10 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
+from ..security.sanitise import Sanitiser, plain, revealed
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
 SHORT = 60  # characters of an argument or outcome on a call's line
-
-_HIDDEN = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_REMOVE = {code: "" for code in _HIDDEN if chr(code) not in "\n\t"} | {0x2028: " ", 0x2029: " "}
-# Printable by Unicode's count, and nothing to see: fillers, joiners and variation selectors.
-_FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
-_SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
-_UNSEEN = frozenset(map(chr, (*_FILLERS, *_SELECTORS)))
-
-
-def plain(text: str) -> str:
-    """The text without what would steer a terminal."""
-    return text.translate(_REMOVE)
-
-
-def revealed(text: str) -> str:
-    """The text with every character visible that a terminal would hide or obey: what the user approves is what runs."""
-    if all(map(_is_seen, text)):
-        return text
-    return "".join(each if _is_seen(each) else ascii(each)[1:-1] for each in text.replace("\\", "\\\\"))
-
-
-def _is_seen(character: str) -> bool:
-    return (character.isprintable() and character not in _UNSEEN) or character == "\n"
 
 
 def call_line(call: ToolCall | MalformedCall) -> str:
@@ -58,7 +36,7 @@ def call_line(call: ToolCall | MalformedCall) -> str:
 
 def outcome(result: ToolResult) -> str:
     text = result.text
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if not line.startswith("[sha256 ")]  # which is for the model
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
         return first[: 4 * SHORT] if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
@@ -83,7 +61,8 @@ class Screen:
         self._aside = aside
         self._thoughts = thoughts
         self._styled = styled
-        self._cleaned = plain if answer.isatty() else str  # a file gets what the model said
+        self._cleaned = Sanitiser().feed if answer.isatty() else str  # a file gets what the model said
+        self._thought = Sanitiser().feed
         self._open: TextIO | None = None  # the stream whose last line has not ended
         self._thinking = False
         self._called: ToolCall | None = None
@@ -93,8 +72,10 @@ class Screen:
             self._end_thought()
             self._write(self._answer, self._cleaned(event.text))
         elif isinstance(event, ReasoningDelta):
-            self._think(plain(event.text))
+            self._think(self._thought(event.text))
         elif isinstance(event, CallStarted):
+            if self._called:  # it runs beside that one, and is shown when it is finished
+                return
             self.end_line()
             self._write(self._aside, f"  {call_line(event.call)}")
             self._called = event.call

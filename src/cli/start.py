@@ -6,24 +6,40 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Message, Notice, SystemMessage
-from .render import Screen
+from ..messages import Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
+    import argparse
+
     from ..agent import Agent
     from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
+    from ..security.sandbox import Choice, Sandbox
     from ..tools import Registry, ToolContext
     from ..wire.providers import Provider
     from .learnt import Learnt
 
 Choose = Callable[[list[str]], str]
+
+
+def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
+    """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+        "agent.max_tool_turns": given.max_turns,
+        **more,
+    }
+    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
 
 
 def opening(settings: config.Settings) -> list[Message]:
@@ -40,7 +56,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Screen) -> None:
+def warn(settings: config.Settings, screen: Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -55,6 +71,12 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
+class Shown(Protocol):
+    """Where what happens is shown."""
+
+    def draw(self, event: Event) -> None: ...
+
+
 class Bot(NamedTuple):
     """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
@@ -62,6 +84,8 @@ class Bot(NamedTuple):
     model: Model
     learnt: Learnt
     server: str
+    sandbox: str = ""  # a line for people
+    warning: str = ""  # what of the sandbox they must know before commands run
 
     def keep(self) -> str:
         """Keep what was learnt of the server; why it could not be kept, or nothing."""
@@ -92,15 +116,34 @@ def bot(
         learnt.forget()
     if settings.vllm.enable_function_calling:
         model.path = learnt.recall(settings.vllm.base_url, model_name, model.server_version) or model.path
+    chosen = sandbox(settings)
     agent = Agent(
         model,
         tools(settings),
-        _context(settings),
+        _context(settings, chosen.sandbox),
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
+        max_parallel_calls=settings.agent.max_parallel_calls,
     )
-    return Bot(agent, model, learnt, settings.vllm.base_url)
+    return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
+
+
+def sandbox(settings: config.Settings) -> Choice:
+    """Where commands run: the best that works here and that the settings allow. Takes about 20 ms: it is tried."""
+    from ..security.sandbox import Limits, choose, view
+
+    security, environment = settings.security, dict(os.environ)
+    seen = view(
+        settings.root,
+        environment,
+        protected=settings.files,
+        readable=security.sandbox_read,
+        installations=(sys.prefix, sys.base_prefix),
+        network=security.sandbox_network,
+    )
+    limits = Limits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
+    return choose(security.sandbox if security.exec_enabled else "off", seen, limits, environment)
 
 
 def policy(settings: config.Settings) -> Policy:
@@ -132,6 +175,7 @@ def approver(yes: bool) -> Approver:
 def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
     from ..retry import Patience
+    from ..wire.strictness import never
 
     vllm = settings.vllm
     return Model(
@@ -140,6 +184,8 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
         codec=_provider(settings).codec(random_id),
         is_vllm=vllm.provider == "vllm",
         path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        strict=_provider(settings).strict if vllm.strict_tools else never,
+        stream=vllm.stream,
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
         constrained=settings.text_protocol.constrained,
@@ -147,7 +193,7 @@ def _model(settings: config.Settings, name: str, sleep: Callable[[float], None])
     )
 
 
-def _context(settings: config.Settings) -> ToolContext:
+def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
     from ..tools import ToolContext
     from ..tools.outputs import Outputs
 
@@ -160,11 +206,12 @@ def _context(settings: config.Settings) -> ToolContext:
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
         outputs=Outputs(config.state_folder(os.environ) / "outputs"),
+        sandbox=sandbox,
     )
 
 
 def served_model(
-    settings: config.Settings, screen: Screen, choose: Choose, sleep: Callable[[float], None] = time.sleep
+    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
 ) -> str:
     """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
     import random

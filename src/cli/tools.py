@@ -6,7 +6,6 @@ import argparse
 import json
 
 from . import start
-from .run import settings_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,5 +14,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """OpenAI's `tools`, as JSON on standard output. Raises ConfigError."""
-    print(json.dumps(start.tools(settings_of(given)).openai_tools, indent=2, ensure_ascii=False))
+    print(json.dumps(start.tools(start.settings_of(given)).openai_tools, indent=2, ensure_ascii=False))
     return 0

@@ -48,6 +48,10 @@ class Vllm:
     available_models: tuple[str, ...] = option((), "Models to choose from")
     default_model_index: int = option(0, "Which of `available_models` is used, counted from 0", least=0)
     enable_function_calling: bool = option(True, "Send `tools` to the server; false: tools are asked for in text only")
+    strict_tools: bool = option(True, "Let the server hold native calls to their schemas, where it and they allow it")
+    stream: bool = option(
+        True, "Ask for answers as they are made; false: whole, for servers that lose parts in streams"
+    )
     timeout: float = option(300.0, "Longest silence in the middle of an answer, in seconds", least=0.01, most=WEEK)
     connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK)
     first_token_timeout: float = option(
@@ -73,6 +77,7 @@ class TextProtocol:
 @dataclass(frozen=True, slots=True)
 class Agent:
     max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
+    max_parallel_calls: int = option(4, "How many calls of low risk run at the same time", least=1, most=64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import NamedTuple
+from functools import partial
 
 from ..client import Client
-from ..errors import BotError, ContextTooLong, ServerError, ToolsUnsupported
+from ..errors import BotError, ModelNotFound, ServerError, ToolsUnsupported
 from ..messages import (
     JSON,
     Completed,
@@ -35,17 +34,21 @@ from ..retry import Patience, persist
 from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec, decode
 from ..wire.openai import OpenAICodec
+from ..wire.strictness import never
 from .path import CallPath
-from .recovery import Turn, fits, with_content, without_truncated
+from .recovery import Turn, fits, is_at_cap, with_content, without_truncated
+from .room import Room
 from .server import Server, refusal
 from .transcript import Transcript
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
-PROMPT_OVERHEAD = 2000  # tokens that a chat template may add to what it is given
-ANSWER_ROOM = 256  # tokens that an answer needs at the least
-LOSS = "The server's tool parser lost part of the answer; it was had back from its tokens."
-MARGIN = 1  # some servers count one token more than they say
+LOSS = "The server's tool parser lost part of the answer; it was had back."
+ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; it is asked for once more without it."
+GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
+SLACK = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
+LONG_TOKENS = 8  # characters a token that no answer exceeds in the mean
+OK, NOT_FOUND, INTERNAL_ERROR = 200, 404, 500
 
 
 def random_id() -> str:
@@ -58,19 +61,11 @@ def served_models(client: Client, codec: Codec | None = None) -> list[str]:
     return Server(client, codec or OpenAICodec(random_id), is_vllm=False).models()
 
 
-class _Counted(NamedTuple):
-    """The size of a prompt that the server has counted: how many messages, the last of them, bytes, tokens."""
-
-    messages: int
-    last: Message
-    size: int
-    tokens: int
-
-
 class Model:
     """`path`: how to begin, and where what is learnt stays. `max_tokens`: of one answer; None is the server's own.
 
     `codec`: whose wire, OpenAI's where none is given; `is_vllm`: what only vLLM has may be used.
+    `strict`: which tools the server may hold to their schemas, by the schema. `stream`: as answers are made, or whole.
     `constrained`: "auto", "on" or "off": on the text path, whether the server must allow nothing but a valid call
     after TOOL_CALL:; "auto" goes on without where it refuses.
     """
@@ -85,6 +80,8 @@ class Model:
         path: CallPath | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
+        strict: Callable[[Mapping[str, JSON]], bool] = never,
+        stream: bool = True,
         constrained: str = "auto",
         new_id: Callable[[], str] = random_id,
         patience: Patience = Patience(),  # noqa: B008 - a NamedTuple
@@ -95,57 +92,88 @@ class Model:
         self._codec = codec or OpenAICodec(new_id)
         self._is_vllm = is_vllm
         self._server = Server(client, self._codec, is_vllm=is_vllm)
+        self._room = Room(self._server, lambda request: len(self._codec.encode(request).body))
         self._patience = patience
         self._transcript = Transcript()
         self._temperature = temperature
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens
+        self._strict = strict
+        self._stream = stream
         self._constrained = constrained
         self._new_id = new_id
-        self._counted: _Counted | None = None
         self._told: set[str] = set()
+        self._grammar_tried = False
 
-    @cached_property
+    @property
     def context_length(self) -> int | None:
         """In tokens; None where the server does not say."""
         return self._server.context_length(self.name)
 
-    @cached_property
+    @property
     def server_version(self) -> str:
         """vLLM's; empty where the server does not say."""
         return self._server.version()
+
+    def prompt_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
+        """How many tokens the prompt of such a turn has, exactly; None where the server does not count."""
+        return self._room.tokens(self._request(messages, tools))
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
 
         Raises ClientError, ServerError, WireError. Nothing of a turn that raises may be run.
         """
+        self._grammar_tried = False
         while True:
-            request = self._request(messages, tools)
+            request = self._room.fitted(self._request(messages, tools))
             try:
                 attempt = partial(self._attempt, request, tools)
-                yield from persist(attempt, self._patience, self._client.sleep, random.random)
+                sleep, ready = self._client.sleep, self._server.healthy
+                yield from persist(attempt, self._patience, sleep, random.random, ready)
                 return
+            except ModelNotFound as refusal:
+                yield Notice(self._take_the_only_model(refusal))
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
+                if refusal.status == NOT_FOUND and self._server.has_v1():
+                    refusal.hint = f"Set vllm.base_url to {self._client.base_url}/v1: there is a server."
                 if notice := self.path.adapt(refusal, self._optional_fields(request), shown):
                     yield Notice(notice)
 
+    def _take_the_only_model(self, refusal: ModelNotFound) -> str:
+        """Raises the refusal where the server has several to choose from, or says of none."""
+        names = self._server.served()
+        if len(names) != 1 or names == [self.name]:
+            if names:
+                refusal.hint = f"It serves {', '.join(names)}: choose one with --model, or with vllm.model."
+            raise refusal
+        missing, self.name = self.name, names[0]
+        return f"The server has no model {missing}; going on with {self.name}, the only one it serves."
+
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
-        request = ChatRequest(
+        options = {name: value for name, value in self._options(tools).items() if name not in self.path.without}
+        return ChatRequest(
             self.name,
             self._transcript.render(messages, tools, self.path),
             self._offered(tools),
             self._temperature,
-            self._max_tokens,
+            self.max_tokens,
             "none" if self.path.mode == "template" else "auto",
-            {name: value for name, value in self._options(tools).items() if name not in self.path.without},
+            options,
+            self._stream,
         )
-        return self._fitting(request)
 
     def _offered(self, tools: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
         if self.path.mode == "text":
             return ()
-        return [replace(tool, strict=False) for tool in tools] if "strict" in self.path.without else tools
+        pinned = self.path.mode == "native" and "strict" not in self.path.without
+        return [self._pinned(tool) if pinned else replace(tool, strict=False) for tool in tools]
+
+    def _pinned(self, tool: ToolDefinition) -> ToolDefinition:
+        if tool.strict or self._strict(tool.parameters):
+            return replace(tool, strict=True)
+        full = tool.strict_parameters
+        return replace(tool, strict=True, parameters=full) if full and self._strict(full) else tool
 
     def _options(self, tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
@@ -166,74 +194,114 @@ class Model:
 
     def _template_shows_tools(self, request: ChatRequest) -> bool:
         """Whether the prompt is longer with the tools than without."""
-        shown, hidden = self._server.prompt(request), self._server.prompt(replace(request, tools=()))
-        return shown is not None and hidden is not None and len(shown.tokens) > len(hidden.tokens)
-
-    def _fitting(self, request: ChatRequest) -> ChatRequest:
-        """The request, its answer cut to the room there is. Raises ContextTooLong where there is none.
-
-        The server is asked to count only where a bound, a token being a byte at least, does not settle it.
-        """
-        limit = self.context_length
-        if limit is None or self._bound(request) + (request.max_tokens or ANSWER_ROOM) + MARGIN <= limit:
-            return request
-        prompt = self._server.prompt(request)
-        if prompt is None:
-            return request
-        room = limit - len(prompt.tokens) - MARGIN
-        least = min(request.max_tokens or ANSWER_ROOM, ANSWER_ROOM, limit // 8)
-        if room < least:
-            raise _too_long(len(prompt.tokens), limit, least - room)
-        return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
-
-    def _bound(self, request: ChatRequest) -> int:
-        size, known = len(self._codec.encode(request).body), self._counted
-        if known and len(request.messages) >= known.messages and request.messages[known.messages - 1] is known.last:
-            return known.tokens + size - known.size
-        return size + PROMPT_OVERHEAD
+        shown, hidden = self._room.tokens(request), self._room.tokens(replace(request, tools=()))
+        return shown is not None and hidden is not None and shown > hidden
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
+        try:
+            turn = yield from self._said(request, tools)
+        except ServerError as refused:
+            grammar = GRAMMAR_FIELDS & self._optional_fields(request)
+            if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
+                raise
+            # Some servers fail on a grammar with what looks like a passing fault: the same without one tells.
+            self._grammar_tried = True
+            try:
+                turn = yield from self._said(_without(request, grammar), tools)
+            except ServerError:
+                raise refused from None
+            self.path.without += sorted(grammar)
+        yield from self._recovered(turn, request, tools)
+
+    def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
+        """One answer, as it comes; the turn once it is whole."""
         wire = self._codec.encode(request)
         turn = Turn(tools, self._new_id, _given(request.messages))
         with self._client.open("POST", wire.path, wire.body) as reply:
-            if reply.status != 200:
+            if reply.status != OK:
                 raise refusal(self._codec, reply)
             try:
                 for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
                     for event in events:
                         yield from turn.take(event)
+                    if turn.repeats:
+                        break
             except BotError:
                 yield from turn.rest()
                 raise
-        response = turn.response()
-        if response.usage and request.messages:
-            tokens = response.usage.input_tokens
-            self._counted = _Counted(len(request.messages), request.messages[-1], len(wire.body), tokens)
-        yield from self._recovered(turn, response, request, tools)
+        self._room.answered(request, len(wire.body), turn.answered.usage)
+        return turn
 
-    def _recovered(
-        self, turn: Turn, response: Response, request: ChatRequest, tools: Sequence[ToolDefinition]
-    ) -> Iterator[ModelEvent]:
+    def _recovered(self, turn: Turn, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         """The rest of the turn: what the server lost is shown and counted in."""
-        whole = response
-        if turn.lost_something() and (reread := self._reread(turn)) and _says_more(reread, response, tools):
-            whole = reread
-            if len(whole.calls) > len(turn.answered.calls) or not whole.calls:
-                yield from self._tell(LOSS)
+        whole = response = turn.response()
+        if turn.repeats:
+            yield Completed(response)
+            return
+        if self._lost_something(turn, request, response):
+            found = yield from self._reread(turn, request, tools)
+            if found:
+                whole = found
+                if len(whole.calls) > len(turn.answered.calls) or not whole.calls:
+                    yield from self._tell(LOSS)
+            elif turn.promised_calls():
+                yield from self._tell(self.path.distrust())
         elif _is_only_thought(response):
             whole = self._out_of_thought(turn, response)
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
             yield TextDelta(rest)
         yield from self._tell_of_leak(whole)
-        room = self.context_length - whole.usage.input_tokens if self.context_length and whole.usage else None
-        yield Completed(without_truncated(whole, tools, request.max_tokens or room))
+        yield Completed(without_truncated(whole, tools, self._room.cap(request, whole.usage)))
+
+    def _lost_something(self, turn: Turn, request: ChatRequest, response: Response) -> bool:
+        """Whether the server's parser seems to have lost or garbled part of the answer."""
+        if not turn.tokens.ids and is_at_cap(response, self._room.cap(request, response.usage)):
+            return False  # it was cut off, and would be again
+        if turn.lost_something(told_all=self._is_vllm):
+            return True
+        if turn.tokens.ids or not self._is_vllm or response.calls or not response.usage:
+            return False
+        said = turn.said()
+        if response.usage.output_tokens <= len(said) // LONG_TOKENS:  # surely nothing, and the server is not asked
+            return False
+        size = self._server.size(self.name, said)
+        return size is not None and response.usage.output_tokens - size > SLACK + response.usage.output_tokens // 20
+
+    def _reread(
+        self, turn: Turn, request: ChatRequest, tools: Sequence[ToolDefinition]
+    ) -> Generator[ModelEvent, None, Response | None]:
+        """What the answer was before the server's parser took it, where it holds more; see docs/paths.md."""
+        response = turn.response()
+        if (text := self._raw(turn)) is not None:
+            found = turn.reread(text)
+            return found if _says_more(found, response, tools) else None
+        yield from self._tell(ASKED_AGAIN)
+        if raw := self._server.completion(request):
+            found = turn.reread(raw.text, raw)
+            return found if _says_more(found, response, tools) else None
+        if request.stream:
+            again = yield from self._replayed(replace(request, stream=False), tools)
+            if again and _says_more(again, response, tools):
+                return again
+        return None
+
+    def _replayed(
+        self, request: ChatRequest, tools: Sequence[ToolDefinition]
+    ) -> Generator[ModelEvent, None, Response | None]:
+        """The same asked for once more; nothing of it is shown, for it may say no more than the first."""
+        replay = self._said(request, tools)
+        try:
+            while True:
+                next(replay)
+        except StopIteration as end:
+            response: Response = end.value.response()
+            return response
+        except BotError as error:
+            yield Notice(f"It could not be asked for again: {error.message}")
+            return None
 
     def _raw(self, turn: Turn) -> str | None:
         return self._server.text(self.name, turn.tokens.ids) if turn.tokens.ids else None
-
-    def _reread(self, turn: Turn) -> Response | None:
-        text = self._raw(turn)
-        return None if text is None else turn.reread(text)
 
     def _out_of_thought(self, turn: Turn, response: Response) -> Response:
         """A thought that was never closed took the answer with it; one that was may end in a call."""
@@ -285,10 +353,7 @@ def _given(messages: Sequence[Message]) -> list[str]:
     return texts
 
 
-def _too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:
-    error = ContextTooLong(
-        f"The conversation has {tokens:,} tokens and the model's context {limit:,}: no room is left for an answer.",
-        "Use /reset, or ask for less at once.",
-    )
-    error.excess = excess
-    return error
+def _without(request: ChatRequest, fields: Set[str]) -> ChatRequest:
+    options = {name: value for name, value in request.options.items() if name not in fields}
+    tools = [replace(tool, strict=False) for tool in request.tools] if "strict" in fields else request.tools
+    return replace(request, options=options, tools=tools)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from ..errors import ServerError, TemplateRejected, ToolsUnsupported
+from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
 
 Mode = Literal["native", "template", "text"]
 MODES: tuple[Mode, ...] = ("native", "template", "text")
@@ -24,6 +24,8 @@ NOTICES: dict[Mode, str] = {
 }
 ROLES_MERGED = "The model's chat template takes only user and assistant in turn; the conversation is sent that way."
 SYSTEM_FOLDED = "The model's chat template takes no system prompt; it is sent with the first user message."
+TEXT_ONLY = "The model takes nothing but text; of images and sound it is told that they were there."
+LOST_CALLS = "The server says that it read tool calls, and gives none; going on with calls in the text."
 
 BY_HAND = "chosen by hand"
 BY_CONFIGURATION = "enable_function_calling is false"
@@ -46,6 +48,7 @@ class CallPath:
     why: str = "the configuration's default"
     alternate: bool = False
     fold_system: bool = False
+    text_only: bool = False
     without: list[str] = field(default_factory=list)
 
     def adapt(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> str:
@@ -59,6 +62,9 @@ class CallPath:
             return NOTICES[self.mode]
         if isinstance(refusal, TemplateRejected):
             return self._give_up_roles(refusal)
+        if isinstance(refusal, ContentRejected) and not self.text_only:
+            self.text_only = True
+            return TEXT_ONLY
         for name in OPTIONAL_FIELDS:
             if name in sent and name not in self.without and _blames(refusal, name):
                 self.without.append(name)
@@ -73,6 +79,11 @@ class CallPath:
             self.fold_system = True
             return SYSTEM_FOLDED
         raise refusal
+
+    def distrust(self) -> str:
+        """Give up native calls: the server says that it read some, and gives none. The notice for the user."""
+        self.mode, self.why = "text", "the server spoke of calls and gave none"
+        return LOST_CALLS
 
     def choose(self, mode: Mode) -> None:
         """Take a path by hand; what was refused on another may be tried again."""
@@ -96,7 +107,7 @@ class CallPath:
 
 
 def _blames(refusal: ServerError, name: str) -> bool:
-    """Whether the refusal is about this field. A grammar that cannot be compiled is named otherwise, or is a 500."""
-    if name == "structured_outputs" and (refusal.status >= 500 or "grammar" in refusal.body.lower()):
+    """Whether the refusal is about this field. A grammar that cannot be compiled is named otherwise."""
+    if name in ("structured_outputs", "strict") and "grammar" in refusal.body.lower():
         return True
     return refusal.status in (400, 422) and name in refusal.body

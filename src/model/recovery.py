@@ -23,10 +23,12 @@ from ..messages import (
     Text,
     TextDelta,
     ToolCall,
+    ToolCallDelta,
     ToolDefinition,
 )
 from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
 from ..wire.codec import RawTokens, WireEvent
+from .repetition import Repetition, without
 
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
@@ -46,16 +48,25 @@ class Turn:
         self._thoughts: list[str] = []
         self._blocks: list[Block] = []
         self._text: list[str] = []
+        self.repeats = False  # whether it says the same without end, so that no more of it is read
+        self._repetition = Repetition()
+        self._thought: list[str] = []  # as the server gave it
         self.tokens = RawTokens([], 0)
         self.answered = Response(())
 
     def take(self, event: WireEvent) -> list[ModelEvent]:
         if isinstance(event, TextDelta):
+            self.repeats = self._repetition.add(event.text)
             return self._parsed(self._parser.feed(event.text))
         if isinstance(event, RawTokens):
             self.tokens = event
             return []
         if not isinstance(event, Completed):
+            if isinstance(event, ReasoningDelta):
+                self._thought.append(event.text)
+                self.repeats = self._repetition.add(event.text)
+            elif isinstance(event, ToolCallDelta):
+                self.repeats = self._repetition.add(event.arguments_delta)
             return [event]
         self.answered = event.response
         return self._parsed(self._parser.close(truncated=event.response.stop_reason == "max_tokens"))
@@ -70,11 +81,19 @@ class Turn:
         Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
         """
         self._end_text()
+        if self.repeats:
+            return self._shortened()
         if self._blocks == ([Text(self.answered.text)] if self.answered.text else []):
             return with_content(self.answered, self.answered.content)
         native: list[Block] = [*self.answered.calls, *self.answered.malformed]
         parsed = [block for block in self._blocks if not self._is_native_too(block)]
         return with_content(self.answered, [*self._reasoning(), *parsed, *native])
+
+    def _shortened(self) -> Response:
+        """What was said before it repeated itself; calls in it are left out, for the turn did not end."""
+        thought, text = "".join(self._thought), "".join(each.text for each in self._blocks if isinstance(each, Text))
+        said: list[Block] = [Reasoning(without(thought))] if thought else []
+        return Response((*said, *([Text(without(text))] if text else [])), "repetition")
 
     def _reasoning(self) -> list[Block]:
         """What the server called a thought, and what of its text turned out to be one."""
@@ -87,19 +106,40 @@ class Turn:
             block.name == call.name and block.arguments == call.arguments for call in self.answered.calls
         )
 
-    def reread(self, text: str) -> Response:
-        """The response as its own text says it, without what the server's parser made of it."""
-        again = Turn(self._tools, self._new_id, self._given)
-        again._parsed([*again._parser.feed(text), *again._parser.close()])
-        again._end_text()
-        return with_content(self.answered, [*(self._reasoning() or again._reasoning()), *again._blocks])
+    def reread(self, text: str, said: Response | None = None) -> Response:
+        """The response as its own text says it, without what the server's parser made of it.
 
-    def lost_something(self) -> bool:
-        """Whether the server's parser seems to have lost or garbled part of the answer."""
+        `said`: another answer to the same, whose text it is; its thoughts are in it.
+        """
+        again = Turn(self._tools, self._new_id, self._given)
+        truncated = said is not None and said.stop_reason == "max_tokens"
+        again._parsed([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
+        again._end_text()
+        thoughts = again._reasoning() if said else self._reasoning() or again._reasoning()
+        return with_content(said or self.answered, [*thoughts, *again._blocks])
+
+    def lost_something(self, told_all: bool) -> bool:
+        """Whether the server's parser seems to have lost or garbled part of the answer.
+
+        `told_all`: whether it can be asked what the model said, so that asking for a wrong call is worth while.
+        """
         native = self.answered.calls
-        if self.answered.malformed or any(not fits(call, self._tools) for call in native):
+        if told_all and (self.answered.malformed or any(not fits(call, self._tools) for call in native)):
             return True
-        return bool(self.tokens.silent) and not native
+        return not native and (bool(self.tokens.silent) or self._came_to_nothing())
+
+    def _came_to_nothing(self) -> bool:
+        """Tokens were made, and neither text nor thought nor call came of them."""
+        usage, silent = self.answered.usage, not self.answered.content and not self._blocks
+        return silent and (self.promised_calls() or bool(usage and usage.output_tokens > 1))
+
+    def promised_calls(self) -> bool:
+        """Whether the server said that there were calls, and gave nothing at all."""
+        return self.answered.stop_reason == "tool_use" and not self.answered.content
+
+    def said(self) -> str:
+        """All that the server gave as text or thought."""
+        return "".join(block.text for block in self.answered.content if isinstance(block, (Text, Reasoning)))
 
     def _parsed(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
         shown: list[ModelEvent] = []
@@ -149,10 +189,16 @@ def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
     return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
 
 
+def is_at_cap(response: Response, cap: int | None) -> bool:
+    """Whether it ended because it had all the tokens it could have, whatever the server says of it."""
+    used = response.usage.output_tokens if response.usage else 0
+    return bool(cap and used >= cap) or response.stop_reason == "max_tokens"
+
+
 def without_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
     """Servers serve a call that max_tokens cut off as a whole one: {} for arguments, tokens at the cap. It is none."""
     used = response.usage.output_tokens if response.usage else 0
-    if not (cap and used >= cap) and response.stop_reason != "max_tokens":
+    if not is_at_cap(response, cap):
         return response
     reason = CUT_OFF.format(tokens=used or "allowed")
     *before, last = response.content or (Text(""),)

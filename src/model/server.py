@@ -1,7 +1,8 @@
 """What a server tells beside the chat: its models, how it would make a prompt, what tokens were.
 
 Only the list of models is every server's; what only vLLM has is None where it is not to be had, and the
-conversation goes on without it.
+conversation goes on without it. What holds for as long as the server runs is asked once; where it could
+not be reached, it is asked again the next time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ..client import Client, HttpReply
-from ..errors import BotError, ServerError
+from ..errors import BotError, ClientError, ServerError
+from ..messages import Response
 from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec
 from ..wire.openai import OpenAICodec
@@ -18,6 +20,7 @@ from ..wire.openai import OpenAICodec
 T = TypeVar("T")
 
 LONGEST_ASIDE = 10.0  # seconds that what can be done without may take
+_UNAVAILABLE = 503  # what /health says while the server cannot serve
 
 
 class Server:
@@ -27,6 +30,8 @@ class Server:
         self._client = client
         self._codec = codec
         self._vllm_codec = codec if is_vllm and isinstance(codec, OpenAICodec) else None
+        self._lengths: dict[str, int] | None = None
+        self._version: str | None = None
 
     def models(self) -> list[str]:
         """The names of the models served. Raises ClientError, ServerError, WireError."""
@@ -38,24 +43,73 @@ class Server:
 
     def context_lengths(self) -> dict[str, int]:
         """Of the models whose length the server says, in tokens."""
-        return (self._softly("GET", "models", None, vllm.context_lengths) if self._vllm_codec else None) or {}
+        if self._lengths is None:
+            self._lengths = self._lasting("models", vllm.context_lengths, dict[str, int]())
+        return self._lengths or {}
 
     def version(self) -> str:
         """Empty where it does not say."""
-        return (self._softly("GET", "/version", None, vllm.version_of) if self._vllm_codec else None) or ""
+        if self._version is None:
+            self._version = self._lasting("/version", vllm.version_of, "")
+        return self._version or ""
+
+    def healthy(self) -> bool | None:
+        """Whether it says that it can serve; None where it does not say."""
+        try:
+            return self._get("GET", "/health", None, lambda _: True, within=LONGEST_ASIDE)
+        except BotError as error:
+            return False if isinstance(error, ServerError) and error.status == _UNAVAILABLE else None
+
+    def has_v1(self) -> bool:
+        """Whether there is a list of models where it usually is, one folder further."""
+        return self._softly("GET", "v1/models", None, self._codec.models) is not None
+
+    def served(self) -> list[str]:
+        """As `models`; empty where they are not to be had."""
+        return self._softly("GET", "models", None, self._codec.models) or []
 
     def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
         """The tokens that the request's prompt has, exactly."""
         codec = self._vllm_codec
         return self._softly("POST", "/tokenize", codec.prompt(request), vllm.prompt_of) if codec else None
 
+    def size(self, model: str, text: str) -> int | None:
+        """How many tokens a text has."""
+        body = vllm.tokenize(model, text)
+        prompt = self._softly("POST", "/tokenize", body, vllm.prompt_of) if self._vllm_codec else None
+        return len(prompt.tokens) if prompt else None
+
     def text(self, model: str, tokens: Sequence[int]) -> str | None:
         body = vllm.detokenize(model, tokens)
         return self._softly("POST", "/detokenize", body, vllm.text_of) if self._vllm_codec else None
 
-    def _softly(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T | None:
+    def completion(self, request: ChatRequest) -> Response | None:
+        """What the model says to the request's prompt with no parser of the server's in between; all of it is text."""
+        if not (prompt := self.prompt(request)):
+            return None
+        return self._softly("POST", "completions", vllm.completion(request, prompt), vllm.completed, within=None)
+
+    def _lasting(self, path: str, read: Callable[[bytes], T], nothing: T) -> T | None:
+        """`nothing` where the server has no such thing; None where it could not be reached just now."""
+        if not self._vllm_codec:
+            return nothing
         try:
-            return self._get(method, path, body, read, within=LONGEST_ASIDE)
+            return self._get("GET", path, None, read, within=LONGEST_ASIDE)
+        except ClientError:
+            return None
+        except BotError:
+            return nothing
+
+    def _softly(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        read: Callable[[bytes], T],
+        within: float | None = LONGEST_ASIDE,
+    ) -> T | None:
+        try:
+            return self._get(method, path, body, read, within)
         except BotError:
             return None
 

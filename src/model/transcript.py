@@ -6,6 +6,7 @@ Each message is rendered once and kept, so that the codec sees the same objects 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..messages import (
     MalformedCall,
@@ -31,6 +32,7 @@ class Transcript:
     def __init__(self) -> None:
         self._as_text = PerMessage(as_text)
         self._instructed = PerMessage(as_text)
+        self._flat = PerMessage(_flat)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
@@ -56,9 +58,10 @@ class Transcript:
         textual = self._as_text(messages)
         if path.mode == "text" or path.alternate:
             return textual
+        whole = self._flat(messages) if path.text_only else messages
         rendered: list[Message] = []
         native = False
-        for message, text in zip(messages, textual, strict=True):
+        for message, text in zip(whole, textual, strict=True):
             if isinstance(message, Response):
                 native = not _went_through_text(message)
             rendered.append(message if native and isinstance(message, (Response, ToolResults)) else text)
@@ -69,6 +72,16 @@ def _instruct(message: Message, text: str) -> Message:
     if not text or not isinstance(message, SystemMessage):
         return message
     return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
+
+
+def _flat(message: Message) -> Message:
+    """Results that are more than text as the text that tells of them."""
+    if not isinstance(message, ToolResults):
+        return message
+    results = [
+        replace(each, kind="text", value=each.text) if each.kind == "multimodal" else each for each in message.results
+    ]
+    return ToolResults(tuple(results))
 
 
 def _went_through_text(response: Response) -> bool:

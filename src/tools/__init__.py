@@ -5,9 +5,21 @@ Adding a tool is adding a function with `@tool` to a module of this package (imp
 
 from __future__ import annotations
 
-from . import files, shell  # noqa: F401 - importing them registers their tools
-from .registry import REGISTRY, Registry, Tool, ToolContext, tool
+from . import files, shell, todo  # noqa: F401 - importing them registers their tools
+from .context import ToolContext
+from .dependencies import DependencyKey
+from .outcome import Media
+from .registry import REGISTRY, Registry, Tool, tool
 
 TOOL_DEFINITIONS = REGISTRY.openai_tools
 
-__all__ = ["REGISTRY", "TOOL_DEFINITIONS", "Registry", "Tool", "ToolContext", "tool"]
+__all__ = [
+    "REGISTRY",
+    "TOOL_DEFINITIONS",
+    "DependencyKey",
+    "Media",
+    "Registry",
+    "Tool",
+    "ToolContext",
+    "tool",
+]

@@ -17,13 +17,13 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from ..errors import ToolError
+from .context import ToolContext
 from .outputs import Stored, Writer
-from .registry import ToolContext
 from .sandbox import Launch
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ TICK = 0.05  # seconds between looks at the shell while somebody else may hold t
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
 GRACE = 0.5  # seconds from the request to end to the kill
 CHUNK = 1 << 16
+BACKGROUND = "what it left running in the background was ended"  # a sandbox says the same
 
 
 class Unconfined(NamedTuple):
@@ -47,16 +48,28 @@ class Unconfined(NamedTuple):
     before_exec: None = None
     inherited: Sequence[int] = ()
 
+    def settle(self) -> None:
+        """Nothing ends with it."""
+
     def ended(self) -> Sequence[str]:
         return ()
 
 
 def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
-    """What the program printed, and how it ended. Raises ToolError where it cannot be started."""
+    """What the program printed, and how it ended. Raises ToolError where it cannot be started, or is cancelled."""
     if any(UNPASSABLE.search(word) for word in argv):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
-    whole = _whole_output(ctx)
-    output = Output(ctx.exec_max_output, whole)
+    try:
+        whole = ctx.outputs.writer() if ctx.outputs else None
+    except OSError:  # a full disk breaks no command
+        whole = None
+    with whole or nullcontext():
+        output = Output(ctx.exec_max_output, whole)
+        return output.said(_run(argv, ctx, output))
+
+
+def _run(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
+    """How it ended."""
     process, left_over, notes = None, False, []
     try:
         with _interrupts_held():  # else one could come between the start and our knowing of it
@@ -64,24 +77,21 @@ def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
             try:
                 process = _start(launch, ctx)
             except BaseException:
+                launch.settle()
                 launch.ended()
                 raise
-        ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout)
+        ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout, ctx)
     finally:
         if process is not None:
             with _interrupts_held():  # what is protected is put back, come what may
-                left_over = _stop(process)
+                if process.poll() is not None:
+                    launch.settle()
+                    left_over = _stop(process)
+                else:
+                    left_over = _stop(process)
+                    launch.settle()
                 notes = [*launch.ended()]
-        if whole:
-            whole.close()
-    return output.said(_ending(process.returncode if ended else None, left_over, notes, ctx.exec_timeout))
-
-
-def _whole_output(ctx: ToolContext) -> Writer | None:
-    try:
-        return ctx.outputs.writer() if ctx.outputs else None
-    except OSError:  # a full disk breaks no command
-        return None
+    return _ending(process.returncode if ended else None, left_over, notes, ctx.exec_timeout)
 
 
 class Output:
@@ -130,6 +140,8 @@ class Output:
         text = self.text()
         line_end = "" if not text or text.endswith("\n") else "\n"
         said = text + line_end + ending
+        if self._whole:
+            self._whole.write((line_end + ending).encode())
         return Stored(said, self._whole.ref) if self._whole else said
 
 
@@ -167,13 +179,14 @@ def _start(launch: Launch, ctx: ToolContext) -> Popen[bytes]:
         raise ToolError("the command could not be started: the sandbox or its limits could not be set") from error
 
 
-def _read_until_end(process: Popen[bytes], output: Output, deadline: float) -> bool:
+def _read_until_end(process: Popen[bytes], output: Output, deadline: float, ctx: ToolContext) -> bool:
     """Read until the shell has ended; False if the deadline came first."""
     pipe = _pipe(process).fileno()
     ready = select.poll()
     ready.register(pipe, select.POLLIN)
     ended = False
     while True:
+        ctx.raise_if_cancelled()
         left = deadline - time.monotonic()
         if ready.poll(max(0.0, min(left, TICK)) * 1000):
             data = os.read(pipe, CHUNK)
@@ -291,6 +304,6 @@ def _ending(code: int | None, left_over: bool, notes: Sequence[str], timeout: fl
     else:
         names = {each.value: each.name for each in signal.Signals}
         how = f"killed by {names.get(-code, f'signal {-code}')}"
-    if left_over and code is not None:
-        how += "; what it left running in the background was ended"
-    return f"[{'; '.join([how, *notes])}]"
+    ended = [BACKGROUND] if left_over else []
+    known = [each for each in dict.fromkeys([*ended, *notes]) if each != BACKGROUND or code is not None]
+    return f"[{'; '.join([how, *known])}]"

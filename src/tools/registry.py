@@ -18,17 +18,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, Union, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from ..errors import BotError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
-from .outputs import Outputs, Stored, kept
-from .sandbox import Sandbox
-from .schema import as_declared, parameters_of, signature, type_name
+from .context import ToolContext
+from .dependencies import attempt
+from .outcome import Outcome, outcome, printable
+from .outputs import kept
+from .schema import Convert, given, parameters_of, signature, strict_form, type_name
+
+__all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "tool", "tool_of"]
 
 Risk = Literal["low", "high"]
-Kind = Literal["text", "data", "error"]
+Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 PREVIEW = 80  # characters of a wrong value shown back to the model
 JSON_NAMES = {
@@ -42,46 +45,19 @@ JSON_NAMES = {
 }
 
 
-# Told of a file right before a tool replaces or makes it: its path relative to the workspace, every link
-# resolved, and what stood there (None: nothing). What it raises keeps the file from being written.
-BeforeWrite = Callable[[str, Union[bytes, None]], None]
-
-
-def _not_recorded(path: str, before: bytes | None) -> None:
-    """Nobody wants to take writes back."""
-
-
-@dataclass(frozen=True)
-class ToolContext:
-    """What a tool may know of where it runs; made once a session by whoever runs the loop."""
-
-    workspace: Path  # no file tool reaches out of it
-    max_file_bytes: int = 10_000_000
-    protected: tuple[Path, ...] = ()  # never written by a tool, whether they exist or not
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # for commands, less its secrets
-    exec_timeout: float = 120.0  # seconds
-    exec_max_output: int = 30_000  # characters
-    outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
-    before_write: BeforeWrite = _not_recorded
-    sandbox: Sandbox | None = None  # where commands run; None: nowhere of their own
-
-
-class Outcome(NamedTuple):
-    """What came of a run; `ref` where the tool stored its whole output itself."""
-
-    kind: Kind
-    value: JSON
-    ref: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """A function that a model may call. `takes_context` names the parameter that gets the ToolContext."""
+    """A function that a model may call. `takes_context` names the parameter that gets the ToolContext.
+
+    `preview` says what a call would change, as a unified diff, for who is asked to approve it.
+    """
 
     definition: ToolDefinition
     function: Callable[..., object]
     risk: Risk = "high"
     takes_context: str = ""
+    preview: Preview | None = None
+    converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)  # into the types its hints promise
 
     @property
     def signature(self) -> str:
@@ -92,49 +68,71 @@ class Tool:
         misfit = self._misfit(arguments)
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
-    def execute(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
-        """Run, with arguments that `wrong` finds nothing in. Never raises an Exception: it becomes the error."""
-        properties = self._schema["properties"]
-        promised = {name: as_declared(value, properties[name]) for name, value in self._given(arguments).items()}
-        context = {self.takes_context: ctx} if self.takes_context else {}
-        try:
-            return _outcome(self.function(**promised, **context))
-        except BotError as error:
-            return Outcome("error", _printable(f"Error executing tool: {error}"))
-        except Exception as error:  # noqa: BLE001 - a tool is anyone's code, and none may break the loop
-            return Outcome("error", _printable(f"Error executing tool: {type(error).__name__}: {error}"))
+    def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
+        """Parse, check, run. Never raises an Exception: what is wrong, or was raised, becomes the error.
+
+        `raw_arguments` is an object, or one as JSON text.
+        """
+        arguments = _parsed(raw_arguments)
+        if wrong := self.wrong(arguments):
+            return Outcome("error", wrong)
+        return attempt(lambda: self._run(arguments, ctx), _failed)
+
+    def previewed(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
+        """The preview of a call that `wrong` finds nothing in; empty where there is none, or none can be made."""
+        preview = self.preview
+        if preview is None:
+            return ""
+
+        def no_preview(error: Exception) -> str:
+            ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
+            return ""
+
+        return attempt(lambda: printable(str(preview(self._promised(arguments), ctx))), no_preview)
+
+    def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
+        promised = self._promised(arguments)
+        if not self.takes_context and not self._is_async:
+            return outcome(self.function(**promised))
+        with ctx.for_call() as within:
+            context = {self.takes_context: within} if self.takes_context else {}
+            value = self.function(**promised, **context)
+            return outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
+
+    @cached_property
+    def _is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    def _promised(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+        """The arguments in the types that the function's hints promise."""
+        converts = self.converts
+        return {
+            name: converts[name](value) if name in converts else value
+            for name, value in given(arguments, self._schema).items()
+        }
 
     @property
     def _schema(self) -> Mapping[str, Any]:
         return self.definition.parameters
 
-    def _given(self, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Less each null for a parameter that may be left out but not be null: it was meant as left out."""
-        properties, required = self._schema["properties"], self._schema["required"]
-        return {
-            name: value
-            for name, value in arguments.items()
-            if value is not None or name in required or "anyOf" in properties[name]
-        }
-
     def _misfit(self, arguments: Mapping[str, JSON]) -> str:
         if not isinstance(arguments, Mapping):
             return f"expected an object, got {_described(arguments)}"
-        properties, required = self._schema["properties"], self._schema["required"]
+        properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
         for name in arguments:
-            if name not in properties:
+            if name not in properties and self._schema.get("additionalProperties") is False:
                 near = ", ".join(_near(name, properties))
                 return f"there is no parameter {_preview(name)}" + (f" (nearest: {near})" if near else "")
         for name in required:
             if name not in arguments:
-                return f"{name} is missing, expected {type_name(properties[name])}"
-        return self._wrong_value(self._given(arguments))
+                return f"{name} is missing, expected {type_name(properties.get(name, {}))}"
+        return self._wrong_value(given(arguments, self._schema))
 
-    def _wrong_value(self, given: dict[str, JSON]) -> str:
+    def _wrong_value(self, arguments: object) -> str:
         from fastjsonschema import JsonSchemaValueException  # start-up is measured: not before a tool is run
 
         try:
-            self._validate(given)
+            self._validate(arguments)
         except JsonSchemaValueException as error:
             expected, came = type_name(error.definition), _described(error.value)
             return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
@@ -190,14 +188,21 @@ class Registry:
     @overload
     def tool(self, function: Callable[..., object], /) -> Tool: ...
     @overload
-    def tool(self, /, *, risk: Risk) -> Callable[[Callable[..., object]], Tool]: ...
     def tool(
-        self, function: Callable[..., object] | None = None, /, *, risk: Risk = "high"
+        self, /, *, risk: Risk = "high", preview: Preview | None = None
+    ) -> Callable[[Callable[..., object]], Tool]: ...
+    def tool(
+        self,
+        function: Callable[..., object] | None = None,
+        /,
+        *,
+        risk: Risk = "high",
+        preview: Preview | None = None,
     ) -> Tool | Callable[[Callable[..., object]], Tool]:
         """The decorator: `@tool(risk="low")`, or `@tool` alone, which is of high risk."""
         if function is not None:
-            return self.add(tool_of(function, risk))
-        return lambda function: self.add(tool_of(function, risk))
+            return self.add(tool_of(function, risk, preview))
+        return lambda function: self.add(tool_of(function, risk, preview))
 
     def risk(self, name: str) -> Risk:
         """A tool's risk; what is not known is of high risk."""
@@ -210,44 +215,53 @@ class Registry:
 
     def check(self, call: ToolCall) -> ToolResult | None:
         """The answer to a call that cannot be run, so that nobody is asked to approve it; None where it can."""
-        if call.name in self:
-            wrong = self[call.name].wrong(call.arguments)
-        else:
-            names = dict.fromkeys([*_near(call.name, self._tools), *self._tools])
-            usages = "; ".join(self[name].signature for name in names) or "none"
-            wrong = f"There is no tool {_preview(call.name)}. Available tools, the nearest first: {usages}."
+        if call.name not in self:
+            return self._unknown(call)
+        wrong = self[call.name].wrong(call.arguments)
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
+
+    def _unknown(self, call: ToolCall) -> ToolResult:
+        names = dict.fromkeys([*_near(call.name, self._tools), *self._tools])
+        usages = "; ".join(self[name].signature for name in names) or "none"
+        said = f"There is no tool {_preview(call.name)}. Available tools, the nearest first: {usages}."
+        return ToolResult(call.id, call.name, "error", said)
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """The answer to a call, whatever is wrong with it."""
-        if wrong := self.check(call):
-            return wrong
+        if call.name not in self:
+            return self._unknown(call)
         kind, value, ref = self[call.name].execute(call.arguments, ctx)
         return kept(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
 
+    def preview(self, call: ToolCall, ctx: ToolContext) -> str:
+        """What a call that `check` let through would change, for who is asked to approve it; empty: not known."""
+        return self[call.name].previewed(call.arguments, ctx)
 
-def tool_of(function: Callable[..., object], risk: Risk = "high") -> Tool:
+
+def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Preview | None = None) -> Tool:
     """The tool that a typed function with a docstring is; TypeError where it lacks a hint or the docstring."""
     name = function.__name__
     description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
-    parameters, taker = parameters_of(function, ToolContext)
-    return Tool(ToolDefinition(name, description, parameters), function, risk, taker)
+    schema, taker, converts = parameters_of(function, ToolContext)
+    definition = ToolDefinition(name, description, schema, strict_parameters=strict_form(schema))
+    return Tool(definition, function, risk, taker, preview, converts)
 
 
-def _outcome(value: object) -> Outcome:
-    """A str is text; anything else must be JSON, and is copied, so that no tool's state is shared."""
-    if isinstance(value, Stored):
-        return Outcome("text", _printable(value.text), value.ref)
-    if isinstance(value, str):
-        return Outcome("text", _printable(value))
-    return Outcome("data", json.loads(_printable(json.dumps(value, ensure_ascii=False, allow_nan=False))))
+def _parsed(arguments: Any) -> Any:
+    """JSON text as what it says; what is no JSON stays the text, and is refused as not being an object."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
 
 
-def _printable(text: str) -> str:
-    """Without lone surrogates, which no file and no request could hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def _failed(error: Exception) -> Outcome:
+    kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
+    return Outcome("error", printable(f"Error executing tool: {kind}{error}"))
 
 
 def _described(value: object) -> str:

@@ -23,8 +23,12 @@ class Launch(Protocol):
         """File descriptors that the child keeps."""
 
     @property
+    def settle(self) -> Callable[[], None]:
+        """To be called once the program has ended, or was not started: waits for what ends with it."""
+
+    @property
     def ended(self) -> Callable[[], Sequence[str]]:
-        """To be called once, when the session is dead or was never started: what else had to be done, in words."""
+        """To be called once after that, when its session is dead: what else had to be done, in words."""
 
 
 class Sandbox(Protocol):

@@ -1,7 +1,7 @@
 """Type hints -> JSON Schema, for the parameters of a tool; and the schema back as a signature to read.
 
-The dialect is small on purpose: str, int, float, bool, list[T], dict[str, T], Literal, T | None, and
-Annotated[T, "what it is"]. Any other hint is a TypeError when the tool is registered, so that no tool
+The dialect is small on purpose: str, int, float, bool, list[T], dict[str, T], Literal, T | None, a TypedDict, a
+dataclass, and Annotated[T, "what it is"]. Any other hint is a TypeError when the tool is registered, so that no tool
 reaches a model with a schema that says less than its function wants.
 
 A parameter that defaults to None is told to the model as a plain optional one (many chat templates
@@ -13,36 +13,62 @@ from __future__ import annotations
 import inspect
 import json
 import types
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from ..messages import JSON
 
 Schema = dict[str, JSON]
 
-SCALARS: dict[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+Convert = Callable[[Any], Any]  # of a value that passed its schema, into what the hint promises
 
 
-def parameters_of(function: Callable[..., object], injected: type) -> tuple[Schema, str]:
-    """The JSON Schema of a function's parameters, and the name of the one that takes an `injected` value ("": none).
+class Told(NamedTuple):
+    """What a model is told of a type, and how its value becomes one: 1.0 for an integer becomes 1."""
+
+    schema: Schema
+    convert: Convert
+
+
+class Parameters(NamedTuple):
+    """`taker` is the parameter that takes the injected value; "": none does."""
+
+    schema: Schema
+    taker: str
+    converts: Mapping[str, Convert]
+
+
+def parameters_of(function: Callable[..., object], injected: type) -> Parameters:
+    """What a function takes, less the `injected` value.
 
     Raises TypeError, naming the function and the parameter, for what the dialect does not hold.
     """
-    properties: Schema = {}
-    required: list[JSON] = []
+    told: dict[str, Told] = {}
+    required: list[str] = []
     taker = ""
     for parameter in _signature(function).parameters.values():
         if parameter.annotation is injected:
             taker = parameter.name
             continue
         try:
-            properties[parameter.name] = _property(parameter)
+            told[parameter.name] = _property(parameter)
         except TypeError as error:
             raise TypeError(f"{function.__name__}({parameter.name}): {error}") from error
+        except RecursionError as error:
+            raise TypeError(f"{function.__name__}({parameter.name}): the type holds itself") from error
         if parameter.default is parameter.empty:
             required.append(parameter.name)
-    schema: Schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return schema, taker
+    return Parameters(_object(told, required), taker, {name: each.convert for name, each in told.items()})
+
+
+def _object(told: Mapping[str, Told], required: list[str]) -> Schema:
+    return {
+        "type": "object",
+        "properties": {name: each.schema for name, each in told.items()},
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
@@ -52,13 +78,17 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
         raise TypeError(f"{function.__name__}: a type hint cannot be read: {error}") from error
 
 
-def _property(parameter: inspect.Parameter) -> Schema:
+def _property(parameter: inspect.Parameter) -> Told:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError("a tool takes named parameters only")
     if parameter.annotation is parameter.empty:
         raise TypeError("a type hint is missing")
-    schema = of_hint(parameter.annotation)
-    return _without_null(schema) if parameter.default is None else schema
+    return _optional(parameter.annotation, parameter.default)
+
+
+def _optional(hint: object, default: object) -> Told:
+    schema, convert = of_hint(hint)
+    return Told(_without_null(schema) if default is None else schema, convert)
 
 
 def _without_null(schema: Schema) -> Schema:
@@ -69,47 +99,95 @@ def _without_null(schema: Schema) -> Schema:
             return schema
 
 
-def of_hint(hint: object) -> Schema:
-    """The schema of one type hint; TypeError for a hint outside the dialect."""
+def of_hint(hint: Any) -> Told:
+    """What is told of one type hint; TypeError for a hint outside the dialect."""
     if hint in SCALARS:
-        return {"type": SCALARS[hint]}
+        return SCALARS[hint]
+    if is_typeddict(hint):
+        return _typed_dict(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _dataclass(hint)
     build = GENERICS.get(get_origin(hint))
     if build is None:
         raise TypeError(f"no JSON Schema for the type hint {hint!r}")
     return build(*get_args(hint))
 
 
-def _list(item: object) -> Schema:
-    return {"type": "array", "items": of_hint(item)}
+def _same(value: Any) -> Any:
+    return value
 
 
-def _dict(key: object, value: object) -> Schema:
+def _list(item: object) -> Told:
+    schema, convert = of_hint(item)
+    return Told({"type": "array", "items": schema}, lambda value: [convert(each) for each in value])
+
+
+def _dict(key: object, value: object) -> Told:
     if key is not str:
         raise TypeError("the keys of a JSON object are strings")
-    return {"type": "object", "additionalProperties": of_hint(value)}
+    schema, convert = of_hint(value)
+    return Told(
+        {"type": "object", "additionalProperties": schema},
+        lambda value: {name: convert(each) for name, each in value.items()},
+    )
 
 
-def _literal(*values: JSON) -> Schema:
+def _literal(*values: JSON) -> Told:
     kinds = {type(value) for value in values}
     if len(kinds) != 1 or not kinds <= SCALARS.keys():
         raise TypeError("the values of a Literal are strings, or numbers, or booleans: all of one kind")
-    return {"type": SCALARS[kinds.pop()], "enum": list(values)}
+    kind = SCALARS[kinds.pop()]
+    return Told({**kind.schema, "enum": list(values)}, kind.convert)
 
 
-def _annotated(hint: object, *notes: object) -> Schema:
+def _annotated(hint: object, *notes: object) -> Told:
     if len(notes) != 1 or not isinstance(notes[0], str):
         raise TypeError("Annotated takes one description, a string")
-    return {**of_hint(hint), "description": notes[0]}
+    schema, convert = of_hint(hint)
+    return Told({**schema, "description": notes[0]}, convert)
 
 
-def _union(*arms: object) -> Schema:
+def _union(*arms: object) -> Told:
     some = [arm for arm in arms if arm is not type(None)]
     if len(some) != 1 or len(arms) != 2:
         raise TypeError("of unions only T | None can be told to every model")
-    return {"anyOf": [of_hint(some[0]), {"type": "null"}]}
+    schema, convert = of_hint(some[0])
+    return Told({"anyOf": [schema, {"type": "null"}]}, lambda value: None if value is None else convert(value))
 
 
-GENERICS: dict[object, Callable[..., Schema]] = {
+def _typed_dict(kind: Any) -> Told:
+    told = {name: of_hint(_bare(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+    def build(value: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: told[name].convert(each) for name, each in value.items()}
+
+    return Told(_object(told, [name for name in told if name in kind.__required_keys__]), build)
+
+
+def _bare(hint: object) -> object:
+    """Without the Required or NotRequired that a TypedDict's keys may have, whoever's they are."""
+    return get_args(hint)[0] if str(getattr(get_origin(hint), "_name", "")).endswith("Required") else hint
+
+
+def _dataclass(kind: Any) -> Told:
+    hints = get_type_hints(kind, include_extras=True)
+    taken = {each.name: each for each in fields(kind) if each.init}
+    told = {name: _optional(hints[name], each.default) for name, each in taken.items()}
+    required = [name for name, each in taken.items() if each.default is each.default_factory is MISSING]
+
+    def build(value: Mapping[str, Any]) -> Any:
+        return kind(**{name: told[name].convert(each) for name, each in value.items()})
+
+    return Told(_object(told, required), build)
+
+
+SCALARS: dict[object, Told] = {
+    str: Told({"type": "string"}, _same),
+    int: Told({"type": "integer"}, int),
+    float: Told({"type": "number"}, float),
+    bool: Told({"type": "boolean"}, _same),
+}
+GENERICS: dict[object, Callable[..., Told]] = {
     list: _list,
     dict: _dict,
     Literal: _literal,
@@ -117,6 +195,59 @@ GENERICS: dict[object, Callable[..., Schema]] = {
     Union: _union,
     types.UnionType: _union,
 }
+
+
+def strict_form(schema: Schema) -> Schema:
+    """The same for a server that wants every property given (OpenAI's strict mode): null then means left out."""
+    strict = dict(schema)
+    properties, required = schema.get("properties"), schema.get("required")
+    if isinstance(properties, dict):
+        needed = required if isinstance(required, list) else []
+        strict["properties"] = {
+            name: strict_form(each) if name in needed else _nullable(strict_form(each))
+            for name, each in _schemas(properties)
+        }
+        strict["required"] = list(properties)
+    if isinstance(items := schema.get("items"), dict):
+        strict["items"] = strict_form(items)
+    if isinstance(arms := schema.get("anyOf"), list):
+        strict["anyOf"] = [strict_form(each) if isinstance(each, dict) else each for each in arms]
+    return strict
+
+
+def _schemas(properties: Mapping[str, JSON]) -> Iterator[tuple[str, Schema]]:
+    for name, schema in properties.items():
+        yield name, schema if isinstance(schema, dict) else {}
+
+
+def _nullable(schema: Schema) -> Schema:
+    if may_be_null(schema):
+        return schema
+    described = {"description": schema["description"]} if "description" in schema else {}
+    some: Schema = {name: value for name, value in schema.items() if name != "description"}
+    return {"anyOf": [some, {"type": "null"}], **described}
+
+
+def may_be_null(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
+def given(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Less each null for a property that may be left out but not be null: it was meant as left out."""
+    properties, items = schema.get("properties"), schema.get("items")
+    if isinstance(value, Mapping) and isinstance(properties, Mapping):
+        needed = schema.get("required", ())
+        return {
+            name: given(each, properties.get(name, {}))
+            for name, each in value.items()
+            if each is not None or name in needed or may_be_null(properties.get(name, {}))
+        }
+    if isinstance(value, list) and isinstance(items, Mapping):
+        return [given(each, items) for each in value]
+    if isinstance(arms := schema.get("anyOf"), list) and len(arms) == 2:
+        return given(value, arms[0])
+    return value
 
 
 def signature(name: str, schema: Mapping[str, Any]) -> str:
@@ -137,24 +268,3 @@ def type_name(schema: Mapping[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"array of {type_name(schema.get('items', {}))}"
     return str(schema.get("type", "any"))
-
-
-def as_declared(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A value that passed its schema, in the Python type the hint promised: 1.0 for an integer becomes 1."""
-    match schema.get("type"):
-        case "integer":
-            return int(value)
-        case "number":
-            return float(value)
-        case "array":
-            return [as_declared(item, schema["items"]) for item in value]
-        case "object":
-            return {key: as_declared(item, schema["additionalProperties"]) for key, item in value.items()}
-        case _:
-            return _as_arm(value, schema)
-
-
-def _as_arm(value: Any, schema: Mapping[str, Any]) -> Any:
-    if value is None or "anyOf" not in schema:
-        return value
-    return as_declared(value, schema["anyOf"][0])

@@ -65,7 +65,7 @@ class AnthropicCodec:
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         max_tokens = request.max_tokens or DEFAULT_MAX_TOKENS
-        fields: dict[str, JSON] = {"model": request.model, "max_tokens": max_tokens, "stream": True}
+        fields: dict[str, JSON] = {"model": request.model, "max_tokens": max_tokens, "stream": request.stream}
         system = [message.text for message in request.messages if isinstance(message, SystemMessage) and message.text]
         if system:
             fields["system"] = "\n\n".join(system)
@@ -194,6 +194,8 @@ class StreamDecoder:
         found: list[ModelEvent] = []
         for event in json_events(self._events, chunk):
             self._event(event, found)
+            if self._done:  # a server may keep the connection open behind it
+                return [*found, *self.close()]
         return found
 
     def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:

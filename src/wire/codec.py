@@ -15,6 +15,7 @@ class ChatRequest:
     """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose.
 
     `options` are fields of the request's body that only some servers know; a server may refuse them.
+    `stream`: whether the answer is to come as it is made, or whole.
     """
 
     model: str
@@ -24,6 +25,7 @@ class ChatRequest:
     max_tokens: int | None = None
     tool_choice: ToolChoice = "auto"
     options: Mapping[str, JSON] = field(default_factory=dict)
+    stream: bool = True
 
 
 class RawTokens(NamedTuple):

@@ -77,8 +77,8 @@ class GeminiCodec:
         fields["generationConfig"] = _generation(request)
         contents = ",".join(filter(None, self._fragments(request.messages)))
         model = request.model if "/" in request.model else f"models/{request.model}"
-        path = f"{quote(model)}:streamGenerateContent?alt=sse"
-        return HttpRequest(path, body(fields, contents=f"[{contents}]"))
+        method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
+        return HttpRequest(f"{quote(model)}:{method}", body(fields, contents=f"[{contents}]"))
 
     def decoder(self, content_type: str) -> Decoder:
         return AnswerDecoder(content_type, StreamDecoder(self._new_id))

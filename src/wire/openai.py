@@ -62,7 +62,9 @@ class OpenAICodec:
         self._fragments = PerMessage(_encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
-        fields: dict[str, JSON] = {"model": request.model, "stream": True, **request.options}
+        fields: dict[str, JSON] = {"model": request.model, "stream": request.stream, **request.options}
+        if not request.stream:
+            fields.pop("stream_options", None)  # refused without a stream
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
@@ -227,6 +229,10 @@ class StreamDecoder:
             raise WireError("The server's answer is JSON, but no chat completion.", "Check vllm.base_url.")
         for choice in objects(completion.get("choices")):
             choice["delta"] = mapping(choice.get("message"))
+            if isinstance(ids := choice.pop("token_ids", None), list):
+                # The last ends the turn. Which of the others became nothing, a whole answer does not tell.
+                self._token_ids = ids if choice.get("finish_reason") == "length" else ids[:-1]
+                self._silent = len(self._token_ids)
             for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):
                 call["index"] = index
         self._chunk(completion, found)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import (
+    ContentRejected,
     ContextTooLong,
     ModelNotFound,
     ServerError,
@@ -29,6 +30,12 @@ _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSE
 _LOADING_HINT = "It had more than vllm.load_timeout to load its model; its log may say why that was not enough."
 _PROXY_HINT = "A proxy stands before the server and does not reach it."
 _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
+
+# vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini.
+_NOT_TEXT = (
+    r"not a multimodal model|at most 0 (image|audio|video)|concatenate str \(not .list|content must be a string"
+    r"|(image|audio)( input)? is not supported|image_url is only supported|input modality is not enabled"
+)
 
 # What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
 _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
@@ -51,6 +58,8 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
         TemplateRejected,
         "The model's chat template takes no such conversation.",
     ),
+    (400, _NOT_TEXT, ContentRejected, "The model takes nothing but text."),
+    (500, _NOT_TEXT, ContentRejected, "The model takes nothing but text."),
     (400, r"plain HTTP request was sent to HTTPS", ServerError, "Begin vllm.base_url with https://."),
     (401, "", Unauthorized, _KEY_HINT),
     (403, "", Unauthorized, _KEY_HINT),
@@ -114,7 +123,9 @@ def broken_off(event: object) -> ServerError:
     message = explanation(event) or "no reason given"
     error = mapping(event).get("error")
     code = mapping(error if isinstance(error, dict) else event).get("code")
-    return _told_apart(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
+    error = _told_apart(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
+    error.in_answer = True
+    return error
 
 
 def is_error(event: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 /tokenize      messages and tools -> the exact prompt's length and tokens (serve/tokenize/serving.py)
 /detokenize    tokens -> the text they were
+/v1/completions   a prompt as tokens -> what the model says, as text and unparsed (entrypoints/openai/completion)
 /version
 structured_outputs.structural_tag: free text until a trigger, then a grammar (sampling_params.py, xgrammar)
 """
@@ -13,8 +14,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..errors import WireError
-from ..messages import JSON, ToolDefinition
-from .values import load, objects, text
+from ..messages import JSON, Response, Text, ToolDefinition, Usage
+from .codec import ChatRequest
+from .values import count, load, mapping, objects, text
 
 TRIGGER = "TOOL_CALL:"
 # A grammar that allows blanks without end lets a weak model write nothing else.
@@ -37,8 +39,40 @@ def prompt_of(body: bytes) -> Prompt:
     return Prompt(tokens, limit)
 
 
+def tokenize(model: str, text: str) -> bytes:
+    return json.dumps({"model": model, "prompt": text, "add_special_tokens": False}).encode()
+
+
 def detokenize(model: str, tokens: Sequence[int]) -> bytes:
     return json.dumps({"model": model, "tokens": list(tokens)}).encode()
+
+
+def completion(request: ChatRequest, prompt: Prompt) -> bytes:
+    """The body of /v1/completions for a chat's prompt. Its own default is 16 tokens, so it is always told how many."""
+    fields: dict[str, JSON] = {
+        "model": request.model,
+        "prompt": list(prompt.tokens),
+        "max_tokens": request.max_tokens or max(prompt.max_model_len - len(prompt.tokens) - 1, 1),
+        "skip_special_tokens": False,  # in many a format the markers are special tokens
+    }
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    return json.dumps(fields).encode()
+
+
+def completed(body: bytes) -> Response:
+    """The answer of /v1/completions: its text alone. Raises WireError."""
+    value = _object(body)
+    choice: dict[str, Any] = next(iter(objects(value.get("choices"))), {})
+    if not isinstance(choice.get("text"), str):
+        raise WireError("The server's answer to /v1/completions is not vLLM's.")
+    usage = mapping(value.get("usage"))
+    return Response(
+        (Text(choice["text"]),),
+        "max_tokens" if choice.get("finish_reason") == "length" else "end_turn",
+        Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))),
+        text(value.get("model")),
+    )
 
 
 def text_of(body: bytes) -> str:

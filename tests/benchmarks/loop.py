@@ -45,9 +45,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        done = sum(message["role"] == "tool" for message in request["messages"]) >= int(self.path.split("/")[1])
+        turns = sum(message["role"] == "tool" for message in request["messages"])
+        done = turns >= int(self.path.split("/")[1])
         call = {"id": "call12345", "type": "function", "index": 0,
-                "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+                "function": {"name": "add", "arguments": json.dumps({"a": turns, "b": 2})}}
         message = {"role": "assistant", "content": "Done." if done else None}
         if not done:
             message["tool_calls"] = [call]

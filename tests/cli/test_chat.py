@@ -5,13 +5,15 @@ import pytest
 
 from src.agent import Agent
 from src.cli.chat import LEAVING, Chat
+from src.cli.command import State
+from src.cli.commands import COMMANDS
 from src.cli.debug import Debug
 from src.cli.learnt import Learnt
 from src.cli.render import Screen
 from src.cli.start import Bot
 from src.config import Settings
 from src.errors import ConnectFailed
-from src.messages import Response, SystemMessage, Text, ToolCall, UserMessage
+from src.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
 from src.security.approval import APPROVE_ALL
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
@@ -25,18 +27,13 @@ class Session:
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
-        self.code = Chat(
-            Settings(),
-            screen,
-            Debug(0),
-            lambda: Bot(
-                Agent(self.model, registry, context(), APPROVE_ALL, POLICY),
-                self.model,
-                Learnt(Path("/nowhere")),
-                "http://server",
-            ),
-            self._read,
-        ).run()
+        self.state = State(Settings(), screen, Debug(0), self._bot, "tiny")
+        self.registry = registry
+        self.code = Chat(self.state, self._read).run()
+
+    def _bot(self, name):
+        agent = Agent(self.model, self.registry, context(), APPROVE_ALL, POLICY)
+        return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server")
 
     def _read(self, prompt):
         line = self.lines.pop(0)
@@ -85,7 +82,8 @@ def test_an_unknown_command_suggests_the_nearest_and_is_not_sent():
 
 def test_help_lists_every_command():
     shown = Session("/help").aside.getvalue()
-    assert all(name in shown for name in ("/help", "/tools", "/reset", "/exit", "Ctrl-D"))
+    assert all(command.usage in shown and command.help in shown for command in COMMANDS)
+    assert "Ctrl-D" in shown
 
 
 def test_tools_are_listed_with_their_signatures():
@@ -132,3 +130,51 @@ def test_a_path_that_there_is_not_is_said_so():
     shown = Session("/path telepathy", "/path").aside.getvalue()
     assert "There is no path telepathy" in shown
     assert "native: the configuration's default" in shown
+
+
+class TestCommands:
+    """What they show, and what they change."""
+
+    def shown(self, *lines, **options):
+        return Session(*lines, **options).aside.getvalue()
+
+    def test_status_shows_where_one_is(self):
+        shown = self.shown("/status")
+        assert all(word in shown for word in ("localhost:8000", "tiny", "workspace"))
+
+    def test_tokens_are_those_that_the_server_counted(self):
+        turns = [says("a", usage=Usage(10, 2)), says("b", usage=Usage(14, 3))]
+        assert "24 in, 5 out in this chat; the last answer 14 in, 3 out" in self.shown("x", "y", "/tokens", turns=turns)
+
+    def test_context_is_what_the_last_answer_took_and_of_what_it_is_made(self):
+        shown = self.shown("x", "/context", turns=[says("a", usage=Usage(700, 100))])
+        assert "800 of 1,000 tokens (80%)" in shown
+        assert "[########################......]" in shown
+        assert "system prompt" in shown
+
+    def test_before_an_answer_it_is_a_guess(self):
+        assert "about " in self.shown("/context")
+
+    def test_config_shows_the_settings_with_a_word_in_them(self):
+        shown = self.shown("/config timeout")
+        assert "vllm.connect_timeout = 5.0  (default)" in shown
+        assert "base_url" not in shown
+        assert "No setting has xyzzy in it." in self.shown("/config xyzzy")
+
+    def test_debug_can_be_turned_on_and_off(self):
+        assert "debug is on" in self.shown("/debug on")
+        assert "debug is off" in self.shown("/debug on", "/debug off")
+        assert "There is no level loud" in self.shown("/debug loud")
+
+    def test_thoughts_can_be_folded_shown_and_hidden(self):
+        assert "fold: " in self.shown("/thinking")
+        assert "hide: " in self.shown("/thinking hide")
+        assert "no way blink" in self.shown("/thinking blink")
+
+    def test_the_model_in_use(self):
+        assert "  tiny; " in self.shown("/model")
+
+    def test_an_error_in_a_command_is_shown_and_the_chat_goes_on(self):
+        session = Session("/models", "hi", turns=[says("Hello.")])
+        assert "! No server" in session.aside.getvalue()
+        assert session.answer.getvalue() == "Hello.\n"

@@ -65,7 +65,7 @@ def client_log():
 def test_level_two_shows_bodies_without_the_key(capsys, client_log):
     Debug(2, "sekret")
     client_log.debug("POST %s", "key=sekret")
-    assert capsys.readouterr().err == "[DEBUG] POST key=[API key]\n"
+    assert capsys.readouterr().err == "[DEBUG] POST key=[redacted]\n"
 
 
 def test_level_one_shows_no_bodies(capsys, client_log):

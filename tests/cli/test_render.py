@@ -90,6 +90,13 @@ def test_the_answer_and_everything_else_go_to_two_streams():
     assert aside == '  read(path="a.txt") -> hello\n'
 
 
+def test_calls_that_run_together_have_a_line_each():
+    other = ToolCall("d", "read", {"path": "b.txt"})
+    started = [CallStarted(READ), CallStarted(other)]
+    finished = [CallFinished(call, ToolResult(call.id, "read", "text", "hello")) for call in (READ, other)]
+    assert drawn(*started, *finished)[1] == '  read(path="a.txt") -> hello\n  read(path="b.txt") -> hello\n'
+
+
 def test_a_call_that_never_began_has_its_line_too():
     refused = ToolResult("c", "read", "error", "Not run: no.")
     assert drawn(CallFinished(READ, refused))[1] == '  read(path="a.txt") -> Not run: no.\n'

@@ -10,14 +10,16 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Union
 
 KEEP, STALL, RESET = "keep", "stall", "reset"  # wait for the next request, say nothing more, end with a TCP reset
 
 
-ASIDE = ("GET /v1/models ", "GET /version ", "POST /tokenize ", "POST /detokenize ")  # what no script is for
+# What the scripts are not for.
+ASIDE = ("/v1/models", "/v1/v1/models", "/version", "/health", "/tokenize", "/detokenize", "/v1/completions", "/models")
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -40,10 +42,15 @@ class Request(NamedTuple):
 
 
 class FaultServer:
-    """Serves until its block is left. `tls`: certificate and key, in one file."""
+    """Serves until its block is left. `tls`: certificate and key, in one file.
 
-    def __init__(self, *scripts: Script, tls: str = "") -> None:
+    `aside`: by path, the scripts of what is asked beside the chat; it is not there where it has none.
+    """
+
+    def __init__(self, *scripts: Script, tls: str = "", aside: Mapping[str, tuple[Script, ...]] | None = None) -> None:
         self.scripts = scripts
+        self._aside = aside or {}
+        self._asked: Counter[str] = Counter()
         self._tls = tls
         self._over = threading.Event()
         self._connections: list[socket.socket] = []
@@ -97,11 +104,16 @@ class FaultServer:
 
     def _answer(self, connection: socket.socket, request: Request) -> bool:
         """Whether the connection goes on."""
-        if request.line.startswith(ASIDE):
+        path = request.line.split()[1]
+        scripts = self._aside.get(path, ())
+        if path in ASIDE and not scripts:
             connection.sendall(NOT_FOUND)
             return False
-        self.requests.append(request)
-        script = self.scripts[min(len(self.requests), len(self.scripts)) - 1]
+        if not scripts:
+            self.requests.append(request)
+        self._asked[path] += 1
+        scripts, asked = (scripts, self._asked[path]) if scripts else (self.scripts, len(self.requests))
+        script = scripts[min(asked, len(scripts)) - 1]
         return all([self._step(connection, step) for step in script][-1:])
 
     def _step(self, connection: socket.socket, step: Step) -> bool:

@@ -6,6 +6,7 @@ asked through the whole program. `waits` are the seconds slept between attempts,
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 from .scripts import (
@@ -57,6 +58,7 @@ class Row(NamedTuple):
     settings: dict[str, object] = {}  # noqa: RUF012 - of the section vllm
     silent: bool = False  # nothing at all on standard error
     url: str = ""  # another address than the server's; {port} is its port
+    aside: dict[str, tuple[Script, ...]] = {}  # noqa: RUF012 - what is asked beside the chat, by path
 
 
 def failing(number: int, name: str, *scripts: Script, **fields) -> Row:
@@ -69,8 +71,35 @@ def fine(number: int, name: str, *scripts: Script, **fields) -> Row:
     return Row(number, name, scripts, **({"silent": not fields.get("waits") and not fields.get("said")} | fields))
 
 
+def served(*names: str, length: int = 4096) -> tuple[Script, ...]:
+    """A list of models."""
+    return (body(json.dumps({"data": [{"id": name, "max_model_len": length} for name in names]})),)
+
+
+def used(tokens: int) -> bytes:
+    """What an answer cost that has `tokens`."""
+    return data({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": tokens}})
+
+
 THREE = {"requests": 3, "waits": (0.5, 1.0)}
 LOADING = refused("503 Service Unavailable", "Loading model")
+WELL, ILL = body("", ""), refused("503 Service Unavailable")  # /health
+LONG = "".join(f"{number:08d}" for number in range(2_500_000))  # 20 MB
+HERMES = "<tool_call>\n{'name': 'read', 'arguments': {'path': 'notes.txt'}}\n</tool_call>"  # which its parser swallows
+SWALLOWED = stream(delta({}, "stop"), used(30), DONE)
+RAW = {
+    "/tokenize": (body('{"tokens": [1, 2, 3], "max_model_len": 4096}'),),
+    "/v1/completions": (body(json.dumps({"choices": [{"text": HERMES, "finish_reason": "stop"}]})),),
+}
+REPLAYED = body(json.dumps({"choices": [{"message": {"content": HERMES}, "finish_reason": "stop"}]}))
+BIG = stream(
+    delta({"tool_calls": [CALL | {"function": {"name": "read", "arguments": '{"path": "big.txt"}'}}]}, "tool_calls"),
+    DONE,
+)
+TOO_LONG = (
+    "This model's maximum context length is 512 tokens. However, your prompt contains at least 9000 input tokens, which "
+    "exceeds this limit even without any output tokens. (parameter=input_tokens, value=9000)"
+)
 QUICK = {"timeout": SHORT, "first_token_timeout": SHORT}
 
 ROWS = (
@@ -110,6 +139,8 @@ ROWS = (
          requests=2, waits=(1.0,), said=("slow down; trying again in 1.0 s (attempt 2 of 3)",)),
     failing(16, "429 with a long Retry-After", refused("429 Too Many Requests", "no", "Retry-After: 3600"), said=("in 60 minutes",)),
     fine(17, "503 twice while loading", LOADING, LOADING, HELLO, requests=3, waits=(1.0, 1.0), said=("Loading model; asking again",)),
+    fine(17, "a server that says when it has loaded", LOADING, HELLO, requests=2, waits=(1.0,), said=("Loading model",),
+         aside={"/health": (ILL, WELL)}),
     failing(17, "loading beyond the budget", LOADING, settings={"load_timeout": 1.5}, requests=3, waits=(1.0, 0.7),
             said=("Loading model", "vllm.load_timeout")),
     failing(18, "503 for ever", refused("503 Service Unavailable", "no backend"), **THREE, said=("(HTTP 503): no backend",)),
@@ -126,12 +157,25 @@ ROWS = (
     failing(23, "200 with an error", body('{"error": {"message": "no luck", "code": 400}}'), said=("no luck",)),
     fine(24, "no tool parser", refused("400 Bad Request", '"auto" tool choice requires --enable-auto-tool-choice'), HELLO,
          requests=2, said=("--enable-auto-tool-choice",)),
+    fine(25, "the prompt is too long", BIG, refused("400 Bad Request", TOO_LONG), HELLO, requests=3, said=("results were shortened",)),
+    failing(25, "the prompt is too long, and nothing can be shortened", refused("400 Bad Request", TOO_LONG), said=("/reset",)),
+    fine(25, "max_tokens does not fit", HELLO, aside={"/v1/models": served("tiny", length=20_000)}, settings={"max_tokens": 9000}),
+    *(fine(26, f"an unknown field: {field}", refused("400 Bad Request", f"Unrecognized request argument supplied: {field}"), HELLO,
+           requests=2) for field in ("stream_options", "strict", "return_token_ids")),
+    fine(26, "a grammar that cannot be made, as a 500", refused("500 Internal Server Error", "Internal Server Error"), HELLO, requests=2),
+    failing(26, "a 500 for ever", refused("500 Internal Server Error", "engine dead"), requests=4, waits=(0.5, 1.0), said=("engine dead",)),
     fine(27, "roles must alternate", refused("400 Bad Request", "Conversation roles must alternate user/assistant"), HELLO,
          requests=2, said=("takes only user and assistant in turn",)),
     failing(29, "401 that quotes the key", refused("401 Unauthorized", f"Invalid key {KEY}"), settings={"api_key": KEY},
             said=("[API key]", "VLLM_API_KEY")),
     failing(29, "403", refused("403 Forbidden"), said=("HTTP 403", "VLLM_API_KEY")),
     failing(30, "404 for the model", refused("404 Not Found", "The model `x` does not exist."), said=("model `x`", "GET /models")),
+    fine(30, "404 for the model, and there is one", refused("404 Not Found", "The model `tiny` does not exist."), HELLO, requests=2,
+         aside={"/v1/models": served("big")}, said=("going on with big, the only one it serves",)),
+    failing(30, "404 for the model, and there are several", refused("404 Not Found", "The model `tiny` does not exist."),
+            aside={"/v1/models": served("a", "b")}, said=("It serves a, b: choose one",)),
+    failing(31, "404 for the path, and /v1 is there", body('{"detail": "Not Found"}', status="404 Not Found"), url="http://127.0.0.1:{port}",
+            aside={"/v1/models": served("tiny")}, said=("Set vllm.base_url to http://127.0.0.1:", "/v1: there is a server")),
     failing(31, "404 for the path", body('{"detail": "Not Found"}', status="404 Not Found"), said=("Not Found", "ends in /v1")),
     failing(31, "404 page for the path", body("Cannot POST /models/chat", "text/plain", status="404 Not Found"), said=("ends in /v1",)),
     failing(32, "413", body(PAGE.format("413 Request Entity Too Large"), HTML, status="413 Too Large"), said=("413 Request", "/reset")),
@@ -162,7 +206,7 @@ ROWS = (
                 text("lo").replace(b'"choices"', b'\ndata: "choices"'), *HELLO_PARTS[3:])),
     fine(42, "U+2028 and U+0085 in a string", stream(text("a\u2028b\u0085c"), *HELLO_PARTS[3:]), out="a\u2028b\u0085c\n"),
     fine(43, "one byte a chunk", stream(*(b"".join(HELLO_PARTS)[at : at + 1] for at in range(len(b"".join(HELLO_PARTS)))))),
-    fine(44, "one line of 20 MB", stream(text("x" * 20_000_000), *HELLO_PARTS[3:]), out="x" * 20_000_000 + "\n"),
+    fine(44, "one line of 20 MB", stream(text(LONG), *HELLO_PARTS[3:]), out=f"{LONG}\n"),
     failing(44, "a line beyond the cap", stream(*HALF_PARTS, b"data: " + b"x" * 70_000_000), out=PARTIAL, said=("more than 67,108,864 bytes",)),
     fine(45, "choices null or empty, delta null", stream(
         data({"choices": None, "usage": {"prompt_tokens": 5}}), data({"choices": []}), delta(None), *HELLO_PARTS)),
@@ -172,7 +216,19 @@ ROWS = (
         {"id": "c1", "function": {"name": "re"}}, {"function": {"name": "ad", "arguments": None}},
         {"function": {"arguments": '{"path":'}}, {"function": {"arguments": ' "notes.txt"}'}}), HELLO, requests=2, said=(READ,)),
     fine(48, "id late or empty", calls(CALL | {"id": ""}, {"index": 0, "id": "c9"}), HELLO, requests=2, said=(READ,)),
-    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, said=("cut off at max_tokens",)),
+    fine(49, "a call cut off by max_tokens", calls(CALL | {"function": {"name": "read", "arguments": '{"pa'}}, finish="length"), HELLO,
+         requests=2, said=("-> error: The call was cut off", "cut off at max_tokens")),
+    fine(49, "served as a whole one", stream(delta({"tool_calls": [CALL | {"function": {"name": "read", "arguments": "{}"}}]}, "tool_calls"),
+         used(20), DONE), HELLO, settings={"max_tokens": 20}, requests=2, said=("-> error: The call was cut off", "its 20 tokens")),
+    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, code=3, said=("cut off at max_tokens",)),
+    fine(51, "calls promised, and none: raw", SWALLOWED, HELLO, requests=2, aside=RAW, said=("it was had back", READ)),
+    fine(51, "calls promised, and none: again without a stream", SWALLOWED, REPLAYED, HELLO, requests=3, said=("it was had back", READ)),
+    fine(51, "calls promised, and none whatever is done", stream(delta({}, "tool_calls"), DONE), body(
+        '{"choices": [{"message": {}, "finish_reason": "tool_calls"}]}'), HELLO, requests=3, said=("going on with calls in the text",)),
+    fine(52, "text and a call", stream(text("Look. "), delta({"tool_calls": [CALL]}, "tool_calls"), DONE), HELLO, requests=2,
+         said=("Look.", READ)),
+    fine(52, "an empty answer, once", stream(delta({}, "stop"), DONE), HELLO, requests=2, said=("without saying anything",)),
+    failing(52, "empty answers", stream(delta({}, "stop"), DONE), requests=2, said=("without saying anything",)),
     fine(53, "gzip", closing(zipped(*HELLO_PARTS), STREAM, "Content-Encoding: gzip")),
     fine(54, "bad gzip, and good without", closing(b"no gzip at all, but text", STREAM, "Content-Encoding: gzip"), HELLO,
          requests=2, waits=(0.5,), said=("compressed",)),
@@ -189,6 +245,11 @@ ROWS = (
             said=("http://elsewhere.test/v1", "vllm.base_url")),
     failing(57, "a circle", body(b"", "", "Location: /v1/chat/completions", status="308 Permanent Redirect"), requests=4, code=4,
             said=("redirects in a circle",)),
+    fine(60, "only a thought, closed", stream(delta({"reasoning": "Hm."}), delta({}, "stop"), DONE), HELLO, requests=1, out="Hm.\n"),
+    fine(61, "repetition without end", [chunked(text("So: "), *[text("and so on, ")] * 2000), STALL], out="So: and so on, \n", code=3,
+         said=("repeated itself without end",)),
+    failing(61, "blanks without end in a call", [chunked(delta({"tool_calls": [CALL | {"function": {"name": "read", "arguments": "{"}}]}),
+         *[delta({"tool_calls": [{"index": 0, "function": {"arguments": " \n "}}]})] * 3000), STALL], code=3, said=("without end",)),
     failing(58, "https for a plain server", SILENCE, url="https://127.0.0.1:{port}/v1", requests=0, code=4, said=("does not speak TLS", "http://")),
     failing(58, "http for a TLS server", [b"\x15\x03\x01\x00\x02\x02\x46"], code=4, said=("speaks TLS", "https://")),
     failing(58, "http for a TLS server that says so", body(PAGE.format("400 The plain HTTP request was sent to HTTPS port"), HTML,

@@ -3,15 +3,8 @@
 from .table import ROWS
 
 ELSEWHERE = {
-    25: "tests/model: a request that is too long makes room",
-    26: "tests/model: a field that a server does not know is left out, and that is remembered",
-    28: "no image is ever sent yet: content is text",
-    49: "tests/model: a call cut off by max_tokens is never run",
-    51: "tests/model: what a server's parser lost is had back",
-    52: "tests/test_agent.py, tests/model: an empty answer",
+    28: "tests/model/test_path.py, test_transcript.py: a model that takes nothing but text",
     59: "test_connections.py",
-    60: "tests/model: an answer that is only a thought",
-    61: "nothing detects repetition yet; max_tokens and the total clock bound it",
     62: "there is no journal yet",
     63: "test_signals.py, tests/cli/test_chat.py",
 }

@@ -18,6 +18,7 @@ CHANCE = 0.75  # the least part of a wait that chance leaves
 def ask(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "b.txt").write_text("bravo")
+    (tmp_path / "big.txt").write_text("many words\n" * 3000)
 
     def run(url, settings):
         config = tmp_path / "config.json"
@@ -32,7 +33,7 @@ def ask(tmp_path, capsys):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.number} {row.name}")
 def test_fault(row, ask):
-    with FaultServer(*row.scripts) as server:
+    with FaultServer(*row.scripts, aside=row.aside) as server:
         url = (row.url or "http://127.0.0.1:{port}/v1").format(port=server.port)
         start = time.monotonic()
         code, out, err, waits = ask(url, row.settings)

@@ -31,6 +31,7 @@ def started(server, tmp_path, *options):
     return subprocess.Popen(
         [sys.executable, "cli.py", *where, *options],
         cwd=ROOT,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

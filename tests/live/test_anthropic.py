@@ -44,7 +44,7 @@ def test_two_calls_in_one_turn_are_both_answered(program, server):
     both = saying(f"{call('notes.txt')}\n{call('list.txt')}", "They say: {{result}}")
     answer = program.ask(server, both, vllm=ANTHROPIC)
     assert answer.stdout == "They say: rope, lamp, bread\n"
-    assert 'read(path="notes.txt") -> The heron stands in the reeds.' in answer.stderr
+    assert 'read(path="notes.txt") -> 1\tThe heron stands in the reeds.' in answer.stderr
 
 
 @pytest.mark.parametrize("server", ["strict"], indirect=True)

@@ -19,7 +19,7 @@ def test_a_whole_session(chat, server, workspace):
     session.expect(PROMPT)
 
     session.sendline("Quote notes.txt, please.")
-    session.expect_exact('read(path="notes.txt") -> The heron stands in the reeds.')
+    session.expect_exact('read(path="notes.txt") -> 1\tThe heron stands in the reeds.')
     session.expect("It says: ")
     session.expect(PROMPT)
 

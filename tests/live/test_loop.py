@@ -19,8 +19,8 @@ def test_two_calls_in_one_turn_are_both_run_in_order(program, server):
     assert answer.code == 0
     runs = [line for line in answer.stderr.splitlines() if line.startswith("  read(")]
     assert runs == [
-        '  read(path="notes.txt") -> The heron stands in the reeds.',
-        '  read(path="list.txt") -> rope, lamp, bread',
+        '  read(path="notes.txt") -> 1\tThe heron stands in the reeds.',
+        '  read(path="list.txt") -> 1\trope, lamp, bread',
     ]
     assert "rope, lamp, bread" in answer.stdout
     found = {

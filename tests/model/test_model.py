@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from src.errors import ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
+from src.errors import ConnectFailed, ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
 from src.messages import (
     Completed,
     Notice,
@@ -20,6 +20,7 @@ from src.messages import (
 )
 from src.model import Model, random_id, served_models
 from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
+from src.wire.strictness import closed, grammatical
 from tests.doubles import ScriptedClient
 
 READ = ToolDefinition(
@@ -52,7 +53,8 @@ class Served:
     """A model on a scripted server, and what comes of asking it."""
 
     def __init__(self, *answers, **options):
-        aside = {name: options.pop(name) for name in ("models", "tokenize", "detokenize") if name in options}
+        names = ("models", "tokenize", "detokenize", "completions", "v1/models")
+        aside = {name: options.pop(name) for name in names if name in options}
         self.client = ScriptedClient(*answers, **aside)
         ids = (f"made{number}" for number in itertools.count())
         self.model = Model(self.client, "tiny", new_id=lambda: next(ids), **options)
@@ -197,9 +199,27 @@ class TestRefusals:
 
 
 class TestFaults:
+    NO_MODEL = (404, {"error": {"message": "The model `x` does not exist."}})
+
     def test_other_refusals_are_errors(self):
         with pytest.raises(ModelNotFound):
-            Served((404, {"error": {"message": "The model `x` does not exist."}})).ask()
+            Served(self.NO_MODEL).ask()
+
+    def test_where_the_server_has_but_one_model_it_is_taken_and_the_user_told(self):
+        served = Served(self.NO_MODEL, HELLO, models={"data": [{"id": "big"}]})
+        assert served.ask().text == "Hello"
+        assert served.sent["model"] == served.model.name == "big"
+        assert served.notices == ["The server has no model tiny; going on with big, the only one it serves."]
+
+    def test_of_several_the_user_is_told_which_there_are(self):
+        with pytest.raises(ModelNotFound) as raised:
+            Served(self.NO_MODEL, models={"data": [{"id": "a"}, {"id": "b"}]}).ask()
+        assert raised.value.hint == "It serves a, b: choose one with --model, or with vllm.model."
+
+    def test_a_missing_v1_is_suggested_where_there_is_one(self):
+        with pytest.raises(ServerError) as raised:
+            Served((404, {"detail": "Not Found"}), **{"v1/models": {"data": [{"id": "a"}]}}).ask()
+        assert raised.value.hint == "Set vllm.base_url to http://scripted/v1/v1: there is a server."
 
     def test_a_cut_stream_is_an_error_after_what_came(self):
         served = Served(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n')
@@ -290,6 +310,83 @@ class TestOptions:
         assert "return_token_ids" not in served.sent
 
 
+class TestStrict:
+    """Native calls held to their schemas by the server's grammar."""
+
+    BROKEN = (500, {"error": {"message": "Internal Server Error"}})
+
+    def served(self, *answers, **options):
+        return Served(*answers, strict=grammatical, **options)
+
+    def strict(self, served):
+        return [tool["function"].get("strict", False) for tool in served.sent["tools"]]
+
+    def test_where_only_its_full_form_can_be_strict_that_one_is_sent(self):
+        full = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+        tool = ToolDefinition("look", "Look.", {"type": "object", "properties": {}}, strict_parameters=full)
+        served = Served([{"content": "hello"}, {"finish": "stop"}], strict=closed)
+        served.ask(tools=[tool])
+        assert self.strict(served) == [True]
+        assert served.sent["tools"][0]["function"]["parameters"] == full
+
+    def test_a_tool_whose_schema_allows_it_is_sent_as_strict(self):
+        served = self.served(HELLO)
+        odd = replace(READ, parameters={"type": "object", "properties": {"path": {"pattern": "(?<!x)y"}}})
+        served.ask(tools=(READ, odd))
+        assert self.strict(served) == [True, False]
+
+    def test_not_where_the_server_reads_no_calls_anyway(self):
+        served = self.served(HELLO, path=CallPath("template"))
+        served.ask()
+        assert self.strict(served) == [False]
+
+    def test_a_server_that_cannot_is_asked_without_and_that_is_remembered(self):
+        served = self.served((400, {"error": {"message": "Invalid grammar specification: 'triggers'"}}), HELLO)
+        assert served.ask().text == "Hello"
+        assert self.strict(served) == [False]
+        assert served.model.path.without == ["strict"]
+        assert served.notices == []
+
+    def test_one_that_fails_on_it_with_a_500_is_asked_without_at_once(self):
+        served = self.served(self.BROKEN, HELLO)
+        assert served.ask().text == "Hello"
+        assert served.client.slept == []
+        assert served.model.path.without == ["strict"]
+
+    def test_a_500_that_was_not_about_it_costs_one_question_more_and_nothing_is_learnt(self):
+        served = self.served(self.BROKEN, self.BROKEN, HELLO)
+        assert served.ask().text == "Hello"
+        assert self.strict(served) == [True]
+        assert len(served.client.slept) == 1
+        assert served.model.path.without == []
+
+
+class TestWholeAnswers:
+    """`stream=False`."""
+
+    WHOLE = {  # noqa: RUF012 - as a server answers
+        "model": "tiny",
+        "choices": [{"message": {"content": "Hello"}, "finish_reason": "stop", "token_ids": [5, 2]}],
+    }
+
+    def ask(self, **aside):
+        served = Served((200, self.WHOLE), stream=False, **aside)
+        served.ask()
+        return served
+
+    def test_are_asked_for_without_a_stream_and_what_only_a_stream_has(self):
+        served = self.ask()
+        assert served.sent["stream"] is False
+        assert "stream_options" not in served.sent
+        assert served.events[0] == TextDelta("Hello")
+
+    def test_what_the_parser_lost_of_one_is_had_back_too(self):
+        asked = []
+        served = self.ask(detokenize=lambda body: asked.append(body) or {"prompt": "Hello <tool_call> there"})
+        assert served.events[-1].response.text == "Hello <tool_call> there"
+        assert asked[0]["tokens"] == [5]  # without the one that ends the turn
+
+
 class TestContext:
     def served(self, *answers, prompt, **options):
         models = {"data": [{"id": "tiny", "max_model_len": 1000}]}
@@ -312,6 +409,17 @@ class TestContext:
     def test_a_prompt_that_is_sure_to_fit_is_not_counted(self):
         served = Served(HELLO, models={"data": [{"id": "tiny", "max_model_len": 100_000}]})
         assert served.ask().text == "Hello"
+
+    def test_a_length_that_could_not_be_asked_for_is_asked_for_the_next_time(self):
+        served = Served(HELLO, HELLO, models=ConnectFailed("No server."))
+        served.ask()
+        assert served.model.context_length is None
+        served.client.aside["models"] = {"data": [{"id": "tiny", "max_model_len": 1000}]}
+        assert served.model.context_length == 1000
+
+    def test_the_tokens_of_a_prompt_are_counted_as_it_would_be_sent(self):
+        served = self.served(prompt=77)
+        assert served.model.prompt_tokens([UserMessage("go")], [READ]) == 77
 
     def test_without_a_known_length_the_server_decides(self):
         served = Served(HELLO, max_tokens=10**6)

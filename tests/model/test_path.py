@@ -1,7 +1,16 @@
 import pytest
 
-from src.errors import ServerError, TemplateRejected, ToolsUnsupported
-from src.model.path import BY_CONFIGURATION, BY_HAND, NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
+from src.errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
+from src.model.path import (
+    BY_CONFIGURATION,
+    BY_HAND,
+    LOST_CALLS,
+    NOTICES,
+    ROLES_MERGED,
+    SYSTEM_FOLDED,
+    TEXT_ONLY,
+    CallPath,
+)
 
 NO_TOOLS = ToolsUnsupported('"auto" tool choice requires --enable-auto-tool-choice', status=400)
 TEMPLATE = TemplateRejected("Conversation roles must alternate", status=400)
@@ -44,8 +53,7 @@ def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
         (refused(400, "Extra inputs are not permitted: return_token_ids"), "return_token_ids"),
         (refused(422, "body.stream_options: extra fields not permitted"), "stream_options"),
         (refused(400, "Unrecognized request argument supplied: strict"), "strict"),
-        (refused(400, "Grammar error: Invalid type: nonsense"), "structured_outputs"),
-        (refused(500, "Internal Server Error"), "structured_outputs"),
+        (refused(400, "structured_outputs: no such field"), "structured_outputs"),
     ],
 )
 def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, field):
@@ -54,6 +62,27 @@ def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, fie
     assert path.without == [field]
     with pytest.raises(ServerError):
         path.adapt(refusal, SENT, False)
+
+
+def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
+    path, refusal = CallPath(), ContentRejected("tiny is not a multimodal model", status=400)
+    assert path.adapt(refusal, SENT, False) == TEXT_ONLY
+    with pytest.raises(ContentRejected):
+        path.adapt(refusal, SENT, False)
+
+
+@pytest.mark.parametrize("field", ["strict", "structured_outputs"])
+def test_a_grammar_that_cannot_be_compiled_is_that_of_the_field_that_brought_it(field):
+    path = CallPath()
+    refusal = refused(400, "Invalid grammar specification: 'triggers'")  # vLLM 0.32
+    assert path.adapt(refusal, frozenset({field, "stream_options"}), False) == ""
+    assert path.without == [field]
+
+
+def test_a_server_that_speaks_of_calls_and_gives_none_is_asked_for_text_from_then_on():
+    path = CallPath()
+    assert path.distrust() == LOST_CALLS
+    assert (path.mode, path.is_learnt) == ("text", True)
 
 
 def test_a_refusal_of_what_was_not_sent_is_an_error():

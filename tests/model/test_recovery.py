@@ -20,6 +20,8 @@ from src.messages import (
     UserMessage,
 )
 from src.model import CallPath, Model
+from src.model.model import ASKED_AGAIN
+from src.model.path import LOST_CALLS
 from src.model.recovery import fits, without_truncated
 from tests.doubles import ScriptedClient
 
@@ -98,10 +100,94 @@ def test_what_cannot_be_read_either_stays_malformed():
     assert [call.name for call in lost.response.malformed] == ["read"]
 
 
-def test_without_token_ids_the_answer_stays_what_the_server_made_of_it():
-    lost = Lost({"content": "Hello"}, {"finish": "stop"}, text="never asked")
-    assert lost.response.text == "Hello"
-    assert lost.notices == []
+class TestWithoutTokenIds:
+    """The same had back in raw mode, or by asking again without a stream; here with a server that tells of usage."""
+
+    RAW = "<tool_call>\n{'name': 'read', 'arguments': {'path': 'a'}}\n</tool_call>"
+    NOTHING = ({"usage": {"prompt_tokens": 9, "completion_tokens": 20}}, {"finish": "stop"})
+    WHOLE = {"choices": [{"message": {"content": RAW}, "finish_reason": "stop"}]}  # noqa: RUF012 - as a server answers
+    TOKENIZE = {"tokens": [1, 2, 3], "max_model_len": 100}  # noqa: RUF012 - as a server answers
+
+    def ask(self, deltas, *more, is_vllm=True, **aside):
+        client = ScriptedClient(list(deltas), *more, **aside)
+        model = Model(client, "tiny", is_vllm=is_vllm)
+        events = list(model.respond([UserMessage("go")], [READ]))
+        self.asked, self.model = client.requests, model
+        self.notices = [event.text for event in events if isinstance(event, Notice)]
+        self.response = events[-1].response
+        return [(call.name, dict(call.arguments)) for call in self.response.calls]
+
+    def completions(self, text, finish="stop"):
+        prompts = self.prompts = []
+        answer = {"choices": [{"text": text, "finish_reason": finish}], "usage": {}}
+        return lambda asked: prompts.append(asked) or answer
+
+    def test_an_answer_with_nothing_to_miss_is_not_asked_for_again(self):
+        assert self.ask([{"content": "Hello"}, {"finish": "stop"}]) == []
+        assert (self.response.text, self.notices) == ("Hello", [])
+
+    def test_a_swallowed_call_is_asked_for_where_no_parser_of_the_servers_takes_part(self):
+        completions = self.completions(self.RAW)
+        assert self.ask(self.NOTHING, tokenize=self.TOKENIZE, completions=completions) == [("read", {"path": "a"})]
+        (prompt,) = self.prompts
+        assert (prompt["prompt"], prompt["max_tokens"], prompt["skip_special_tokens"]) == ([1, 2, 3], 96, False)
+        assert len(self.asked) == 1
+        assert self.notices[0] == ASKED_AGAIN
+
+    def test_a_call_with_a_garbled_name_too(self):
+        deltas = [{"tool_calls": native("get[", "{}")["tool_calls"]}, {"finish": "tool_calls"}]
+        aside = {"tokenize": self.TOKENIZE, "completions": self.completions(self.RAW)}
+        assert self.ask(deltas, **aside) == [("read", {"path": "a"})]
+
+    def test_text_that_is_shorter_than_the_tokens_it_was_made_of_was_cut(self):
+        deltas = [{"content": "The tag ", "usage": {"completion_tokens": 40}}, {"finish": "stop"}]
+        aside = {"tokenize": self.TOKENIZE, "completions": self.completions("The tag <tool_call> starts a call.")}
+        assert self.ask(deltas, **aside) == []
+        assert self.response.text == "The tag <tool_call> starts a call."
+
+    def test_text_as_long_as_its_tokens_was_not(self):
+        deltas = [{"content": "A b c", "usage": {"completion_tokens": 4}}, {"finish": "stop"}]
+        assert self.ask(deltas, tokenize=self.TOKENIZE) == []
+        assert self.notices == []
+
+    def test_a_call_that_is_cut_off_in_it_is_none(self):
+        completions = self.completions(self.RAW[:-40], "length")
+        assert self.ask(self.NOTHING, tokenize=self.TOKENIZE, completions=completions) == []
+        assert self.response.stop_reason == "max_tokens"
+
+    def test_a_server_that_cannot_is_asked_once_more_without_a_stream(self):
+        assert self.ask(self.NOTHING, (200, self.WHOLE)) == [("read", {"path": "a"})]
+        assert [asked["stream"] for asked in self.asked] == [True, False]
+
+    def test_so_is_one_that_is_no_vllm_where_nothing_came_at_all(self):
+        assert self.ask(self.NOTHING, (200, self.WHOLE), is_vllm=False) == [("read", {"path": "a"})]
+
+    def test_but_not_for_a_wrong_call_which_is_the_models_own_mistake(self):
+        deltas = [{"tool_calls": native("get", "{}")["tool_calls"]}, {"finish": "tool_calls"}]
+        assert self.ask(deltas, is_vllm=False) == [("get", {})]
+
+    def test_where_that_fails_the_answer_stays_as_it_was(self):
+        assert self.ask(self.NOTHING, (503, {"error": {"message": "busy"}})) == []
+        assert self.notices[-1].startswith("It could not be asked for again: ")
+
+    def test_calls_that_were_promised_and_never_came_are_asked_for_in_the_text_from_then_on(self):
+        deltas, whole = [{"finish": "tool_calls"}], {"choices": [{"message": {}, "finish_reason": "tool_calls"}]}
+        assert self.ask(deltas, (200, whole), is_vllm=False) == []
+        assert (self.model.path.mode, self.notices[-1]) == ("text", LOST_CALLS)
+
+
+class TestRepetition:
+    def test_an_answer_that_repeats_itself_is_stopped_and_said_once(self):
+        lost = Lost({"content": "So: "}, *[{"content": "and so on, "}] * 2000)
+        assert lost.response == Response((Text("So: and so on, "),), "repetition")
+
+    def test_a_thought_too(self):
+        lost = Lost({"reasoning": "Hm. "}, *[{"reasoning": "But wait. "}] * 2000)
+        assert lost.response == Response((Reasoning("Hm. But wait. "),), "repetition")
+
+    def test_a_call_whose_arguments_do_is_none(self):
+        lost = Lost(native("read", '{"path": "'), *[native(None, "\n  \n") for _ in range(2000)])
+        assert lost.response == Response((), "repetition")
 
 
 def test_characters_of_several_tokens_are_no_loss():

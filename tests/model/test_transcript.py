@@ -36,6 +36,15 @@ def test_the_native_and_the_text_path_tell_of_the_tools_in_the_system_prompt():
         assert system.text.startswith("Be brief.\n\n## Available Tools")
 
 
+def test_a_model_that_takes_nothing_but_text_is_told_of_the_rest():
+    said, _ = exchange("native")
+    image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    shown = ToolResults((ToolResult("c1", "read", "multimodal", [{"type": "text", "text": "A dot."}, image]),))
+    assert rendered(said, shown)[-1] is shown
+    (flat,) = rendered(said, shown, path=CallPath(text_only=True))[-1].results
+    assert (flat.kind, flat.value) == ("text", "A dot.\n[image of type image/png, not shown]")
+
+
 def test_on_the_template_path_the_template_tells_of_them():
     assert rendered(SystemMessage("Be brief."), path=CallPath("template")) == [SystemMessage("Be brief.")]
 

@@ -75,13 +75,13 @@ REFUSED = [
 
 @pytest.mark.parametrize("path", REACHED)
 def test_a_path_that_leads_inside_is_reached(path, run, outside):
-    assert run("read", path=path).value == "alpha"
+    assert run("read", path=path).value.startswith("1\talpha\n")
     assert run("write", path=path, content="new").kind == "text"
-    assert run("read", path=path).value == "new"
+    assert run("read", path=path).value.startswith("1\tnew\n")
 
 
 def test_an_absolute_path_that_leads_inside_is_reached(run, outside, workspace):
-    assert run("read", path=str(workspace / "a.txt")).value == "alpha"
+    assert run("read", path=str(workspace / "a.txt")).value.startswith("1\talpha\n")
 
 
 @pytest.mark.parametrize(("path", "said"), REFUSED, ids=[ascii(row[0][:30]) for row in REFUSED])
@@ -224,7 +224,7 @@ def test_the_programs_own_settings_are_not_written_whether_they_exist_or_not(pat
         (workspace / "config.json").write_text("mine")
     assert "is protected" in run("edit", guarded, path="config.json", oldText="mine", newText="yours").value
     assert (workspace / "config.json").read_text() == "mine"
-    assert run("read", guarded, path="config.json").value == "mine"
+    assert "1\tmine\n" in run("read", guarded, path="config.json").value
 
 
 @pytest.mark.parametrize("path", GIT)
@@ -283,7 +283,7 @@ def test_in_any_tree_no_path_reads_or_changes_anything_outside(tree, asked):
         ctx = ToolContext(base / "workspace")
         for path in (each.replace("{base}", str(base)) for each in asked):
             read = REGISTRY.run(ToolCall("1", "read", {"path": path}), ctx)
-            assert read.kind == "error" or read.value in ("inside", "written")
+            assert read.kind == "error" or read.value.startswith(("1\tinside\n", "1\twritten\n"))
             REGISTRY.run(ToolCall("1", "write", {"path": path, "content": "written"}), ctx)
         assert contents(base / "outside") == before
         assert sorted(each.name for each in base.iterdir()) == ["outside", "workspace"]

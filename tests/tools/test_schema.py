@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 import pytest
 
 from src.messages import ToolCall
 from src.tools import Registry, ToolContext
-from src.tools.schema import of_hint, signature, type_name
+from src.tools.schema import of_hint, signature, strict_form, type_name
+from src.wire.strictness import closed
 
 STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
 
@@ -37,7 +39,7 @@ HINTS = [
 
 @pytest.mark.parametrize(("hint", "schema", "name"), HINTS, ids=[str(row[0]) for row in HINTS])
 def test_a_type_hint_has_one_schema_and_one_name(hint, schema, name):
-    assert of_hint(hint) == schema
+    assert of_hint(hint).schema == schema
     assert name is None or type_name(schema) == name
 
 
@@ -141,3 +143,118 @@ def undescribed(path: str) -> str:
 def test_a_function_that_cannot_be_told_is_refused_by_name(function):
     with pytest.raises(TypeError, match=function.__name__):
         Registry().tool(function)
+
+
+class Place(TypedDict):
+    """Where something is."""
+
+    city: Annotated[str, "Its name"]
+    floor: int
+
+
+class Search(Place, total=False):
+    """More keys that may be left out."""
+
+    radius: float
+
+
+@dataclass
+class Parcel:
+    """What is sent."""
+
+    weight: float
+    labels: list[str] = field(default_factory=list)
+    note: str | None = None
+    secret: str = field(default="", init=False)
+
+
+@dataclass
+class Chain:
+    """A type that holds itself."""
+
+    following: Chain | None = None
+
+
+def send(parcel: Parcel, to: list[Place], search: Search) -> str:
+    """Show."""
+    return repr((parcel, to, search))
+
+
+class TestObjects:
+    def test_a_typed_dict_is_an_object_with_its_keys(self):
+        assert of_hint(Search).schema == {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "Its name"},
+                "floor": {"type": "integer"},
+                "radius": {"type": "number"},
+            },
+            "required": ["city", "floor"],
+            "additionalProperties": False,
+        }
+
+    def test_a_dataclass_is_an_object_with_what_it_is_made_from(self):
+        schema = of_hint(Parcel).schema
+        assert list(schema["properties"]) == ["weight", "labels", "note"]
+        assert schema["required"] == ["weight"]
+        assert schema["properties"]["note"] == STRING
+
+    def test_values_arrive_as_what_the_hints_promise(self, tmp_path):
+        registry = Registry()
+        registry.tool(send)
+        arguments = {
+            "parcel": {"weight": 2, "note": None},
+            "to": [{"city": "Ulm", "floor": 1.0}],
+            "search": {"city": "Ulm", "floor": 2, "radius": 3},
+        }
+        value = registry.run(ToolCall("1", "send", arguments), ToolContext(tmp_path)).value
+        assert value == repr((Parcel(2.0), [{"city": "Ulm", "floor": 1}], {"city": "Ulm", "floor": 2, "radius": 3.0}))
+
+    def test_what_is_wrong_in_one_is_named_by_its_place(self, tmp_path):
+        registry = Registry()
+        registry.tool(send)
+        place = {"city": "Ulm", "floor": 1}
+        arguments = {"parcel": {"weight": "2"}, "to": [place], "search": place}
+        said = registry.run(ToolCall("1", "send", arguments), ToolContext(tmp_path)).value
+        assert 'parcel.weight: expected number, got string "2"' in said
+
+    def test_a_type_that_holds_itself_is_refused(self):
+        def follow(chain: Chain) -> str:
+            """Follow."""
+            return ""
+
+        with pytest.raises(TypeError, match=r"follow\(chain\): the type holds itself"):
+            Registry().tool(follow)
+
+
+class TestStrict:
+    def test_every_property_is_required_and_null_stands_for_left_out(self):
+        definition = Registry().tool(optional).definition
+        strict = definition.strict_parameters
+        assert strict["required"] == ["path", "offset", "limit"]
+        assert strict["properties"]["path"] == STRING
+        assert strict["properties"]["offset"] == {"anyOf": [INTEGER, NULL]}
+        assert strict["properties"]["limit"] == {"anyOf": [INTEGER, NULL], "description": "How many"}
+        assert not closed(definition.parameters)
+        assert closed(strict)
+
+    def test_what_may_be_null_stays_as_it_is(self):
+        assert Registry().tool(nullable).definition.strict_parameters["properties"]["other"] == {
+            "anyOf": [INTEGER, NULL]
+        }
+
+    def test_it_holds_at_any_depth(self):
+        assert closed(Registry().tool(send).definition.strict_parameters)
+        assert strict_form(of_hint(list[Parcel]).schema)["items"]["required"] == ["weight", "labels", "note"]
+
+    def test_a_call_made_by_it_runs(self, tmp_path):
+        registry = Registry()
+        registry.tool(send)
+        place = {"city": "Ulm", "floor": 1}
+        arguments = {
+            "parcel": {"weight": 2, "labels": None, "note": None},
+            "to": [place],
+            "search": {**place, "radius": None},
+        }
+        value = registry.run(ToolCall("1", "send", arguments), ToolContext(tmp_path)).value
+        assert value == repr((Parcel(2.0), [place], place))

@@ -11,41 +11,42 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from . import seccomp
-from .box import Bare, Bubblewrap, Contained, Landlocked, Launch, Sandbox
+from .box import Bare, Bubblewrap, Contained, Landlocked, Launch, Refused, Sandbox
 from .limits import Limits
 from .view import View, view
 
-__all__ = ["Bare", "Choice", "Launch", "Limits", "Sandbox", "View", "choose", "view"]
+__all__ = ["Bare", "Choice", "Launch", "Limits", "Refused", "Sandbox", "View", "choose", "view"]
 
-Wanted = Literal["auto", "required", "off"]
 LONGEST_PROBE = 5.0  # seconds
 TRIED = 42  # the exit code of a probe that found what it should
 PROBE = 'if cat "$0"; then exit 1; fi; : >"$1" && rm "$1" && exit 42'
 
 
 class Choice(NamedTuple):
-    """`sandbox` is None where one is required and none works; `tried` says why each better one does not."""
+    """`tried` says why each better one does not work."""
 
-    sandbox: Sandbox | None
+    sandbox: Sandbox
     tried: tuple[str, ...] = ()
 
     @property
-    def description(self) -> str:
-        said = self.sandbox.description if self.sandbox else "none works, and one is required: commands are not run"
-        return f"{said} ({'; '.join(self.tried)})" if self.tried else said
+    def warning(self) -> str:
+        """What the user must know before commands run; empty where they are contained, or that is not wanted."""
+        if not self.tried or self.sandbox.kind not in ("none", "refused"):
+            return ""
+        return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
 
 
 def choose(
-    wanted: Wanted,
+    wanted: str,
     seen: View,
     limits: Limits,
     environment: Mapping[str, str],
     kinds: tuple[str, ...] = ("bubblewrap", "landlock"),
 ) -> Choice:
-    """The first of `kinds` that works here."""
+    """The first of `kinds` that works here. `wanted`: auto, required, off."""
     if wanted == "off":
         return Choice(Bare(limits, "none (security.sandbox is off): commands can do what you can do"))
     tried: list[str] = []
@@ -56,7 +57,7 @@ def choose(
             return Choice(made, tuple(tried))
         tried.append(f"{kind}: {why}")
     if wanted == "required":
-        return Choice(None, tuple(tried))
+        return Choice(Refused("none works here: commands are not run"), tuple(tried))
     return Choice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
 
 
@@ -125,6 +126,7 @@ def _fails(sandbox: Sandbox, seen: View, environment: Mapping[str, str]) -> str:
                     check=False,
                 )
             finally:
+                launch.settle()
                 launch.ended()
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)

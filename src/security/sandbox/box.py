@@ -30,8 +30,11 @@ class Launch(NamedTuple):
     argv: Sequence[str]
     environment: Mapping[str, str]
     before_exec: Callable[[], None] | None  # in the child
-    inherited: Sequence[int]  # file descriptors the child keeps; closed by `ended`
-    ended: Callable[[], Sequence[str]]  # once the session is dead: what had to be done, a sentence each
+    inherited: Sequence[int]  # file descriptors the child keeps
+    settle: Callable[
+        [], None
+    ]  # to be called once the program has ended, or was not started: waits for what ends with it
+    ended: Callable[[], Sequence[str]]  # and this after it, when the session is dead: what had to be done, in words
 
 
 class Sandbox(Protocol):
@@ -54,7 +57,19 @@ class Bare:
         self._limits = limits
 
     def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
-        return Launch(argv, environment, self._limits.setter(), (), lambda: ())
+        return Launch(argv, environment, self._limits.setter(), (), _nothing, lambda: ())
+
+
+class Refused:
+    """One is required, and there is none: nothing is run."""
+
+    kind = "refused"
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
+        raise OSError(f"{self.description} (security.sandbox is required)")
 
 
 class Contained:
@@ -95,20 +110,26 @@ class Bubblewrap:
         protected = self._in.look()
         filter_fd = _held(self._filter)
         info, told = os.pipe()
+        left_over, left_fd = os.pipe()
         view, private = self._in.view, self._in.private.folder
         words = bubblewrap.arguments(self._program, view, private, protected, filter_fd)
 
-        def ended() -> list[str]:
-            os.close(filter_fd)
-            os.close(told)
+        def settle() -> None:
+            for fd in (filter_fd, told, left_fd):
+                os.close(fd)
             left.end_namespace(info)
-            return self._in.put_back()
+
+        def ended() -> list[str]:
+            with os.fdopen(left_over, "rb") as pipe:
+                notes = [left.IN_BACKGROUND] if pipe.read(1) else []
+            return notes + self._in.put_back()
 
         return Launch(
-            [*words, "--info-fd", str(told), "--chdir", str(cwd), "--", *self._in.limits.words(), *argv],
+            [*words, "--info-fd", str(told), "--chdir", str(cwd), "--", *self._in.limits.words(left_fd), *argv],
             self._in.environment(environment, bubblewrap.home(view), "/tmp"),  # noqa: S108 - its own
             None,
-            (filter_fd, told),
+            (filter_fd, told, left_fd),
+            settle,
             ended,
         )
 
@@ -159,21 +180,25 @@ class Landlocked:
             {**self._toolchains(), **self._in.environment(environment, home, temporary)},
             before_exec,
             (),
-            lambda: self._ended(fd),
+            lambda: os.close(fd),
+            self._ended,
         )
 
     def _toolchains(self) -> dict[str, str]:
         home = self._in.view.home
         return {name: str(home / folder) for name, folder in HOMES.items() if home and (home / folder).is_dir()}
 
-    def _ended(self, fd: int) -> list[str]:
-        os.close(fd)
+    def _ended(self) -> list[str]:
         with self._lock:
             self._alive -= 1
             found, remains = (False, False) if self._alive else left.end_orphans()
-        notes = ["what had made itself a new session was ended"] if found else []
+        notes = [left.IN_BACKGROUND] if found else []
         notes += ["some of what it started could not be ended"] if remains else []
         return [*notes, *self._in.put_back()]
+
+
+def _nothing() -> None:
+    """Nothing ends with it."""
 
 
 def said(what: PutBack) -> list[str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 PROC = Path("/proc")
 FILTERED = "2"  # SECCOMP_MODE_FILTER
 ROUNDS = 50  # of looking again
+IN_BACKGROUND = "what it left running in the background was ended"
 PAUSE = 0.01  # seconds between looks at what was killed
 
 

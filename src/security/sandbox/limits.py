@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MB = 1_000_000
+BASH = Path("/bin/bash")
 TASKS = Path("/proc/loadavg")
 
 
@@ -17,16 +18,29 @@ class Limits(NamedTuple):
     processes: int = 1024
     file_mb: int = 4096
 
-    def words(self) -> list[str]:
-        """What stands before a command that sets them on itself, once it is alone: no others are counted then."""
+    def words(self, left_fd: int) -> list[str]:
+        """What stands before a command and runs it under them, alone in a namespace: no others are counted then.
+
+        A byte goes to `left_fd` where something still runs when the command has ended; a shell that is not bash
+        cannot close that for the command, and tells nothing.
+        """
         script = (
             "ulimit -c 0; "
             f"ulimit -d {self.memory_mb * MB // 1024}; "  # KB
-            f"ulimit -f {self.file_mb * MB // 512}; "  # blocks, as POSIX has them
+            f"ulimit -f {self.file_mb * MB // self.block}; "
             f"ulimit -u {self.processes} 2>/dev/null || ulimit -p {self.processes}; "  # bash's letter, and dash's
-            'exec "$@"'
         )
-        return ["/bin/sh", "-c", script, "sh"]
+        if not BASH.exists():
+            return ["/bin/sh", "-c", script + 'exec "$@"', "sh"]
+        count = "set -- /proc/[0-9]*; [ $# -le 2 ]"  # the namespace's own first process, and this shell
+        tell = f"{count} || {{ sleep 0.05; {count} || echo >&{left_fd}; }}"
+        look = f'"$@" {left_fd}>&-; ended=$?; {tell}; exit $ended'
+        return [str(BASH), "-c", script + look, "bash"]
+
+    @property
+    def block(self) -> int:
+        """What a shell counts the size of a file in, in bytes."""
+        return 1024 if BASH.exists() else 512
 
     def setter(self) -> Callable[[], None]:
         """What sets them in a child, beside all other processes of the user."""

@@ -1,0 +1,91 @@
+"""Commands that show how things are, and change nothing."""
+
+from __future__ import annotations
+
+import json
+
+from ..messages import Response, SystemMessage, ToolResults, UserMessage
+from ..security.sanitise import plain
+from . import start
+from .command import CHARACTERS_PER_TOKEN, Command, State
+
+KINDS = {SystemMessage: "system prompt", UserMessage: "your messages", Response: "answers", ToolResults: "tool results"}
+BAR = 30  # columns
+
+
+def _tools(state: State, _: str) -> None:
+    for tool in start.tools(state.settings):
+        state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
+
+
+def _models(state: State, _: str) -> None:
+    for name, length in start.models(state.settings).items():
+        mark = "*" if name == state.model_name else " "
+        state.screen.say(f"{mark} {plain(name)}" + (f"  {length:,} tokens" if length else ""))
+
+
+def _status(state: State, _: str) -> None:
+    made = state.made_bot
+    rows = {
+        "server": state.settings.vllm.base_url,
+        "model": state.model_name,
+        "tools": f"{made.model.path.mode}: {made.model.path.why}" if made else "not needed yet",
+        "workspace": str(state.settings.root),
+        "context": _context_line(state),
+        "tokens": _tokens_line(state),
+    }
+    state.screen.say("\n".join(f"  {name:10} {plain(value)}" for name, value in rows.items()))
+
+
+def _context(state: State, _: str) -> None:
+    """How full the context is, and of what."""
+    sizes = dict.fromkeys(KINDS.values(), 0)
+    for message in state.conversation:
+        sizes[KINDS[type(message)]] += len(str(message)) // CHARACTERS_PER_TOKEN
+    rows = [f"    {name:14} about {size:,} tokens" for name, size in sizes.items() if size]
+    length = state.bot().model.context_length
+    bar = ""
+    if length:
+        filled = min(BAR, round(BAR * state.context_used / length))
+        bar = f"  [{'#' * filled}{'.' * (BAR - filled)}]\n"
+    state.screen.say("\n".join([f"{bar}  {_context_line(state)}", *rows]))
+
+
+def _context_line(state: State) -> str:
+    used = state.context_used
+    about = "" if state.last else "about "
+    length = state.made_bot.model.context_length if state.made_bot else None
+    return f"{about}{used:,} of {length:,} tokens ({used / length:.0%})" if length else f"{about}{used:,} tokens"
+
+
+def _tokens(state: State, _: str) -> None:
+    state.screen.say(f"  {_tokens_line(state)}")
+
+
+def _tokens_line(state: State) -> str:
+    if not state.last:
+        return "the server has counted none yet"
+    last = f"{state.last.input_tokens:,} in, {state.last.output_tokens:,} out"
+    return f"{state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out in this chat; the last answer {last}"
+
+
+def _config(state: State, words: str) -> None:
+    """The settings in force; with words: those that hold them."""
+    from .config import in_force
+
+    rows = [
+        f"  {key} = {json.dumps(value, ensure_ascii=False)}  ({place})"
+        for key, value, place in in_force(state.settings)
+    ]
+    shown = [plain(row) for row in rows if words.lower() in row.lower()]
+    state.screen.say("\n".join(shown) or f"No setting has {plain(words)} in it.")
+
+
+ABOUT = (
+    Command("/models", "what the server has", _models),
+    Command("/tools", "what the model can call", _tools),
+    Command("/status", "server, model, path, workspace and tokens at a glance", _status),
+    Command("/context", "how full the model's context is, and of what", _context),
+    Command("/tokens", "tokens of this chat, as the server counted them", _tokens),
+    Command("/config", "the settings in force and where each came from", _config, "[WORD]"),
+)

@@ -1,0 +1,56 @@
+"""The table of slash commands, and how a line finds its row. None goes to the model, known or not."""
+
+from __future__ import annotations
+
+from ..security.sanitise import plain
+from .about import ABOUT
+from .command import Command, State
+from .steer import STEER
+
+HELP_WIDTH = 24  # columns for a command and its argument
+
+
+def run_command(state: State, line: str) -> None:
+    """Do what the line says, or say what is wrong with it. Raises BotError."""
+    name, _, argument = line.partition(" ")
+    if command := find(name):
+        command.run(state, argument.strip())
+        return
+    near = nearest(name)
+    state.screen.say(f"There is no command {plain(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))
+
+
+def find(name: str) -> Command | None:
+    """The row of a name or an alias, in any case."""
+    return _BY_NAME.get(name.lower())
+
+
+def nearest(name: str) -> str:
+    """The known name that is most like this one; empty where none is."""
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1)
+    return near[0] if near else ""
+
+
+def help_lines() -> list[str]:
+    return [
+        f"  {command.usage:{HELP_WIDTH}} {command.help}"
+        + (f" (also {', '.join(command.aliases)})" * bool(command.aliases))
+        for command in COMMANDS
+    ]
+
+
+def _help(state: State, _: str) -> None:
+    state.screen.say("\n".join([*help_lines(), *KEYS]))
+
+
+KEYS = (
+    "  @path puts a file's content below the message; !command runs a command, and the model sees its output",
+    '  a line that ends in \\ goes on in the next; lines between two lines of """ are one message',
+    "  Ctrl-C stops an answer; Ctrl-C twice, Ctrl-D or /exit leaves",
+)
+
+COMMANDS: tuple[Command, ...] = (Command("/help", "this list", _help, aliases=("/?",)), *STEER, *ABOUT)
+
+_BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -1,0 +1,89 @@
+"""Commands that change what happens next: another model or path, a new conversation, how much is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..security.sanitise import plain
+from . import start
+from .command import Command, State
+
+DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
+THINKING = {
+    "fold": "Thoughts are shown while they last, and folded to one line after that; /expand shows the last.",
+    "show": "Thoughts are shown and stay.",
+    "hide": "Thoughts are not shown.",
+}
+
+
+def _leave(state: State, _: str) -> None:
+    state.left = True
+
+
+def _new(state: State, _: str) -> None:
+    state.begin_anew()
+    state.screen.say("The conversation starts anew.")
+
+
+def _model(state: State, name: str) -> None:
+    """Show the model, or take another that the server has."""
+    if not name:
+        state.screen.say(f"  {plain(state.model_name)}; /models lists what the server has, /model NAME takes another")
+        return
+    served = start.models(state.settings)
+    if name not in served:
+        state.screen.say(f"The server has no model {plain(name)}. It has: {plain(', '.join(served))}.")
+        return
+    state.switch(name)
+    state.screen.say(f"  {plain(name)} goes on with the conversation.")
+
+
+def _model_names(state: State) -> Iterable[str]:
+    return state.settings.vllm.available_models or ((state.model_name,) if state.model_name else ())
+
+
+def _path(state: State, mode: str) -> None:
+    """Show the call path and why it is in use, or take another."""
+    from ..model import MODES
+
+    path = state.bot().model.path
+    if chosen := next((each for each in MODES if each == mode), None):
+        path.choose(chosen)
+    elif mode:
+        state.screen.say(f"There is no path {plain(mode)}. It is one of {', '.join(MODES)}.")
+        return
+    state.screen.say(f"  {path.mode}: {path.why}")
+
+
+def _path_names(_: State) -> Iterable[str]:
+    from ..model import MODES
+
+    return MODES
+
+
+def _debug(state: State, level: str) -> None:
+    if level and level not in DEBUG_LEVELS:
+        state.screen.say(f"There is no level {plain(level)}. It is one of {', '.join(DEBUG_LEVELS)}.")
+        return
+    if level:
+        state.debug.level = DEBUG_LEVELS[level]
+    name = next(name for name, number in reversed(DEBUG_LEVELS.items()) if state.debug.level >= number)
+    state.screen.say(f"  debug is {name}")
+
+
+def _thinking(state: State, mode: str) -> None:
+    if mode and mode not in THINKING:
+        state.screen.say(f"There is no way {plain(mode)} to show thoughts. It is one of {', '.join(THINKING)}.")
+        return
+    state.thinking = mode or state.thinking
+    state.screen.say(f"  {state.thinking}: {THINKING[state.thinking]}")
+
+
+STEER = (
+    Command("/exit", "leave", _leave, aliases=("/quit",)),
+    Command("/new", "forget the conversation and start anew", _new, aliases=("/reset", "/clear")),
+    Command("/model", "the model in use; with a name: take another", _model, "[NAME]", complete=_model_names),
+    Command("/path", "how tools are called, and why; with a name: take another", _path, "[PATH]", complete=_path_names),
+    Command("/thinking", "how thoughts are shown", _thinking, "[fold|show|hide]", complete=lambda _: THINKING),
+    Command("/debug", "what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
+)

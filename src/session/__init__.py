@@ -1,0 +1,1 @@
+"""What survives: the journal of a conversation, its resumption, undoing, searching, exporting."""

@@ -1,0 +1,95 @@
+"""What files held before a tool wrote them, kept by the hash of it; and files put back to it.
+
+The content is kept as it is, secrets and all, or it could not be put back: in the session's own folder,
+which nobody else can look into.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from .journal import private_folder
+from .replay import Write
+
+Put = Callable[[Path, "bytes | None"], None]  # a file's whole content; None removes it. Raises OSError
+
+
+class Restored(NamedTuple):
+    """What became of each file: put back, removed again, or left alone, with the reason."""
+
+    back: list[str]
+    removed: list[str]
+    left: list[tuple[str, str]]
+
+
+class Blobs:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, content: bytes) -> str:
+        """The content's hash. Raises OSError."""
+        name = digest(content)
+        path = self._folder / name
+        if not path.exists():
+            private_folder(self._folder)
+            temporary = path.with_suffix(".tmp")
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(content)
+            temporary.replace(path)
+        return name
+
+    def content(self, name: str) -> bytes | None:
+        """None where it is not there, or is not what it was."""
+        with suppress(OSError):
+            content = (self._folder / name).read_bytes()
+            return content if digest(content) == name else None
+        return None
+
+    def restore(self, writes: Iterable[Write], put: Put) -> Restored:
+        """Put every file back to what it was before the first of `writes`; none that somebody else changed since."""
+        first: dict[str, Write] = {}
+        last: dict[str, Write] = {}
+        for write in writes:
+            first.setdefault(write.path, write)
+            last[write.path] = write
+        done = Restored([], [], [])
+        for path, write in first.items():
+            if why := self._restore(Path(path), write.before, last[path].after, put, done):
+                done.left.append((path, why))
+        return done
+
+    def _restore(self, path: Path, before: str | None, after: str | None, put: Put, done: Restored) -> str:
+        """Why it was left alone; empty where it was not, or is as it was anyway."""
+        try:
+            now = digest_of(path)
+            if now == before:
+                return ""
+            if now != after:
+                kept = f"; what it held before is {self._folder / before}" if before else ""
+                return f"it was changed since{kept}"
+            content = self.content(before) if before else None
+            if before and content is None:
+                return "what it held before was not kept"
+            put(path, content)
+        except OSError as error:
+            return error.strerror or str(error)
+        (done.back if before else done.removed).append(str(path))
+        return ""
+
+
+def digest(content: bytes) -> str:
+    import hashlib  # start-up is measured: not before something is written
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of(path: Path) -> str | None:
+    """Of a file's content; None where there is no file. Raises OSError."""
+    try:
+        return digest(path.read_bytes())
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,160 @@
+"""The journal's file: one JSON object a line, appended and never rewritten.
+
+    {"type":"user","n":12,"message":{"type":"user","text":"hi"}}
+
+`type` and `n` come first in every line, so that a reader knows what a line is before it parses it; `n`
+counts the records of a journal and names them. A record is handed to the system before the step it tells
+of is taken, which is all that a kill can not undo; what a power cut could is synced by `sync`.
+
+What cannot be written (a full disk, a read-only home) ends the journal, not the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import BotError
+from ..messages import JSON
+
+VERSION = 1
+APPEND = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+Redact = Callable[[str], str]
+
+
+class Journal:
+    """Appends to the file at `path`, made with its folder when the first record is written.
+
+    `first` is the number of the first record, 0 for a new journal. `redact` takes secrets out of every string.
+    Raises BotError where somebody else writes to an old one; nothing else is raised: `broken` says what went wrong.
+    """
+
+    def __init__(self, path: Path, redact: Redact = str, first: int = 0, *, unended: bool = False) -> None:
+        self.path = path
+        self.broken = ""
+        self._redact = redact
+        self._next = first
+        self._file = -1
+        if first:
+            self._open(0)
+            if unended and self._file >= 0:
+                self._append(b"\n")
+
+    @property
+    def next(self) -> int:
+        """The number of the record to come."""
+        return self._next
+
+    def write(self, kind: str, fields: Mapping[str, JSON]) -> int:
+        """Append a record; its number."""
+        number, self._next = self._next, self._next + 1
+        if self._file < 0 and not self.broken:
+            self._open(os.O_CREAT | os.O_EXCL)
+        if not self.broken:
+            head = f'{{"type":"{kind}","n":{number}'
+            try:
+                body = encoded(redacted(dict(fields), self._redact))
+            except (ValueError, RecursionError, TypeError) as error:  # what no JSON holds; nobody's tool should give it
+                self.broken = f"a {kind} cannot be written as JSON: {error}"
+                return number
+            self._append(head.encode() + (b"," + body[1:] if body != b"{}" else b"}") + b"\n")
+        return number
+
+    def sync(self) -> None:
+        """Return once the disk has it."""
+        if self._file >= 0 and not self.broken:
+            try:
+                os.fsync(self._file)
+            except OSError as error:
+                self._fail(error)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            self.sync()
+            os.close(self._file)
+            self._file = -1
+
+    def _open(self, flags: int) -> None:
+        try:
+            if flags:
+                private_folder(self.path.parent)
+            self._file = os.open(self.path, APPEND | flags, 0o600)
+            if flags:
+                sync_folder(self.path.parent)
+        except OSError as error:
+            self._fail(error)
+            return
+        if not _lock(self._file):
+            os.close(self._file)
+            self._file = -1
+            raise BotError(
+                f"The session {self.path.stem} is open elsewhere, and two cannot write to one.",
+                "Leave it there first, or begin a new one.",
+            )
+
+    def _append(self, line: bytes) -> None:
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.broken = f"{self.path}: {error.strerror or error}"
+
+
+def encoded(value: JSON) -> bytes:
+    """As short as it can be; what no UTF-8 holds is escaped."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def redacted(value: JSON, redact: Redact) -> JSON:
+    """The value with every string in it redacted."""
+    if redact is str:
+        return value
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [redacted(each, redact) for each in value]
+    if isinstance(value, dict):
+        return {redact(key): redacted(each, redact) for key, each in value.items()}
+    return value
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that nobody else can look into. Raises OSError."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new file's name is on the disk, too. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the file is ours alone; where the system knows no such locks, it is taken to be."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

@@ -1,0 +1,322 @@
+"""A journal read back: the conversation as it stood, what of it can be taken back, and what was not finished.
+
+Two passes. The first looks at each line's head alone and drops what does not count any more: pieces of an
+answer that came whole later, and what an `undo` took back. The second parses the rest, except the messages
+that a `compaction` replaced. So resuming costs what the conversation is long, not what the file is.
+
+Nothing in a file can stop it: a torn last line is ignored, any other that cannot be read is named in
+`problems` and skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import BotError
+from ..messages import JSON, MalformedCall, Message, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from .convert import from_json
+from .journal import VERSION
+
+HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
+MESSAGES = ("system", "user", "order", "response")
+SHOWN_PROBLEMS = 20
+
+UNKNOWN = (
+    "The program was stopped while this call ran, and its result was lost: it may or may not have been carried out. "
+    "Look before you call it again."
+)
+NOT_RUN = "The program was stopped before this call began: it was not run."
+
+
+class Line(NamedTuple):
+    kind: str
+    number: int
+    data: bytes
+
+
+class Point(NamedTuple):
+    """Where a turn, or a compaction by hand, began: its first record, and how many messages there were."""
+
+    number: int
+    messages: int
+    question: str = ""  # what the user asked; a compaction has none
+
+
+class Write(NamedTuple):
+    """A file as a tool found it and left it: hashes of its content; `before` is None where there was none.
+
+    `after` is "" where the program was stopped before it was known.
+    """
+
+    number: int
+    path: str
+    before: str | None
+    call: str = ""  # the id of the call that wrote it
+    after: str | None = ""
+
+
+class Started(NamedTuple):
+    """A call that was begun."""
+
+    number: int
+    id: str
+    name: str
+
+
+@dataclass
+class Replayed:
+    meta: dict[str, JSON] = field(default_factory=dict)
+    name: str = ""
+    messages: list[Message] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
+    compactions: list[int] = field(default_factory=list)  # their records
+    partial: Response | None = None  # the last answer, where its end is missing; it is the last of `messages`
+    lost: list[ToolResult] = field(default_factory=list)  # given to the last calls that had no result
+    problems: list[str] = field(default_factory=list)
+    next: int = 0  # the number of the record to come
+    unended: bool = False  # the last line has no line end
+    torn: bool = False  # and is not whole without it
+
+
+def replay(path: Path, until: int | None = None) -> Replayed:
+    """The journal at `path`; with `until` as it stood before the record of that number.
+
+    Raises BotError where the file is no journal or cannot be read.
+    """
+    found = Replayed()
+    try:
+        with path.open("rb") as file:
+            kept = _kept(file, found, until)
+    except OSError as error:
+        raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
+    if not kept or kept[0].kind != "meta":
+        raise BotError(f"{path} is not the journal of a session.")
+    _build(kept, found)
+    return found
+
+
+def _kept(lines: Iterable[bytes], found: Replayed, until: int | None) -> list[Line]:
+    """The lines that still count."""
+    kept: list[Line] = []
+    for place, data in _but_torn(lines):
+        if not data.endswith(b"\n"):
+            found.unended = True
+            found.torn = not _is_whole(data)
+            if found.torn:
+                break
+        head = HEAD.match(data)
+        if head is None:
+            if data != b"\n":
+                _problem(found, f"line {place} cannot be read, and was skipped")
+            continue
+        line = Line(head[1].decode(), int(head[2]), data)
+        if until is not None and line.number >= until:
+            break
+        found.next = max(found.next, line.number + 1)
+        if line.kind == "undo":
+            _take_back(kept, line, found)
+        elif line.kind != "resumed":
+            if line.kind == "response":
+                while kept and kept[-1].kind == "delta":
+                    kept.pop()
+            kept.append(line)
+    return kept
+
+
+def _but_torn(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Lines with their places, without those that who resumed the session found to be torn."""
+    before = b""
+    place = 0
+    for place, data in enumerate(lines, 1):
+        if before and not (data.startswith(b'{"type":"resumed"') and b'"torn":true' in data):
+            yield place - 1, before
+        before = data
+    if before:
+        yield place, before
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether nothing but the line's end is missing."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _take_back(kept: list[Line], line: Line, found: Replayed) -> None:
+    to = _parsed(line, found).get("to")
+    if isinstance(to, int) and to > 0:
+        while kept and kept[-1].number >= to:
+            kept.pop()
+
+
+def _parsed(line: Line, found: Replayed) -> dict[str, Any]:
+    try:
+        value = json.loads(line.data)
+    except (ValueError, RecursionError) as error:
+        _problem(found, f"record {line.number} cannot be read, and was skipped: {error}")
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _problem(found: Replayed, text: str) -> None:
+    if len(found.problems) < SHOWN_PROBLEMS:
+        found.problems.append(text)
+
+
+class _Entry:
+    """What one line, with those that belong to it, becomes: no message, one, or a response and its results."""
+
+    __slots__ = ("calls", "line", "results")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.results: list[Line] = []
+        self.calls: list[Line] = []
+
+    @property
+    def size(self) -> int:
+        return 2 if self.results or self.calls else 1
+
+
+def _build(kept: list[Line], found: Replayed) -> None:
+    entries: list[_Entry] = []
+    for line in kept:
+        if line.kind in MESSAGES:
+            if line.kind == "user" and not (entries and entries[-1].line.kind == "user"):
+                found.points.append(Point(line.number, sum(entry.size for entry in entries), _question(line, found)))
+            entries.append(_Entry(line))
+        elif line.kind == "delta":
+            if not entries or entries[-1].line.kind != "delta":
+                entries.append(_Entry(line))
+            entries[-1].results.append(line)
+        elif line.kind in ("result", "call") and entries:
+            last = entries[-1]
+            (last.results if line.kind == "result" else last.calls).append(line)
+            if line.kind == "call":
+                _started(line, found)
+        elif line.kind == "cut":
+            _cut(entries, line, found)
+        elif line.kind == "compaction":
+            entries = _compacted(entries, line, found)
+        else:
+            _fact(line, found)
+    for entry in entries:
+        found.messages += _messages(entry, found, last=entry is entries[-1])
+
+
+def _question(line: Line, found: Replayed) -> str:
+    message = _parsed(line, found).get("message")
+    return str(message.get("text", "")) if isinstance(message, dict) else ""
+
+
+def _cut(entries: list[_Entry], line: Line, found: Replayed) -> None:
+    """The last messages went."""
+    drop = _parsed(line, found).get("drop")
+    while entries and isinstance(drop, int) and drop > 0:
+        drop -= entries.pop().size
+    size = sum(entry.size for entry in entries)
+    while found.points and found.points[-1].messages >= size:
+        found.points.pop()
+
+
+def _fact(line: Line, found: Replayed) -> None:
+    """What is no message."""
+    value = _parsed(line, found)
+    if line.kind == "meta":
+        version = value.get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise BotError("The session was written by a newer version of the program.", "Install that to resume it.")
+        found.meta = value
+        found.name = str(value.get("name", ""))
+    elif line.kind == "rename":
+        found.name = str(value.get("name", ""))
+    elif line.kind == "write":
+        found.writes.append(
+            Write(line.number, str(value.get("path")), _hash(value.get("before")), str(value.get("call", "")))
+        )
+    elif line.kind == "wrote":
+        path, after = str(value.get("path")), _hash(value.get("after"))
+        found.writes[:] = [
+            each._replace(after=after) if each.path == path and each.after == "" else each for each in found.writes
+        ]
+
+
+def _hash(value: JSON) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _started(line: Line, found: Replayed) -> None:
+    value = _parsed(line, found)
+    found.started.append(Started(line.number, str(value.get("id")), str(value.get("name"))))
+
+
+def _compacted(entries: list[_Entry], line: Line, found: Replayed) -> list[_Entry]:
+    """All but the system prompt and the last `keep` messages gave way to a summary."""
+    value = _parsed(line, found)
+    keep = value.get("keep")
+    if not isinstance(keep, int):
+        return entries
+    found.compactions.append(line.number)
+    if value.get("by_hand"):
+        found.points.append(Point(line.number, sum(entry.size for entry in entries)))
+    split = len(entries)
+    while split and keep > 0:
+        split -= 1
+        keep -= entries[split].size
+    head = [entry for entry in entries[:1] if entry.line.kind == "system"]
+    return [*head, _Entry(line), *entries[max(split, len(head)) :]]
+
+
+def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message]:
+    if entry.line.kind == "delta":
+        text = "".join(str(_parsed(line, found).get("text", "")) for line in entry.results)
+        partial = Response((Text(text),), "other")
+        found.partial = partial if last else None
+        yield partial
+        return
+    value = _parsed(entry.line, found).get("message")
+    try:
+        message = from_json(value)
+    except ValueError as error:
+        if value is not None:
+            _problem(found, f"record {entry.line.number} is no message, and was skipped: {error}")
+        if not last:  # who answers stays behind what was asked
+            yield UserMessage("[a message of the journal that could not be read]")
+        return
+    yield message
+    if isinstance(message, Response) and (asked := [*_asked(message)]):
+        yield ToolResults(tuple(_results(asked, entry, found, last=last)))
+
+
+def _asked(response: Response) -> Iterator[ToolCall | MalformedCall]:
+    return (block for block in response.content if isinstance(block, (ToolCall, MalformedCall)))
+
+
+def _results(
+    asked: list[ToolCall | MalformedCall], entry: _Entry, found: Replayed, *, last: bool
+) -> Iterator[ToolResult]:
+    """Each call's result, in the order of the calls; of one that has none, what is known."""
+    known: dict[str, list[ToolResult]] = {}
+    for line in entry.results:
+        try:
+            result = from_json(_parsed(line, found).get("result"), ("result",))
+        except ValueError:
+            continue
+        known.setdefault(result.tool_call_id, []).append(result)
+    started = [str(_parsed(line, found).get("id")) for line in entry.calls]
+    for call in asked:
+        if known.get(call.id):
+            yield known[call.id].pop(0)
+            continue
+        lost = ToolResult(call.id, call.name or "unreadable call", "error", UNKNOWN if call.id in started else NOT_RUN)
+        if last:
+            found.lost.append(lost)
+        yield lost

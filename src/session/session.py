@@ -1,0 +1,305 @@
+"""A conversation that survives: what is said and done in it goes to its journal, before the next step is taken.
+
+`follow` stands between the loop and whoever draws its events: each is recorded when it passes, and the loop
+does not go on until it has been. The loop knows nothing of it. Without a `folder`, or where nothing can be
+written, the conversation lives in memory alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import BotError
+from ..messages import (
+    JSON,
+    CallFinished,
+    CallStarted,
+    Compacted,
+    Completed,
+    Event,
+    Message,
+    Notice,
+    Response,
+    SystemMessage,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+from .blobs import Blobs, Put, Restored, digest_of
+from .convert import NAMES, to_json
+from .journal import VERSION, Journal, Redact
+from .replay import Point, Started, Write, replay
+
+UNKEPT = "This conversation is not kept any more, and cannot be resumed later: {why}"
+
+
+class Undone(NamedTuple):
+    """What was taken back. `calls` were begun and wrote no file: what they did is not undone."""
+
+    question: str  # empty where a compaction was taken back
+    restored: Restored
+    calls: list[ToolCall]
+
+
+class Session:
+    """`messages` is the conversation, which the loop appends to; `root` the folder that written paths are relative to.
+
+    `meta` goes to the journal's first record: workspace, model, server, created (seconds since 1970).
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        root: Path,
+        journal: Journal | None = None,
+        meta: Mapping[str, JSON] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.messages = list(messages)
+        self.name = ""
+        self.meta = dict(meta or {})
+        self._root = root
+        self._now = now
+        self._journal = journal
+        self._blobs = Blobs(journal.path.with_suffix(".files")) if journal else None
+        self._kept = 0  # messages that the journal has
+        self._results: list[ToolResult] = []  # of the last answer, that the journal has
+        self._points: list[Point] = []
+        self._writes: list[Write] = []
+        self._started: list[Started] = []
+        self._compactions: list[int] = []  # their records
+        self._last_kind = ""
+        self._running = ""  # the call that began last
+        self._in_turn = False
+        self._told = False
+        self._number = 0  # of the last record, where there is no journal
+
+    @classmethod
+    def resumed(
+        cls, path: Path, system: Sequence[Message], root: Path, redact: Redact = str
+    ) -> tuple[Session, list[str]]:
+        """The session of a journal, with the system prompt of today; and what should be told of it.
+
+        Raises BotError where it cannot be read, or is open elsewhere.
+        """
+        found = replay(path)
+        journal = Journal(path, redact, found.next, unended=found.unended)
+        session = cls(_with_system(system, found.messages), root, journal, found.meta)
+        shift = len(session.messages) - len(found.messages)
+        session.name = found.name
+        session._kept = len(session.messages)
+        session._points = [point._replace(messages=point.messages + shift) for point in found.points]
+        session._writes, session._started, session._compactions = found.writes, found.started, found.compactions
+        journal.write("resumed", {"torn": True} if found.torn else {})
+        if found.partial:
+            session._record("response", {"message": to_json(found.partial)})
+        for lost in found.lost:
+            session._record("result", {"result": to_json(lost)})
+        journal.sync()
+        notices = [f"The journal of this session is damaged: {problem}." for problem in found.problems]
+        if found.lost:
+            names = ", ".join(result.name for result in found.lost)
+            notices.append(f"The program was stopped before these calls had their results: {names}. None is run again.")
+        return session, notices
+
+    @property
+    def id(self) -> str:
+        return self._journal.path.stem if self._journal else ""
+
+    @property
+    def path(self) -> Path | None:
+        """The journal's; None where there is none."""
+        return self._journal.path if self._journal and not self._journal.broken else None
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        """What tools wrote in this session, the oldest first."""
+        return self._writes
+
+    def before(self, write: Write) -> bytes | None:
+        """What the file held; None where there was none, or it was not kept."""
+        return self._blobs.content(write.before) if self._blobs and write.before else None
+
+    def follow(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
+        """The same events, each recorded before it is passed on; ends `events` when it is ended."""
+        self._in_turn = False
+        self._keep_messages()
+        self._in_turn = True
+        try:
+            yield from self._warning()
+            for event in events:
+                self._take(event)
+                yield from self._warning()
+                yield event
+        finally:
+            events.close()
+            self._keep_messages()
+            self._in_turn = False
+            self._sync()
+
+    def forget_last(self, message: Message) -> None:
+        """Take a message out that nobody answered, where it is the last."""
+        if self.messages and self.messages[-1] is message:
+            self.messages.pop()
+            self._keep_messages()
+
+    def before_write(self, path: str, content: bytes | None) -> None:
+        """A tool is about to write: keep what the file holds, None where there is none."""
+        if not self._blobs or not self._journal or self._journal.broken:
+            return
+        try:
+            before = None if content is None else self._blobs.keep(content)
+        except OSError as error:
+            self._journal.broken = f"what {path} held cannot be kept: {error.strerror or error}"
+            return
+        where = str(self._root / path)
+        number = self._record("write", {"path": where, "before": before, "call": self._running})
+        self._writes.append(Write(number, where, before, self._running))
+
+    def rename(self, name: str) -> None:
+        self.name = name
+        self._record("rename", {"name": name})
+
+    def fork(self, journal: Journal) -> Session:
+        """The same conversation with a journal of its own; what was written until now can be undone here only."""
+        fork = Session(self.messages, self._root, journal, self.meta | {"forked_from": self.id})
+        fork._keep_messages()
+        return fork
+
+    def close(self) -> None:
+        if self._journal:
+            self._journal.close()
+
+    def undo(self, put: Put) -> Undone | None:
+        """Take back the last turn, or the compaction after it, files included; None where there is nothing.
+
+        Raises BotError where what a compaction dropped cannot be had back.
+        """
+        if not self._points:
+            return None
+        point = self._points[-1]
+        before = self._as_before(point)
+        gone = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
+        started = [each for each in self._started if each.number >= point.number]
+        writes = [each for each in self._writes if each.number >= point.number]
+        restored = self._blobs.restore(writes, put) if self._blobs else Restored([], [], [])
+        self.messages[:] = before
+        self._points.pop()
+        self._compactions = [each for each in self._compactions if each < point.number]
+        self._writes = [each for each in self._writes if each.number < point.number]
+        self._started = [each for each in self._started if each.number < point.number]
+        self._kept = len(before)
+        self._last_kind = "undo"
+        self._record("undo", {"to": point.number})
+        self._sync()
+        wrote = {each.call for each in writes}
+        calls = [gone.get(each.id, ToolCall(each.id, each.name, {})) for each in started if each.id not in wrote]
+        return Undone(point.question, restored, calls)
+
+    def _as_before(self, point: Point) -> list[Message]:
+        if not any(each >= point.number for each in self._compactions):
+            return self.messages[: point.messages]
+        if not self.path:
+            raise BotError("What was dropped is not had back: this conversation is not kept.")
+        return _with_system(self.messages[:1], replay(self.path, point.number).messages)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._record("delta", {"text": event.text})
+        elif isinstance(event, CallStarted):
+            number = self._record("call", {"id": event.call.id, "name": event.call.name})
+            self._running = event.call.id
+            self._started.append(Started(number, event.call.id, event.call.name))
+            self._sync()
+        elif isinstance(event, CallFinished):
+            self._finish(event.result)
+        elif isinstance(event, Compacted):
+            self._compact(event)
+        else:
+            self._keep_messages()
+            if isinstance(event, Completed):
+                self._sync()
+
+    def _finish(self, result: ToolResult) -> None:
+        self._results.append(result)
+        self._record("result", {"result": to_json(result)})
+        for place, write in enumerate(self._writes):
+            if write.after == "":
+                after = _left(Path(write.path))
+                self._writes[place] = write._replace(after=after)
+                self._record("wrote", {"path": write.path, "after": after})
+
+    def _compact(self, event: Compacted) -> None:
+        fields: dict[str, JSON] = {"keep": event.kept, "message": to_json(event.summary), "by_hand": event.by_hand}
+        number = self._record("compaction", fields)
+        if event.by_hand:
+            self._points.append(Point(number, event.before))
+        self._compactions.append(number)
+        self._kept = len(self.messages)
+        self._last_kind = "compaction"
+
+    def _keep_messages(self) -> None:
+        """Bring the journal to where the conversation is."""
+        if len(self.messages) < self._kept:
+            self._record("cut", {"drop": self._kept - len(self.messages)})
+            self._kept = len(self.messages)
+            self._last_kind = "cut"
+            while self._points and self._points[-1].messages >= self._kept:
+                self._points.pop()
+        for message in self.messages[self._kept :]:
+            self._keep(message)
+            self._kept += 1
+
+    def _keep(self, message: Message) -> None:
+        if isinstance(message, ToolResults):
+            recorded = {id(result) for result in self._results}
+            for result in message.results:
+                if id(result) not in recorded:
+                    self._record("result", {"result": to_json(result)})
+            self._results = []
+            return
+        kind = NAMES[type(message)]
+        if kind == "user" and self._in_turn:
+            kind = "order"  # the loop's own, in the middle of a turn
+        stamp: dict[str, JSON] = {"time": int(self._now())} if kind == "user" else {}
+        number = self._record(kind, {**stamp, "message": to_json(message)})
+        if kind == "user" and self._last_kind != "user":
+            question = message.text if isinstance(message, UserMessage) else ""
+            self._points.append(Point(number, self._kept, question))
+        self._last_kind = kind
+
+    def _record(self, kind: str, fields: Mapping[str, JSON]) -> int:
+        if not self._journal:
+            self._number += 1
+            return self._number
+        if not self._journal.next:
+            self._journal.write("meta", {"version": VERSION, **self.meta})
+        return self._journal.write(kind, fields)
+
+    def _sync(self) -> None:
+        if self._journal:
+            self._journal.sync()
+
+    def _warning(self) -> Iterator[Notice]:
+        """Once, when the journal breaks."""
+        if self._journal and self._journal.broken and not self._told:
+            self._told = True
+            yield Notice(UNKEPT.format(why=self._journal.broken))
+
+
+def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
+    """The messages with another system prompt."""
+    return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
+
+
+def _left(path: Path) -> str | None:
+    """The hash of what a tool left there; "" where it cannot be read."""
+    try:
+        return digest_of(path)
+    except OSError:
+        return ""

@@ -1,0 +1,110 @@
+"""The folder of sessions: a journal each, what is asked of all of them, and which one is meant.
+
+20261121-084150-k3x9.jsonl    the journal
+20261121-084150-k3x9.files/   what files held before they were written
+index.db                      made from the journals, and made again where it is missing or broken
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import BotError
+from ..messages import JSON, Message
+from .journal import Journal, Redact
+from .session import Session
+
+if TYPE_CHECKING:  # sqlite3 is loaded by who looks for a session
+    from .index import Found, Index, Summary
+
+SUFFIX = ".jsonl"
+ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no l, o, 0, 1: ids are read aloud and typed
+FOLDER = "sessions"
+
+
+class Store:
+    """`state` is the program's state folder; it is made when the first session has something to keep."""
+
+    def __init__(self, state: Path, redact: Redact = str, now: Callable[[], float] = time.time) -> None:
+        self.folder = state / FOLDER
+        self._redact = redact
+        self._now = now
+
+    def new(self, messages: Sequence[Message], root: Path, meta: Mapping[str, JSON]) -> Session:
+        """A session that begins with these messages; its journal is made with its first question."""
+        return Session(messages, root, self.journal(), {**meta, "created": int(self._now())}, self._now)
+
+    def journal(self) -> Journal:
+        """A new one, not written yet."""
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._now()))
+        tail = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(4))
+        return Journal(self.folder / f"{stamp}-{tail}{SUFFIX}", self._redact)
+
+    def resume(self, wanted: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
+        """The session `wanted`, as in `find`; and what should be told of it. Raises BotError."""
+        return Session.resumed(self.path(self.find(wanted, root)), system, root, self._redact)
+
+    def path(self, session: str) -> Path:
+        return self.folder / f"{session}{SUFFIX}"
+
+    def find(self, wanted: str, root: Path | None = None) -> str:
+        """The id of the session meant by an id, its beginning, or a name; by nothing, the last of the folder `root`.
+
+        Where there is none in that folder, the last of all. Raises BotError.
+        """
+        known = self.all()
+        if not known:
+            raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
+        if not wanted:
+            here = [each for each in known if root and each.workspace == str(root)]
+            return (here or known)[0].id
+        for meant in (
+            [each for each in known if wanted in (each.id, each.name)],
+            [each for each in known if each.id.startswith(wanted)],
+            [each for each in known if each.name.lower().startswith(wanted.lower())],
+        ):
+            if meant:
+                return meant[0].id
+        raise BotError(f"There is no session {wanted!r}.", "`vllm-bot sessions` lists them.")
+
+    def all(self) -> list[Summary]:
+        """The last used first."""
+        with self._index() as index:
+            return index.all()
+
+    def search(self, words: str, limit: int = 20) -> list[Found]:
+        with self._index() as index:
+            return index.search(words, limit)
+
+    def _index(self) -> Index:
+        from .index import Index
+
+        return Index(self.folder)
+
+    def delete(self, session: str) -> None:
+        """Raises BotError where it cannot be removed, or is open."""
+        journal = Journal(self.path(session), first=1)  # whoever has it open keeps it
+        journal.close()
+        try:
+            self.path(session).unlink()
+            shutil.rmtree(self.path(session).with_suffix(".files"), ignore_errors=True)
+        except OSError as error:
+            raise BotError(f"The session {session} cannot be deleted: {error.strerror or error}") from error
+
+    def clean(self, days: float) -> list[str]:
+        """Delete the sessions that were not used for so long; their ids. Those that have a name stay."""
+        oldest = self._now() - days * 24 * 3600
+        old = [each.id for each in self.all() if each.used < oldest and not each.name]
+        deleted: list[str] = []
+        for session in old:
+            try:
+                self.delete(session)
+            except BotError:  # open, or not ours to remove
+                continue
+            deleted.append(session)
+        return deleted

@@ -1,0 +1,66 @@
+"""`--demo` through the whole program: nothing but Python is needed, and nothing of the user's is touched."""
+
+import sys
+
+import pytest
+
+from src.cli.demo import running
+from src.cli.main import main
+
+
+@pytest.fixture
+def demo(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("src.cli.demo.protocol.PACE", 0)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*options):
+        code = main(["--demo", *options])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.mark.parametrize("path", [(), ("--no-function-calling",)], ids=["native", "text"])
+def test_the_tour_works_to_its_end(demo, path, tmp_path):
+    code, out, err = demo("-p", "tour", "--yes", *path)
+    assert code == 0
+    assert out.startswith("[demo] That was the tour")
+    assert "Hello, world!" in err or "[exit code 0]" in err
+    assert "a script answers, no model" in err
+    assert [each for each in tmp_path.iterdir() if each.name != "state"] == []
+
+
+def test_a_tour_in_which_nobody_says_yes_is_a_denied_one(demo):
+    code, out, _ = demo("-p", "fix it")
+    assert (code, "You said no" in out) == (5, True)
+
+
+def test_the_users_own_server_key_and_model_are_none_of_its_business(demo, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "sekret")
+    monkeypatch.setenv("VLLM_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("VLLM_MODEL", "mine")
+    assert demo("-p", "hello")[0] == 0
+
+
+@pytest.mark.parametrize("option", [("-u", "http://a:1/v1"), ("-m", "mine"), ("-w", ".")])
+def test_a_server_a_model_or_a_folder_means_nothing_to_it(demo, option):
+    code, _, err = demo("-p", "tour", *option)
+    assert (code, "--demo has" in err) == (2, True)
+
+
+def test_it_leaves_nothing_behind():
+    with running() as demo:
+        assert (demo.folder / "greet.py").is_file()
+    assert not demo.folder.exists()
+
+
+def test_the_program_in_it_has_a_mistake_to_find(tmp_path):
+    import subprocess
+
+    with running() as demo:
+        command = [sys.executable, "greet.py"]
+        assert subprocess.run(command, cwd=demo.folder, capture_output=True, text=True).returncode == 1
+        program = demo.folder / "greet.py"
+        program.write_text(program.read_text().replace("great(", "greet("))
+        assert subprocess.run(command, cwd=demo.folder, capture_output=True, text=True).stdout == "Hello, world!\n"

@@ -1,0 +1,127 @@
+"""Secrets are blotted out by value and by shape; what is none stays readable."""
+
+import json
+import time
+
+import pytest
+
+from src.security.redact import MARK, redact, redactor
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
+SHAPES = {
+    "OpenAI": "sk-proj-abcdefghijklmnop1234",
+    "Anthropic": "sk-ant-api03-abcdefghijklmnop1234",
+    "GitHub": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "GitHub, fine-grained": "github_pat_11ABCDEFG0abcdefghijkl",
+    "GitLab": "glpat-abcdefghij1234567890",
+    "AWS": "AKIAIOSFODNN7EXAMPLE",
+    "Google": "AIzaSyA-abcdefghijklmnopqrstuvwxyz01234",
+    "Hugging Face": "hf_abcdefghijklmnopqrstuvwxyz",
+    "Slack": "xoxb-123456789012-abcdefghij",
+    "Stripe": "sk_live_abcdefghij1234567890",
+    "JWT": JWT,
+}
+NAMED = [  # what is written, and the secret in it
+    ("Authorization: Bearer abc.def-123", "abc.def-123"),
+    ("authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ("Proxy-Authorization: Bearer abc.def-123", "abc.def-123"),
+    ('{"Authorization": "Bearer abcdefgh"}', "abcdefgh"),
+    ("X-API-Key: 1234-abcd", "1234-abcd"),
+    ("Cookie: session=abc; id=def", "abc"),
+    ("curl -H 'Authorization: Bearer abcdefgh' http://x", "abcdefgh"),
+    ("Bearer abcdef123456", "abcdef123456"),
+    ("https://user:hunter2@host/path", "hunter2"),
+    ("password=hunter2", "hunter2"),
+    ("DB_PASSWORD='hunter2'", "hunter2"),
+    ('"password": "hunter2"', "hunter2"),
+    ('{\\"password\\": \\"hunter2\\"}', "hunter2"),
+    ("api_key: 12345678", "12345678"),
+    ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "wJalrXUtnFEMI"),
+    ("GITHUB_TOKEN=0123456789", "0123456789"),
+]
+NO_SECRETS = [
+    "max_tokens: 100000",
+    '"input_tokens": 123456',
+    "password: str",
+    "def login(password: Optional[str], token=None):",
+    "the bearer instruments are basic arithmetic",
+    "https://example.org:8080/path",
+    "risk-averse task-oriented-programming-language",
+    "README.md, src/agent.py; 12:30:00",
+    "commit 6b85e25f0a4d9f3e6f7a8b9c0d1e2f3a4b5c6d7e",
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("around", ["{}", "key is {}.", '"{}"', "A={}\n", "({})"])
+def test_a_key_is_known_by_its_shape(secret, around):
+    assert secret not in redact(around.format(secret))
+    assert MARK in redact(around.format(secret))
+
+
+@pytest.mark.parametrize(("text", "secret"), NAMED)
+def test_what_is_named_as_a_secret_is_one(text, secret):
+    assert secret not in redact(text)
+
+
+def test_a_private_key_is_gone_and_what_follows_it_stays():
+    assert redact(f"a\n{PEM}\nb") == f"a\n-----BEGIN RSA PRIVATE KEY-----{MARK}-----END RSA PRIVATE KEY-----\nb"
+
+
+def test_a_private_key_that_was_cut_off_is_gone_too():
+    assert "MIIEow" not in redact(PEM[:40])
+
+
+@pytest.mark.parametrize("text", NO_SECRETS)
+def test_what_is_no_secret_stays(text):
+    assert redact(text) == text
+
+
+def test_what_is_around_a_secret_can_be_read():
+    assert redact("DEBUG Authorization: Bearer abc12345\nnext") == f"DEBUG Authorization: Bearer {MARK}\nnext"
+    assert redact("https://me:pw@host/x?y") == f"https://{MARK}@host/x?y"
+
+
+class TestKnownValues:
+    def test_a_known_value_is_gone_wherever_it_stands(self):
+        assert redactor(["open sesame"])("he said open sesame!") == f"he said {MARK}!"
+
+    def test_in_the_forms_in_which_it_is_written(self):
+        secret = 'a"b\\c/d'
+        clean = redactor([secret])
+        assert secret not in json.loads(clean(json.dumps({"x": secret})))["x"]
+        assert "a%22b" not in clean("?key=a%22b%5Cc%2Fd")
+
+    def test_the_empty_and_the_very_short_blot_out_nothing(self):
+        assert redactor(["", "ab"])("abc") == "abc"
+
+    def test_of_two_the_longer_is_blotted_out_whole(self):
+        assert redactor(["secret", "secret-two"])("secret-two") == MARK
+
+
+def test_what_is_redacted_stays_as_it_is():
+    for text in [*SHAPES.values(), *(text for text, _ in NAMED), PEM]:
+        assert redact(redact(text)) == redact(text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "eyJ",
+        "sk-",
+        "-----BEGIN PRIVATE KEY-----",
+        "-",
+        "://a:",
+        "password=",
+        "Bearer ",
+        "cookie:",
+        "a",
+        "secret_",
+        "ghp_",
+    ],
+)
+def test_no_text_makes_it_slow(piece):
+    start = time.perf_counter()
+    redact(piece * (300_000 // len(piece)))
+    assert time.perf_counter() - start < 1

@@ -1,0 +1,171 @@
+"""Whatever a journal holds, what can be read of it is had back."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.errors import BotError
+from src.messages import ToolCall, ToolResult, ToolResults, UserMessage
+from src.session.replay import replay
+from tests.doubles import says
+
+from .doubles import again, ask, begun
+
+LOOK = ToolCall("c1", "look", {"path": "a"})
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Of two turns, the first with a call."""
+    session = begun(tmp_path, says("Looking.", LOOK), says("Seen."))
+    ask(session, "more", says("That is all."))
+    session.close()
+    return session.path
+
+
+def lines(journal):
+    return journal.read_bytes().splitlines(keepends=True)
+
+
+def kinds(journal):
+    return [json.loads(line)["type"] for line in lines(journal)]
+
+
+def test_each_step_is_a_line_in_the_order_it_was_taken(journal):
+    assert kinds(journal) == [
+        *("meta", "system", "user", "delta", "response", "call", "result", "delta", "response"),
+        *("user", "delta", "response"),
+    ]
+
+
+def test_a_line_is_an_object_that_names_its_kind_and_number_first(journal):
+    assert lines(journal)[2].startswith(b'{"type":"user","n":2,')
+    assert [json.loads(line)["n"] for line in lines(journal)] == list(range(12))
+
+
+def test_a_torn_last_line_is_ignored(journal):
+    whole = replay(journal).messages
+    journal.write_bytes(journal.read_bytes()[:-10])
+    assert replay(journal).messages[:-1] == whole[:-1]
+    assert replay(journal).problems == []
+
+
+def test_a_last_line_that_lacks_nothing_but_its_end_counts(journal):
+    whole = replay(journal).messages
+    journal.write_bytes(journal.read_bytes()[:-1])
+    assert replay(journal).messages == whole
+
+
+def test_after_a_torn_line_the_session_goes_on_and_nobody_is_told_of_damage(tmp_path, journal):
+    journal.write_bytes(journal.read_bytes()[:-10])
+    session = again(tmp_path)
+    ask(session, "once more", says("Yes."))
+    session.close()
+    found = replay(journal)
+    assert found.messages == session.messages
+    assert found.problems == []
+
+
+@pytest.mark.parametrize("rubbish", [b"\xff\xfe\n", b"{}\n", b"null\n", b'{"type":"user","n":3\n', b"\n\n"])
+def test_a_bad_line_in_the_middle_is_skipped(journal, rubbish):
+    whole = replay(journal).messages
+    data = lines(journal)
+    journal.write_bytes(b"".join([*data[:9], rubbish, *data[9:]]))
+    assert replay(journal).messages == whole
+
+
+def test_a_bad_line_is_reported_by_its_place(journal):
+    data = lines(journal)
+    journal.write_bytes(b"".join([*data[:9], b"rubbish\n", *data[9:]]))
+    assert replay(journal).problems == ["line 10 cannot be read, and was skipped"]
+
+
+def test_a_lost_question_leaves_a_mark_so_that_roles_still_alternate(journal):
+    data = lines(journal)
+    data[9] = b'{"type":"user","n":9,"message":{"type":"user"}}\n'
+    journal.write_bytes(b"".join(data))
+    assert isinstance(replay(journal).messages[-2], UserMessage)
+    assert "record 9 is no message" in replay(journal).problems[0]
+
+
+def test_a_lost_result_is_reported_to_the_model_and_the_call_not_run_again(journal):
+    data = lines(journal)
+    data[6] = b'{"type":"result","n":6,"result":{}}\n'
+    journal.write_bytes(b"".join(data))
+    (results,) = [message for message in replay(journal).messages if isinstance(message, ToolResults)]
+    assert results.results[0].kind == "error"
+    assert "may or may not" in results.results[0].value
+
+
+def test_results_that_came_in_another_order_find_their_calls(tmp_path):
+    first, second = LOOK, ToolCall("c2", "look", {"path": "b"})
+    session = begun(tmp_path, says("", first, second), says("ok"))
+    session.close()
+    data = lines(session.path)
+    places = [place for place, line in enumerate(data) if b'"type":"result","n"' in line]
+    data[places[0]], data[places[1]] = data[places[1]], data[places[0]]
+    session.path.write_bytes(b"".join(data))
+    assert replay(session.path).messages == session.messages
+
+
+def test_calls_that_share_an_id_have_each_their_own_result(tmp_path):
+    same = ToolCall("c1", "look", {"path": "b"})
+    session = begun(tmp_path, says("", LOOK, same), says("ok"))
+    session.close()
+    assert replay(session.path).messages == session.messages
+    assert session.messages[3] == ToolResults(
+        (ToolResult("c1", "look", "text", "contents of a"), ToolResult("c1", "look", "text", "contents of b"))
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"rubbish\n", b'{"type":"user","n":1}\n'])
+def test_what_is_no_journal_is_an_error(tmp_path, content):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(BotError, match="not the journal"):
+        replay(path)
+
+
+def test_one_of_a_newer_version_is_not_guessed_at(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"type":"meta","n":0,"version":99}\n')
+    with pytest.raises(BotError, match="newer version"):
+        replay(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    session = begun(tmp_path_factory.mktemp("cut"), says("Looking.", LOOK), says("Seen."))
+    ask(session, "more", says("", ToolCall("c9", "look", {"path": "z"})), says("That is all."))
+    session.close()
+    return session
+
+
+class TestCutAnywhere:
+    """kill -9 at any byte: the file ends there."""
+
+    def test_what_was_whole_before_the_cut_is_there_and_every_call_has_a_result(self, whole, tmp_path):
+        data = whole.path.read_bytes()
+        for end in range(data.index(b"\n") + 1, len(data) + 1):
+            cut = tmp_path / "cut.jsonl"
+            cut.write_bytes(data[:end])
+            found = replay(cut)
+            assert found.problems == []
+            known = found.messages
+            assert known[:-2] == whole.messages[: len(known[:-2])]  # what stands last may be half of what it was
+            for place, message in enumerate(known):
+                if getattr(message, "calls", ()):
+                    assert isinstance(known[place + 1], ToolResults)
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_bytes_of_any_kind_never_raise_more_than_a_boterror(self, whole, tmp_path_factory, data):
+        content = whole.path.read_bytes()
+        place = data.draw(st.integers(0, len(content)))
+        path = tmp_path_factory.mktemp("noise") / "noise.jsonl"
+        path.write_bytes(content[:place] + data.draw(st.binary(max_size=20)) + content[place:])
+        with suppress(BotError):
+            replay(path)

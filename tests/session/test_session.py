@@ -1,0 +1,287 @@
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from src.agent import Agent
+from src.errors import BotError, StreamCut
+from src.messages import (
+    CallStarted,
+    Compacted,
+    Notice,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+from src.security.approval import APPROVE_ALL
+from src.session.replay import NOT_RUN, UNKNOWN
+from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
+
+from .doubles import SYSTEM, again, ask, begun, store
+
+LOOK = ToolCall("c1", "look", {"path": "a"})
+CHANGE = ToolCall("c2", "change", {"path": "b"})
+
+
+def put(path: Path, content: bytes | None) -> None:
+    path.unlink() if content is None else path.write_bytes(content)
+
+
+class TestResuming:
+    def test_the_conversation_is_as_it_was(self, tmp_path):
+        session = begun(tmp_path, says("Looking.", LOOK, CHANGE), says("Done."))
+        ask(session, "and?", says("That is all."))
+        session.close()
+        assert again(tmp_path).messages == session.messages
+
+    def test_it_goes_on_and_is_resumed_again(self, tmp_path):
+        begun(tmp_path, says("1")).close()
+        second = again(tmp_path)
+        ask(second, "more", says("2"))
+        second.close()
+        assert again(tmp_path).messages == [*SYSTEM, UserMessage("hi"), says("1"), UserMessage("more"), says("2")]
+
+    def test_the_system_prompt_is_that_of_today(self, tmp_path):
+        begun(tmp_path, says("1")).close()
+        today = [SystemMessage("You help better.")]
+        assert store(tmp_path).resume("", today, tmp_path)[0].messages[0] is today[0]
+
+    def test_a_conversation_in_which_nothing_was_asked_leaves_no_file(self, tmp_path):
+        begun(tmp_path).close()
+        assert not (tmp_path / "state").exists()
+
+    def test_what_the_loop_itself_said_to_the_model_is_no_turn_of_the_users(self, tmp_path):
+        begun(tmp_path, says(""), says("Yes.")).close()  # an empty answer is asked about
+        session = again(tmp_path)
+        assert session.undo(put).question == "hi"
+        assert session.messages == SYSTEM
+
+    def test_the_name_comes_back(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        session.rename("parser")
+        session.close()
+        assert again(tmp_path).name == "parser"
+
+    def test_a_fork_goes_its_own_way(self, tmp_path):
+        session = begun(tmp_path, says("1", LOOK), says("2"))
+        fork = session.fork(store(tmp_path).journal())
+        ask(fork, "more", says("3"))
+        session.close(), fork.close()
+        assert again(tmp_path, session).messages == session.messages
+        assert again(tmp_path, fork).messages == [*session.messages, UserMessage("more"), says("3")]
+
+
+class TestInterrupted:
+    def test_what_came_of_an_answer_is_there(self, tmp_path):
+        session = begun(tmp_path)
+        with pytest.raises(StreamCut):
+            ask(session, "hi", StreamCut("cut"), partial="Half an")
+        session.close()
+        assert again(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
+
+    def killed(self, tmp_path, *turns, after):
+        """The journal as it is when the process dies at an event: nothing is closed, nothing tidied."""
+        session = begun(tmp_path)
+        registry, ran = toolbox()
+        agent = Agent(ScriptedModel(*turns, partial="Half an"), registry, context(), APPROVE_ALL, POLICY)
+        session.messages.append(UserMessage("hi"))
+        events = session.follow(agent.run(session.messages))
+        for event in events:
+            if after(event):
+                break
+        journal = session.path.read_bytes()
+        events.close()
+        session.close()
+        session.path.write_bytes(journal)
+        return session, ran
+
+    def test_a_piece_of_an_answer_outlives_the_process(self, tmp_path):
+        self.killed(tmp_path, StreamCut("never"), after=lambda event: getattr(event, "text", "") == "Half an")
+        assert again(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
+
+    def test_a_call_that_had_begun_is_reported_as_unknown_and_one_that_had_not_as_not_run(self, tmp_path):
+        started = lambda event: event == CallStarted(LOOK)  # noqa: E731
+        _, ran = self.killed(tmp_path, says("", LOOK, CHANGE), after=started)
+        assert ran == []
+        session, notices = store(tmp_path).resume("", SYSTEM, tmp_path)
+        assert session.messages[-1] == ToolResults(
+            (ToolResult("c1", "look", "error", UNKNOWN), ToolResult("c2", "change", "error", NOT_RUN))
+        )
+        assert "look, change" in notices[0]
+
+    def test_what_is_reported_once_stays_so(self, tmp_path):
+        self.killed(tmp_path, says("", LOOK), after=lambda event: event == CallStarted(LOOK))
+        first = again(tmp_path)
+        first.close()
+        second, notices = store(tmp_path).resume("", SYSTEM, tmp_path)
+        assert second.messages == first.messages
+        assert notices == []
+
+    def test_a_question_that_nobody_answered_is_taken_out(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        asked = UserMessage("lost")
+        session.messages.append(asked)
+        with pytest.raises(StreamCut):
+            for _ in session.follow(failing()):
+                pass
+        session.forget_last(asked)
+        session.close()
+        resumed = again(tmp_path)
+        assert resumed.messages == [*SYSTEM, UserMessage("hi"), says("1")]
+        assert resumed.undo(put).question == "hi"
+
+
+def failing():
+    raise StreamCut("no server")
+    yield
+
+
+class TestUndo:
+    def written(self, tmp_path, session, question, *contents, path="a.txt"):
+        """A turn in which a tool writes a file."""
+
+        def events():
+            for place, content in enumerate(contents):
+                call = ToolCall(f"w{place}", "write", {"path": path})
+                session.messages.append(says("", call))
+                yield CallStarted(call)
+                file = tmp_path / path
+                session.before_write(path, file.read_bytes() if file.exists() else None)
+                file.write_text(content)
+                result = ToolResult(call.id, "write", "text", "ok")
+                from src.messages import CallFinished
+
+                yield CallFinished(call, result)
+                session.messages.append(ToolResults((result,)))
+
+        session.messages.append(UserMessage(question))
+        for _ in session.follow(events()):
+            pass
+
+    def test_the_last_turn_goes_and_the_one_before_stays(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        ask(session, "more", says("", LOOK), says("2"))
+        assert session.undo(put).question == "more"
+        assert session.messages == [*SYSTEM, UserMessage("hi"), says("1")]
+        session.close()
+        assert again(tmp_path).messages == session.messages
+
+    def test_nothing_is_left_to_take_back(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        session.undo(put)
+        assert session.undo(put) is None
+
+    @pytest.mark.parametrize("resumed", [False, True])
+    def test_files_are_as_they_were_before_the_turn(self, tmp_path, resumed):
+        (tmp_path / "a.txt").write_text("old")
+        session = begun(tmp_path, says("1"))
+        self.written(tmp_path, session, "write", "new", "newer")
+        self.written(tmp_path, session, "make", "made", path="b.txt")
+        if resumed:
+            session.close()
+            session = again(tmp_path)
+        assert session.undo(put).restored.removed == [str(tmp_path / "b.txt")]
+        assert not (tmp_path / "b.txt").exists()
+        assert session.undo(put).restored.back == [str(tmp_path / "a.txt")]
+        assert (tmp_path / "a.txt").read_text() == "old"
+
+    def test_a_file_that_somebody_changed_since_is_left_alone_and_said_so(self, tmp_path):
+        (tmp_path / "a.txt").write_text("old")
+        session = begun(tmp_path)
+        self.written(tmp_path, session, "write", "new")
+        (tmp_path / "a.txt").write_text("mine")
+        ((path, why),) = session.undo(put).restored.left
+        assert path == str(tmp_path / "a.txt")
+        assert "changed since" in why
+        assert Path(why.rpartition(" ")[2]).read_text() == "old"
+        assert (tmp_path / "a.txt").read_text() == "mine"
+
+    def test_what_else_ran_is_named_since_it_is_not_undone(self, tmp_path):
+        session = begun(tmp_path, says("", CHANGE), says("ok"))
+        assert session.undo(put).calls == [CHANGE]
+
+    def test_what_a_compaction_dropped_comes_back(self, tmp_path):
+        session = begun(tmp_path, says("1", LOOK), says("2"))
+        ask(session, "more", says("3"))
+        before = list(session.messages)
+        for _ in session.follow(compaction(session, 2)):
+            pass
+        assert session.messages == [*SYSTEM, UserMessage("so far"), UserMessage("more"), says("3")]
+        ask(session, "go on", says("4"))
+        session.close()
+        resumed = again(tmp_path)
+        assert resumed.messages == session.messages
+        assert resumed.undo(put).question == "go on"
+        assert resumed.undo(put).question == ""
+        assert resumed.messages == before
+
+    def test_a_turn_goes_with_the_compaction_in_it(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        before = list(session.messages)
+
+        def turn():
+            yield from compaction(session, 1, by_hand=False)
+            session.messages.append(says("2"))
+
+        session.messages.append(UserMessage("more"))
+        for _ in session.follow(turn()):
+            pass
+        assert session.undo(put).question == "more"
+        assert session.messages == before
+
+
+def compaction(session, kept, by_hand=True):
+    summary = UserMessage("so far")
+    before = len(session.messages)
+    session.messages[1 : before - kept] = [summary]
+    yield Compacted(summary, before, kept, by_hand)
+
+
+class TestWhereNothingCanBeWritten:
+    def test_the_conversation_goes_on_with_one_warning(self, tmp_path):
+        (tmp_path / "state").write_text("in the way")
+        session = begun(tmp_path)
+        registry, ran = toolbox()
+        notices = []
+        for question in ("a", "b"):
+            agent = Agent(ScriptedModel(says("", LOOK), says("ok")), registry, context(), APPROVE_ALL, POLICY)
+            session.messages.append(UserMessage(question))
+            notices += [event for event in session.follow(agent.run(session.messages)) if isinstance(event, Notice)]
+        assert ran == ["look a", "look a"]
+        assert len(notices) == 1
+        assert "not kept any more" in notices[0].text
+        assert session.undo(put).question == "b"
+
+    def test_two_cannot_write_to_one_session(self, tmp_path):
+        begun(tmp_path, says("1"))
+        with pytest.raises(BotError, match="open elsewhere"):
+            again(tmp_path)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+    def test_a_full_disk_is_a_warning(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        os.dup2(os.open("/dev/full", os.O_WRONLY), session._journal._file)
+        ask(session, "b", says("2"))
+        assert "No space left" in session._journal.broken
+        assert session.path is None
+
+
+def test_nobody_else_can_look_into_it(tmp_path):
+    session = begun(tmp_path, says("1"))
+    session.before_write("a", b"secret")
+    kept = session.path.with_suffix(".files")
+    assert [path.stat().st_mode & 0o777 for path in (session.path, session.path.parent, kept)] == [0o600, 0o700, 0o700]
+    blob = kept / hashlib.sha256(b"secret").hexdigest()
+    assert blob.stat().st_mode & 0o777 == 0o600
+
+
+def test_secrets_are_blotted_out_of_what_is_written(tmp_path):
+    session = begun(tmp_path, says("The key is k-123."), redact=lambda text: text.replace("k-123", "[redacted]"))
+    session.close()
+    assert b"k-123" not in session.path.read_bytes()
+    assert again(tmp_path).messages[-1].text == "The key is [redacted]."
