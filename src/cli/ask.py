@@ -18,7 +18,7 @@ from ..config import Settings
 from ..errors import BotError, ConfigError, LimitReached
 from ..messages import Completed, Event, Message, Notice, Response, Text, TextDelta, TurnStarted, UserMessage
 from ..security.sanitise import plain
-from . import start
+from . import find, start
 from .debug import Debug
 from .output import Report, as_line, line
 from .render import Screen
@@ -55,21 +55,31 @@ def ask(
     sleep: Callable[[float], None],
     output: str = "text",
     limits: Limits = Limits(),  # noqa: B008 - a NamedTuple
+    resume: str | None = None,
 ) -> int:
-    """The exit code. Raises BotError; what was said until then is on standard output."""
+    """The exit code. `resume`: the session that the question goes on with; "" is the last one.
+
+    Raises BotError; what was said until then is on standard output."""
     outlet, report = OUTLETS[output](), Report(settings.vllm.model)
-    conversation = [*start.opening(settings), UserMessage(question)]
+    session, told = start.session_for(settings, resume)
+    conversation = session.messages
+    conversation.append(asked := UserMessage(question))
     ended_by: BaseException | None = None
     began = time.monotonic()
     try:
         with _within(limits.seconds):
             start.warn(settings, outlet)
-            model = settings.vllm.model or start.served_model(settings, outlet, _cannot_choose, sleep)
-            outlet.begin(version=__version__, server=settings.vllm.base_url, model=model, workspace=str(settings.root))
-            bot = start.bot(settings, model, start.approver(yes), relearn=relearn, sleep=sleep)
+            met = find.meet(settings, outlet, _cannot_choose, sleep)
+            server, workspace = met.settings.vllm.base_url, str(settings.root)
+            outlet.begin(version=__version__, server=server, model=met.model, workspace=workspace)
+            for notice in told:
+                outlet.draw(Notice(notice))
+            session.meta.setdefault("model", met.model)
+            approver, before_write = start.approver(yes), session.before_write
+            bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
             if bot.warning:
                 outlet.draw(Notice(bot.warning))
-            with closing(bot.agent.run(conversation)) as events:
+            with closing(session.follow(bot.agent.run(conversation))) as events:
                 for event in events:
                     debug.trace(event)
                     report.take(event)
@@ -82,6 +92,8 @@ def ask(
         report.limit = "--timeout"
     except (BotError, KeyboardInterrupt, SystemExit) as error:
         ended_by = error
+    session.forget_last(asked)  # where nothing was said to it
+    session.close()
     report.seconds = round(time.monotonic() - began, 3)
     report.answer = _last_words(conversation)
     outlet.end(report, ended_by)

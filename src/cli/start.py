@@ -6,27 +6,27 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
-from ..errors import ServerError
-from ..messages import Event, Message, Notice, SystemMessage
+from ..messages import JSON, Message, Notice, SystemMessage
+from . import connect
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     import argparse
 
     from ..agent import Agent
-    from ..client import Client
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
     from ..security.sandbox import Choice, Sandbox
+    from ..session.session import Session
+    from ..session.store import Store
     from ..tools import Registry, ToolContext
-    from ..wire.providers import Provider
+    from ..tools.context import BeforeWrite
     from .learnt import Learnt
-
-Choose = Callable[[list[str]], str]
 
 
 def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
@@ -36,6 +36,7 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
         "vllm.model": given.model,
         "vllm.enable_function_calling": False if given.no_function_calling else None,
         "workspace.dir": given.workspace,
+        "security.profile": given.profile,
         "agent.max_tool_turns": given.max_turns,
         **more,
     }
@@ -56,7 +57,7 @@ def tools(settings: config.Settings) -> Registry:
     return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
 
 
-def warn(settings: config.Settings, screen: Shown) -> None:
+def warn(settings: config.Settings, screen: connect.Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -71,10 +72,43 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-class Shown(Protocol):
-    """Where what happens is shown."""
+def store(settings: config.Settings) -> Store:
+    """Where conversations are kept, less the secrets in them."""
+    from ..session.store import Store
 
-    def draw(self, event: Event) -> None: ...
+    def redact(text: str) -> str:
+        from ..security.redact import redact as blot_out  # start-up is measured: not before something is written
+
+        return blot_out(text, [settings.vllm.api_key])
+
+    return Store(config.state_folder(os.environ), redact)
+
+
+def cleaner(settings: config.Settings) -> Callable[[str], str]:
+    """Takes out of a text what steers a terminal, and secrets."""
+    from ..security.redact import redact
+    from ..security.sanitise import plain
+
+    return lambda text: redact(plain(text), [settings.vllm.api_key])
+
+
+def session(settings: config.Settings, model_name: str, where: Store) -> Session:
+    """A new conversation."""
+    meta: dict[str, JSON] = {"workspace": str(settings.root), "server": settings.vllm.base_url}
+    if model_name:
+        meta["model"] = model_name
+    return where.new(opening(settings), settings.root, meta)
+
+
+def session_for(settings: config.Settings, resume: str | None) -> tuple[Session, list[str]]:
+    """The session to go on with, "" being the last, or a new one for None; and what should be told of it.
+
+    Raises BotError.
+    """
+    where = store(settings)
+    if resume is None:
+        return session(settings, settings.vllm.model, where), []
+    return where.resume(resume, opening(settings), settings.root)
 
 
 class Bot(NamedTuple):
@@ -105,22 +139,26 @@ def bot(
     *,
     relearn: bool = False,
     sleep: Callable[[float], None] = time.sleep,
+    before_write: BeforeWrite | None = None,
 ) -> Bot:
-    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
+    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it.
+
+    `before_write` is told what a file holds before a tool writes it.
+    """
     from ..agent import Agent
     from .learnt import Learnt
 
-    model = _model(settings, model_name, sleep)
+    chosen = sandbox(settings)
+    model, context = connect.model(settings, model_name, sleep), _context(settings, chosen.sandbox)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
     if settings.vllm.enable_function_calling:
         model.path = learnt.recall(settings.vllm.base_url, model_name, model.server_version) or model.path
-    chosen = sandbox(settings)
     agent = Agent(
         model,
         tools(settings),
-        _context(settings, chosen.sandbox),
+        replace(context, before_write=before_write) if before_write else context,
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
@@ -148,6 +186,7 @@ def sandbox(settings: config.Settings) -> Choice:
 
 def policy(settings: config.Settings) -> Policy:
     """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    from ..security.places import start_files
     from ..security.policy import Policy
     from ..security.rules import rules_of
 
@@ -157,7 +196,7 @@ def policy(settings: config.Settings) -> Policy:
         profile=security.profile,
         rules=rules_of(security.rules),
         allowed_commands=security.allowed_commands,
-        protected=settings.files,
+        protected=(*settings.files, *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
@@ -170,27 +209,6 @@ def approver(yes: bool) -> Approver:
     if yes:
         return APPROVE_ALL
     return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
-
-
-def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
-    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
-    from ..retry import Patience
-    from ..wire.strictness import never
-
-    vllm = settings.vllm
-    return Model(
-        _client(settings, sleep),
-        name,
-        codec=_provider(settings).codec(random_id),
-        is_vllm=vllm.provider == "vllm",
-        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
-        strict=_provider(settings).strict if vllm.strict_tools else never,
-        stream=vllm.stream,
-        temperature=vllm.temperature,
-        max_tokens=vllm.max_tokens,
-        constrained=settings.text_protocol.constrained,
-        patience=Patience(vllm.retries, vllm.load_timeout),
-    )
 
 
 def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
@@ -208,58 +226,3 @@ def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
         outputs=Outputs(config.state_folder(os.environ) / "outputs"),
         sandbox=sandbox,
     )
-
-
-def served_model(
-    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
-) -> str:
-    """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    import random
-
-    from ..model import random_id, served_models
-    from ..retry import Patience, persist
-
-    names: list[str] = []
-    codec, patience = _provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
-    with _client(settings, sleep) as client:
-        for event in persist(lambda: iter([served_models(client, codec)]), patience, sleep, random.random):
-            if isinstance(event, Notice):
-                screen.draw(event)
-            else:
-                names = event
-    if not names:
-        raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
-    return names[0] if len(names) == 1 else choose(names)
-
-
-def models(settings: config.Settings) -> dict[str, int | None]:
-    """The models that the server serves, each with its context's length in tokens, where it says. Raises BotError."""
-    from ..model import Server, random_id
-
-    with _client(settings, time.sleep) as client:
-        server = Server(client, _provider(settings).codec(random_id), is_vllm=settings.vllm.provider == "vllm")
-        names = server.models()
-        lengths = server.context_lengths()
-    return {name: lengths.get(name) for name in names}
-
-
-def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
-    from ..client import Client, Clocks
-
-    vllm, provider = settings.vllm, _provider(settings)
-    return Client(
-        vllm.base_url,
-        vllm.api_key,
-        Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout),
-        key_header=provider.key_header,
-        key_prefix=provider.key_prefix,
-        headers=provider.headers,
-        ssl_verify=vllm.ssl_verify,
-        sleep=sleep,
-    )
-
-
-def _provider(settings: config.Settings) -> Provider:
-    from ..wire.providers import PROVIDERS
-
-    return PROVIDERS[settings.vllm.provider]
