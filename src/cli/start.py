@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     import argparse
 
     from ..agent import Agent
+    from ..context import Compactor
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
@@ -163,6 +164,7 @@ def bot(
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
+        compactor=_compactor(settings, model, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
 
@@ -182,6 +184,20 @@ def sandbox(settings: config.Settings) -> Choice:
     )
     limits = Limits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
     return choose(security.sandbox if security.exec_enabled else "off", seen, limits, environment)
+
+
+def _compactor(settings: config.Settings, model: Model, sleep: Callable[[float], None]) -> Compactor:
+    from functools import cache
+
+    from ..context import Compactor
+
+    name = settings.agent.compact_model
+
+    @cache
+    def writer() -> Model:
+        return connect.model(settings, name, sleep) if name and name != model.name else model
+
+    return Compactor(model, at=settings.agent.compact_at, writer=writer)
 
 
 def policy(settings: config.Settings) -> Policy:
