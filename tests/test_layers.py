@@ -47,16 +47,17 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "print": {"cli"},
     "input": {"cli"},
     "sys": {"cli"},
-    "open": {"cli", "config", "session", "tools"},
+    # security: what a command may not change is put back after it, by src/security/sandbox/keep.py
+    "open": {"cli", "config", "security", "session", "tools"},
     "io": {"cli", "client", "config", "session", "tools"},
     "os": {"cli", "config", "security", "session", "tools"},  # security: where a path leads, by src/security/places.py
     "os.environ": {"cli", "config"},
-    "time": {"cli", "client", "session", "tools"},
+    "time": {"cli", "client", "security", "session", "tools"},  # security: waits until what it killed is gone
     "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
     "logging": {"cli", "client", "tools"},
-    "subprocess": {"cli", "tools"},
+    "subprocess": {"cli", "security", "tools"},  # security: a sandbox is tried before it is believed
     "socket": {"client"},
-    "threading": {"calls", "cli", "tools"},
+    "threading": {"calls", "cli", "security", "tools"},  # security: counts the commands that run
 }
 MAY_USE = {  # package from outside -> the room that uses it
     "requests": {"client"},

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from ..config import Settings
-from ..messages import Completed, Event, Message, Response, Usage
+from ..messages import Completed, Event, Message, Notice, Response, Usage
 from ..session.session import Session
 from ..session.store import Store
 from . import start
@@ -75,6 +75,8 @@ class State:
         """What answers. Raises BotError where it cannot be made."""
         if self._bot is None:
             self._bot = self._make_bot(self.model_name)
+            if self._bot.warning:
+                self.screen.draw(Notice(self._bot.warning))
         return self._bot
 
     def switch(self, model_name: str) -> None:
