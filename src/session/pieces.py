@@ -7,7 +7,6 @@ program is killed; of ordinary words nothing waits.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 
@@ -44,7 +43,8 @@ class Pieces:
             return ""
         ended = self._text[:end]
         safe = self._redact(ended)
-        out = safe[min(len(os.path.commonprefix((safe, ended))), self._written) :]
+        same = next((place for place in range(self._written) if safe[place : place + 1] != ended[place]), self._written)
+        out = safe[same:]
         word = WORD.search(self._text) if not found else None
         start = word.start() if word else 0
         if found:
