@@ -252,7 +252,8 @@ class TestAToolIsDescribedInOnePlace:
             }
 
         # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one
-        assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema"}
+        # and security.review says what an answer of a reviewer is
+        assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema", "security.review"}
         assert writers("parameters") == {"messages"}
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
