@@ -5,7 +5,7 @@ Adding a tool is adding a function with `@tool` to a module of this package (imp
 
 from __future__ import annotations
 
-from . import files, shell, todo  # noqa: F401 - importing them registers their tools
+from . import files, search, shell, todo, cached  # noqa: F401, I001 - importing them registers their tools, in order
 from .context import ToolContext
 from .dependencies import DependencyKey
 from .outcome import Media

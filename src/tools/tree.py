@@ -1,0 +1,162 @@
+"""The files of a folder of the workspace, in order, less what git ignores. No link is followed or listed.
+
+Each folder is opened beneath the workspace (beneath.py), so that whatever is swapped for a link meanwhile
+leads nowhere. What a .gitignore says holds with and without a repository; git's own folder is never entered.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import ToolError
+from . import paths
+from .beneath import FOLDER, open_beneath
+from .context import ToolContext
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE = ".gitignore"
+IGNORE_MOST = 1_000_000  # bytes of a .gitignore that are read
+STARS_MOST = 4  # in one of its lines: a pattern's cost grows with the length of a name to their power
+SECONDS = 30.0  # for going through all files
+NEVER = {".git"}
+
+
+class Rules(NamedTuple):
+    """What one .gitignore says, and the folder it stands in, as a prefix: "" or "a/b/"."""
+
+    folder: str
+    spec: GitIgnoreSpec
+
+
+class Tree:
+    """A folder or one file of the workspace to go through. `cut` says why not all was seen, if so."""
+
+    def __init__(self, path: str, ctx: ToolContext) -> None:
+        self._target = paths.resolve(path, ctx.workspace)
+        self._ctx = ctx
+        self._deadline = ctx.clock.monotonic() + SECONDS
+        self._root = -1
+        self.cut = ""
+
+    @contextmanager
+    def opened(self) -> Iterator[Tree]:
+        self._root = os.open(self._target.workspace, FOLDER)
+        try:
+            yield self
+        finally:
+            os.close(self._root)
+
+    @property
+    def start(self) -> str:
+        """Where it begins, as a prefix of paths: "" or "a/b/"; a file's own path where it is one."""
+        return "".join(f"{part}/" for part in self._target.parts)
+
+    def open(self, path: str) -> int:
+        """A descriptor of a regular file, by its path in the workspace. Raises OSError."""
+        return open_beneath(self._root, path, paths.READ)
+
+    def is_late(self) -> bool:
+        """Whether the time is over, which `cut` then says. Raises ToolError where the call is cancelled."""
+        self._ctx.raise_if_cancelled()
+        if self._ctx.clock.monotonic() > self._deadline:
+            self.cut = f"not all files were seen within {SECONDS:g} s; name a folder"
+        return bool(self.cut)
+
+    def files(self) -> Iterator[str]:
+        """Paths relative to the workspace. Raises ToolError where the path is no folder and no file, or is cancelled."""
+        whole = self.start.rstrip("/")
+        try:
+            os.close(open_beneath(self._root, whole or ".", FOLDER))
+        except NotADirectoryError:
+            os.close(paths.open_to_read(self._target))  # or the error says what it is
+            yield whole
+            return
+        except OSError as error:
+            raise ToolError(f"{self._target.given}: {error.strerror}") from error
+        yield from self._below(self.start, self._rules_above())
+
+    def _rules_above(self) -> tuple[Rules, ...]:
+        """Of the folders that the start lies in; none where it is itself ignored and yet was asked for."""
+        rules: tuple[Rules, ...] = ()
+        prefix = ""
+        for part in self._target.parts:
+            rules += self._rules_of(prefix)
+            prefix += f"{part}/"
+            if _is_ignored(prefix, rules):
+                return ()
+        return rules
+
+    def _below(self, prefix: str, rules: tuple[Rules, ...]) -> Iterator[str]:
+        waiting: list[tuple[str, tuple[Rules, ...]]] = [(prefix, rules)]
+        while waiting:
+            path, rules = waiting.pop()
+            if path and not path.endswith("/"):
+                yield path
+                continue
+            if self.is_late():
+                return
+            rules += self._rules_of(path)
+            entries = [f"{path}{name}" for name in self._names(path)]
+            kept = [(entry, rules) for entry in entries if not _is_ignored(entry, rules)]
+            waiting += sorted(kept, key=_by_path, reverse=True)
+
+    def _names(self, folder: str) -> list[str]:
+        """What is in a folder: files, and folders with a slash. One that cannot be read is taken for empty."""
+        try:
+            descriptor = open_beneath(self._root, folder or ".", FOLDER)
+        except OSError:
+            return []
+        try:
+            with os.scandir(descriptor) as entries:
+                return [
+                    f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+                    for entry in entries
+                    if entry.name not in NEVER
+                    and (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
+                ]
+        except OSError:
+            return []
+        finally:
+            os.close(descriptor)
+
+    def _rules_of(self, folder: str) -> tuple[Rules, ...]:
+        try:
+            with os.fdopen(self.open(f"{folder}{IGNORE}"), "rb") as file:
+                lines = file.read(IGNORE_MOST).decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ()
+        return (Rules(folder, spec),) if (spec := _spec(lines)) else ()
+
+
+def _by_path(entry: tuple[str, object]) -> str:
+    return entry[0]
+
+
+def _is_ignored(path: str, rules: tuple[Rules, ...]) -> bool:
+    """By the nearest .gitignore that says anything of it."""
+    for folder, spec in reversed(rules):
+        said = spec.check_file(path[len(folder) :]).include
+        if said is not None:
+            return said
+    return False
+
+
+def _spec(lines: list[str]) -> GitIgnoreSpec | None:
+    """The rules of a .gitignore, less the lines that are none."""
+    from pathspec import GitIgnoreSpec  # start-up is measured
+
+    good: list[str] = []
+    for line in lines:
+        if not line.strip() or line.startswith("#") or line.replace("**", "").count("*") > STARS_MOST:
+            continue
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            continue
+        good.append(line)
+    return GitIgnoreSpec.from_lines(good) if good else None
