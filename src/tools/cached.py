@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Annotated, BinaryIO
 
 from ..errors import ToolError
@@ -16,8 +17,8 @@ from .window import window
 def tool_output_cache(
     ref_id: Annotated[str, "Reference of the output, as o1a2b3c4d"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
-    limit: Annotated[int | None, "Number of lines to show"] = None,
+    offset: Annotated[int | None, "Line to begin with, from 1"] = None,
+    limit: Annotated[int | None, "How many lines"] = None,
 ) -> str:
     """Read the whole output of an earlier call that was cut or trimmed."""
     seen = window(f"output {ref_id}", _opened(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
@@ -32,15 +33,15 @@ def tool_output_cache_grep(
     pattern: Annotated[str, "What to search for"],
     ctx: ToolContext,
     regex: Annotated[bool, "Take the pattern for a regular expression"] = False,
-    before: Annotated[int, "Lines shown before each match"] = 0,
-    after: Annotated[int, "Lines shown after each match"] = 0,
-    max_matches: Annotated[int, "Matches shown"] = 100,
+    before: Annotated[int, "Lines before a match"] = 0,
+    after: Annotated[int, "Lines after a match"] = 0,
+    max_matches: Annotated[int, "How many matches"] = 100,
 ) -> str:
     """Search the whole output of an earlier call; shows line:text."""
     refuse_many_lines(before, after)
     matcher = Matcher(pattern, ctx.clock.monotonic, literal=not regex, ignore_case=False)
     with _opened(ref_id, ctx) as file:
-        parts = (block for block in blocks(file) if not ctx.raise_if_cancelled())
+        parts = takewhile(lambda _: not ctx.cancelled.is_set(), blocks(file, binary=True))
         found = (("", line) for line in matches(parts, matcher, before, after))
         return shown_matches(found, max_matches, around=before + after > 0) or "[no line matches]"
 

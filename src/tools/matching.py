@@ -37,7 +37,15 @@ class Line(NamedTuple):
 class Matcher:
     """A pattern, and the time that may still be spent on it. Raises ToolError for what is no pattern."""
 
-    def __init__(self, pattern: str, monotonic: Callable[[], float], *, literal: bool, ignore_case: bool) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        monotonic: Callable[[], float],
+        *,
+        literal: bool,
+        ignore_case: bool,
+        seconds: float = SECONDS,
+    ) -> None:
         import warnings
 
         import regex  # start-up is measured
@@ -56,7 +64,7 @@ class Matcher:
         self.words = words(source, ignore_case=ignore_case)
         self._needles = [word.lower().encode() if ignore_case else word.encode() for word in self.words]
         self._monotonic = monotonic
-        self._left = SECONDS
+        self._seconds = self._left = seconds
 
     def may_be_in(self, block: bytes) -> bool:
         """False where no line of the block can match."""
@@ -72,18 +80,18 @@ class Matcher:
             found = self._compiled.search(line, timeout=max(self._left, 0.001))
         except TimeoutError as error:
             raise ToolError(
-                f"the pattern takes more than {SECONDS:g} s", "Write it without repetition of what repeats itself."
+                f"the pattern takes more than {self._seconds:g} s",
+                "Write it without repetition of what repeats itself.",
             ) from error
         self._left -= self._monotonic() - begun
         return found.start() if found else -1
 
 
-def is_binary(block: bytes) -> bool:
-    return not block.startswith(MARKS) and b"\0" in block
+def blocks(file: BinaryIO, *, binary: bool = False) -> Iterator[bytes]:
+    """A file's lines, many at a time, as UTF-8 or as they are; a line longer than a block is cut to it.
 
-
-def blocks(file: BinaryIO) -> Iterator[bytes]:
-    """A file's lines, many at a time, as UTF-8 or as they are; a line longer than a block is cut to it."""
+    None of a file that has a NUL in its first block, unless `binary`.
+    """
     head = file.read(BLOCK)
     if head.startswith(MARKS):
         codec = "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
@@ -93,7 +101,7 @@ def blocks(file: BinaryIO) -> Iterator[bytes]:
             yield from _blocks(lambda: text.read(BLOCK).encode("utf-8", "replace"), b"")
         finally:
             text.detach()
-    else:
+    elif binary or b"\0" not in head:
         yield from _blocks(lambda: file.read(BLOCK), head.removeprefix(codecs.BOM_UTF8))
 
 

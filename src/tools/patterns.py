@@ -58,7 +58,7 @@ def _special(pattern: str, at: int, depth: int) -> tuple[str, int]:
     """A class, braces, or one plain character; and where to go on."""
     if found := CLASS.match(pattern, at):
         inside = found[2].replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]").replace("^", r"\^")
-        inside = inside.replace("&&", r"&\&").replace("||", r"|\|").replace("~~", r"~\~")
+        inside = inside.replace("&&", r"&\&").replace("||", r"|\|").replace("~~", r"~\~").replace("--", r"-\-")
         return f"(?!/)[{'^' if found[1] else ''}{inside}]", found.end()
     if pattern[at] == "{" and depth < NESTED and (end := _closing(pattern, at)):
         arms = ("".join(_parts(arm, depth + 1)) for arm in _arms(pattern[at + 1 : end]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from typing import Annotated
 
 from ..errors import ToolError
 from .context import ToolContext
-from .matching import Line, Matcher, blocks, is_binary, matches
+from .matching import Line, Matcher, blocks, matches
 from .patterns import of_glob
 from .registry import tool
 from .ripgrep import find_rg, holding
@@ -127,8 +127,6 @@ def _lines(tree: Tree, path: str, matcher: Matcher, before: int, after: int) -> 
     except OSError:
         return
     with file:
-        parts = blocks(file)
-        first = next(parts, b"")
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not is_binary(first):
-            rest = takewhile(lambda _: not tree.is_late(), parts)
-            yield from matches(chain([first] if first else [], rest), matcher, before, after)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            parts = takewhile(lambda _: not tree.is_late(), blocks(file))
+            yield from matches(parts, matcher, before, after)

@@ -7,17 +7,15 @@ leads nowhere. What a .gitignore says holds with and without a repository; git's
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import ToolError
 from . import paths
 from .beneath import FOLDER, open_beneath
 from .context import ToolContext
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 IGNORE = ".gitignore"
 IGNORE_MOST = 1_000_000  # bytes of a .gitignore that are read
@@ -26,11 +24,19 @@ SECONDS = 30.0  # for going through all files
 NEVER = {".git"}
 
 
+class Rule(NamedTuple):
+    """A line of a .gitignore: the expression of pathspec, whether it ignores, and whether it ends with `/**`."""
+
+    expression: re.Pattern[str]
+    ignores: bool
+    only_inside: bool
+
+
 class Rules(NamedTuple):
-    """What one .gitignore says, and the folder it stands in, as a prefix: "" or "a/b/"."""
+    """What one .gitignore says, the last line first, and the folder it stands in, as a prefix: "" or "a/b/"."""
 
     folder: str
-    spec: GitIgnoreSpec
+    rules: tuple[Rule, ...]
 
 
 class Tree:
@@ -68,7 +74,7 @@ class Tree:
         return bool(self.cut)
 
     def files(self) -> Iterator[str]:
-        """Paths relative to the workspace. Raises ToolError where the path is no folder and no file, or is cancelled."""
+        """Paths relative to the workspace. Raises ToolError for what is neither folder nor file."""
         whole = self.start.rstrip("/")
         try:
             os.close(open_beneath(self._root, whole or ".", FOLDER))
@@ -130,33 +136,44 @@ class Tree:
                 lines = file.read(IGNORE_MOST).decode("utf-8", "replace").splitlines()
         except OSError:
             return ()
-        return (Rules(folder, spec),) if (spec := _spec(lines)) else ()
+        return (Rules(folder, rules),) if (rules := _rules(lines)) else ()
 
 
 def _by_path(entry: tuple[str, object]) -> str:
     return entry[0]
 
 
-def _is_ignored(path: str, rules: tuple[Rules, ...]) -> bool:
-    """By the nearest .gitignore that says anything of it."""
-    for folder, spec in reversed(rules):
-        said = spec.check_file(path[len(folder) :]).include
-        if said is not None:
-            return said
+def _is_ignored(path: str, above: tuple[Rules, ...]) -> bool:
+    """By the nearest .gitignore that says anything of it, and in that by the last line that does."""
+    for folder, rules in reversed(above):
+        name = path[len(folder) :]
+        for rule in rules:
+            if _fits(rule, name):
+                return rule.ignores
     return False
 
 
-def _spec(lines: list[str]) -> GitIgnoreSpec | None:
+def _fits(rule: Rule, name: str) -> bool:
+    """Whether it speaks of this very name: pathspec's expressions also fit what is below (by their group ps_d)."""
+    found = rule.expression.match(name.rstrip("/") if rule.only_inside else name)
+    return found is not None and (found.end() == len(name) or not found.groupdict().get("ps_d"))
+
+
+def _rules(lines: list[str]) -> tuple[Rule, ...]:
     """The rules of a .gitignore, less the lines that are none."""
     from pathspec import GitIgnoreSpec  # start-up is measured
 
-    good: list[str] = []
+    rules: list[Rule] = []
     for line in lines:
-        if not line.strip() or line.startswith("#") or line.replace("**", "").count("*") > STARS_MOST:
+        if line.replace("**", "").count("*") > STARS_MOST:
             continue
         try:
-            GitIgnoreSpec.from_lines([line])
+            patterns = GitIgnoreSpec.from_lines([line]).patterns
         except ValueError:
             continue
-        good.append(line)
-    return GitIgnoreSpec.from_lines(good) if good else None
+        rules += [
+            Rule(each.regex, each.include, line.rstrip().endswith("/**"))
+            for each in patterns
+            if each.regex is not None and each.include is not None
+        ]
+    return tuple(reversed(rules))
