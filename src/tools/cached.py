@@ -18,7 +18,7 @@ def tool_output_cache(
     ref_id: Annotated[str, "Reference of the output, as o1a2b3c4d"],
     ctx: ToolContext,
     offset: Annotated[int | None, "Line to begin with, from 1"] = None,
-    limit: Annotated[int | None, "How many lines"] = None,
+    limit: Annotated[int | None, "So many lines at most"] = None,
 ) -> str:
     """Read the whole output of an earlier call that was cut or trimmed."""
     seen = window(f"output {ref_id}", _opened(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
@@ -35,7 +35,7 @@ def tool_output_cache_grep(
     regex: Annotated[bool, "Take the pattern for a regular expression"] = False,
     before: Annotated[int, "Lines before a match"] = 0,
     after: Annotated[int, "Lines after a match"] = 0,
-    max_matches: Annotated[int, "How many matches"] = 100,
+    max_matches: Annotated[int, "So many matches at most"] = 100,
 ) -> str:
     """Search the whole output of an earlier call; shows line:text."""
     refuse_many_lines(before, after)
