@@ -9,7 +9,7 @@ from . import files, shell, todo  # noqa: F401 - importing them registers their 
 from .context import ToolContext
 from .dependencies import DependencyKey
 from .outcome import Media
-from .registry import REGISTRY, Registry, Tool, tool
+from .registry import REGISTRY, Registry, Tool, registry_of, tool
 
 TOOL_DEFINITIONS = REGISTRY.openai_tools
 
@@ -21,5 +21,6 @@ __all__ = [
     "Registry",
     "Tool",
     "ToolContext",
+    "registry_of",
     "tool",
 ]
