@@ -104,12 +104,25 @@ class Lookout:
         start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
         if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
             return end
+        if last.isalpha() and self._is_plain_word(text, floor):
+            return end
         if last in "]@>*`":
             return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
         held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
         channel = _HARMONY if text.find("to=", start) >= 0 else _CHANNEL
         begun = (_OWN.search(text, start), channel.search(text, start))
         return min(held, *(match.start() for match in begun if match), end)
+
+    def _is_plain_word(self, text: str, floor: int) -> bool:
+        """Whether the text ends in a word of letters that begins nothing: what most pieces of an answer end in."""
+        space = text.rfind(" ")
+        word = text[space + 1 :]
+        if space < floor or not word.isalpha() or not word.isascii() or text.find("to=", floor) >= 0:
+            return False
+        folded = word.casefold()
+        if folded in _KEYWORD_BEGINNINGS or folded.startswith("tool") or folded == "calls":
+            return False
+        return not self._box.may_begin(word)
 
     def _may_begin(self, word: Word) -> bool:
         bare = word.name.rstrip(":")

@@ -51,7 +51,8 @@ def event(text, finish=None):
 
 def said(at, size):
     # Another each time: what repeats itself without end would be stopped.
-    return f"{at:0{size}d}" if size <= 20 else "".join(f"{each:08d}" for each in range(size // 8)) if size else ""
+    digits = f"{at:0{size}d}" if size <= 20 else "".join(f"{each:08d}" for each in range(size // 8))
+    return digits if size else ""
 
 def serve(connection):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
