@@ -78,6 +78,10 @@ class TextProtocol:
 class Agent:
     max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
     max_parallel_calls: int = option(4, "How many calls of low risk run at the same time", least=1, most=64)
+    compact_at: float | None = option(
+        0.85, "Share of the context at which what was said long ago is summed up; null: by hand only", least=0.1, most=1
+    )
+    compact_model: str = option("", "Model of the same server that sums up; empty: the one that answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,18 @@ class Security:
     exec_timeout: float = option(120.0, "Longest run of a command, in seconds", least=0.1, most=WEEK)
     exec_max_output: int = option(
         30_000, "Longest output of a command, in characters; the middle is cut out", least=100
+    )
+    exec_memory_mb: int = option(8192, "Most memory of each process of a command, in MB", least=16, most=10**7)
+    exec_processes: int = option(1024, "Most processes of a command, threads included", least=8, most=10**6)
+    exec_file_size_mb: int = option(4096, "Largest file that a command may write, in MB", least=1, most=10**7)
+    sandbox: str = option(
+        "auto",
+        "What commands run in: auto, the best that works here; required: that, or they do not run; off: nothing",
+        choices=("auto", "required", "off"),
+    )
+    sandbox_network: bool = option(False, "Whether commands in the sandbox may use the network")
+    sandbox_read: tuple[str, ...] = option(
+        (), "Files and folders that commands in the sandbox may read, beside the workspace and the system"
     )
     profile: str = option(
         "ask",

@@ -118,6 +118,12 @@ class Model:
         """How many tokens the prompt of such a turn has, exactly; None where the server does not count."""
         return self._room.tokens(self._request(messages, tools))
 
+    def filled(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
+    ) -> float | None:
+        """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
+        return self._room.filled(self._request(messages, tools), exact_from)
+
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
 

@@ -107,7 +107,7 @@ def test_a_question_longer_than_the_context_is_one_message(program, server):
     assert (answer.stdout, answer.code) == ("", 1)
     said, hint = answer.stderr.splitlines()
     assert re.fullmatch(r"vllm-bot: The conversation has [\d,]+ tokens and the model's context 3,000: .*", said)
-    assert hint == "Use /reset, or ask for less at once."
+    assert hint == "Use /compact or /new, or ask for less at once."
 
 
 @pytest.mark.parametrize("server", ["no parser"], indirect=True)
