@@ -104,7 +104,7 @@ class Lookout:
         start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
         if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
             return end
-        if last.isalpha() and self._is_plain_word(text, floor):
+        if last.isalnum() and self._is_plain_word(text, floor):
             return end
         if last in "]@>*`":
             return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
@@ -114,11 +114,13 @@ class Lookout:
         return min(held, *(match.start() for match in begun if match), end)
 
     def _is_plain_word(self, text: str, floor: int) -> bool:
-        """Whether the text ends in a word of letters that begins nothing: what most pieces of an answer end in."""
+        """Whether the text ends in a number or a word that begins nothing: what most pieces of an answer end in."""
         space = text.rfind(" ")
         word = text[space + 1 :]
-        if space < floor or not word.isalpha() or not word.isascii() or text.find("to=", floor) >= 0:
+        if space < floor or not word.isascii() or text.find("to=", floor) >= 0:
             return False
+        if not word.isalpha():
+            return word.isdigit()
         folded = word.casefold()
         if folded in _KEYWORD_BEGINNINGS or folded.startswith("tool") or folded == "calls":
             return False
