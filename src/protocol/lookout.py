@@ -14,7 +14,7 @@ from . import heads
 from .heads import Found
 from .tape import LOOK_BACK
 from .toolbox import Toolbox
-from .words import Word, in_word, last_words
+from .words import Word, in_word, last_words, plain_word
 
 _OWN = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
@@ -104,8 +104,8 @@ class Lookout:
         start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
         if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
             return end
-        if last.isalnum() and self._is_plain_word(text, floor):
-            return end
+        if last.isalnum() and (word := plain_word(text, floor)) and self._begins_nothing(word):
+            return end  # as most pieces of an answer end
         if last in "]@>*`":
             return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
         held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
@@ -113,18 +113,10 @@ class Lookout:
         begun = (_OWN.search(text, start), channel.search(text, start))
         return min(held, *(match.start() for match in begun if match), end)
 
-    def _is_plain_word(self, text: str, floor: int) -> bool:
-        """Whether the text ends in a number or a word that begins nothing: what most pieces of an answer end in."""
-        space = text.rfind(" ")
-        word = text[space + 1 :]
-        if space < floor or not word.isascii() or text.find("to=", floor) >= 0:
-            return False
-        if not word.isalpha():
-            return word.isdigit()
+    def _begins_nothing(self, word: str) -> bool:
         folded = word.casefold()
-        if folded in _KEYWORD_BEGINNINGS or folded.startswith("tool") or folded == "calls":
-            return False
-        return not self._box.may_begin(word)
+        own = folded in _KEYWORD_BEGINNINGS or folded == "calls" or folded.startswith("tool")
+        return word.isdigit() or not (own or self._box.may_begin(word))
 
     def _may_begin(self, word: Word) -> bool:
         bare = word.name.rstrip(":")

@@ -44,5 +44,13 @@ def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Wo
         yield Word(at, at, name[joint.end() :], mark, gap, text[at - 1])
 
 
+def plain_word(text: str, floor: int) -> str:
+    """The number or the word of letters after a space that a text ends in; empty where anything else may stand there."""
+    space = text.rfind(" ")
+    word = text[space + 1 :]
+    plain = word.isascii() and (word.isalpha() or word.isdigit())
+    return word if plain and space >= floor and text.find("to=", floor) < 0 else ""
+
+
 def in_word(character: str) -> bool:
     return character.isalnum() or character == "_"
