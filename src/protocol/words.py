@@ -45,7 +45,7 @@ def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Wo
 
 
 def plain_word(text: str, floor: int) -> str:
-    """The number or the word of letters after a space that a text ends in; empty where anything else may stand there."""
+    """The number or word of letters, after a space, that a text ends in; empty where anything else may stand there."""
     space = text.rfind(" ")
     word = text[space + 1 :]
     plain = word.isascii() and (word.isalpha() or word.isdigit())
