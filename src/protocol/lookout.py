@@ -115,9 +115,7 @@ class Lookout:
         return min(held, *(match.start() for match in begun if match), end)
 
     def _begins_nothing(self, word: str) -> bool:
-        folded = word.casefold()
-        own = folded in _KEYWORD_BEGINNINGS or folded == "calls" or folded.startswith("tool")
-        return word.isdigit() or not (own or self._box.may_begin(word))
+        return word.isdigit() or not (word.casefold() in _KEYWORD_BEGINNINGS or self._box.may_begin(word))
 
     def _may_begin(self, word: Word) -> bool:
         bare = word.name.rstrip(":")
