@@ -41,6 +41,8 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "model": {"protocol", "wire", "client", "retry", *MESSAGES},
     "calls": {"tools.registry", "tools.context", "security", *MESSAGES},
     "agent": {"model", "calls", "tools.registry", "tools.context", "security", "context", *MESSAGES},
+    "library": {"agent", "model", "client", "wire", "tools", "security", *MESSAGES},  # for programs, as cli for people
+    "": {"library", "tools", *MESSAGES},  # the public names, loaded when they are asked for
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
@@ -59,17 +61,17 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "socket": {"client"},
     "threading": {"calls", "cli", "security", "tools"},  # security: counts the commands that run
 }
-MAY_USE = {  # package from outside -> the room that uses it
+MAY_USE = {  # package from outside -> the rooms that use it
     "requests": {"client"},
     "urllib3": {"client"},
     "yaml": {"config"},
-    "regex": {"protocol"},
+    "regex": {"tools"},
     "fastjsonschema": {"tools"},
     "argcomplete": {"cli"},
     "markdown_it": {"cli"},
     "prompt_toolkit": {"cli"},
     "rich": {"cli"},
-    "pathspec": {"security"},
+    "pathspec": {"security", "tools"},
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
 }
@@ -161,7 +163,7 @@ def test_there_is_no_circle_of_imports_not_even_a_deferred_one():
 
 
 @pytest.mark.parametrize("package", MAY_USE)
-def test_a_package_from_outside_is_used_by_one_room(package):
+def test_a_package_from_outside_is_used_by_its_rooms_alone(package):
     users = {room(each.module) for each in IMPORTS if not each.ours and room(each.target) == package}
     assert users <= MAY_USE[package]
 
@@ -217,7 +219,7 @@ class TestAToolIsDescribedInOnePlace:
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Registry"
         ]
-        assert made == ["tools.registry"]
+        assert set(made) == {"tools.registry"}
 
     def test_the_list_is_the_registrys_own(self):
         assert TOOL_DEFINITIONS is REGISTRY.openai_tools
@@ -252,7 +254,8 @@ class TestAToolIsDescribedInOnePlace:
             }
 
         # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one
-        assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema"}
+        # and security.review says what an answer of a reviewer is
+        assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema", "security.review"}
         assert writers("parameters") == {"messages"}
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
