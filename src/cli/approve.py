@@ -115,9 +115,11 @@ class AtTerminal:
         """None where what was typed cannot be read."""
         command = arguments.get("command")
         if name == "exec" and isinstance(command, str) and "\n" not in command:
-            return {**arguments, "command": self._ask("  command: ", command)}
+            return {**arguments, "command": self._ask("  Change it to: ", command)}
         text = json.dumps(arguments, indent=2, ensure_ascii=False)
-        text = self._edit(text) if self._edit else self._ask("  arguments: ", json.dumps(arguments, ensure_ascii=False))
+        text = (
+            self._edit(text) if self._edit else self._ask("  Change it to: ", json.dumps(arguments, ensure_ascii=False))
+        )
         try:
             new = json.loads(text)
         except ValueError as error:

@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
-from ..security.redact import redact
 from ..security.sanitise import plain
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ class Debug:
 
     def _safe(self, text: str) -> str:
         """Without secrets, and without what would steer the terminal."""
+        from ..security.redact import redact  # start-up is measured, and few debug
+
         return plain(redact(text, (self._secret,)))
 
 

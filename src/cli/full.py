@@ -11,18 +11,19 @@ from collections.abc import Iterator
 
 from .. import config
 from . import start
-from .approve import AtTerminal
-from .chat import PROMPT, Front, converse, load_behind, new_state
+from .compose import PROMPT
 from .debug import Debug
 from .find import Met
-from .own import edited
-from .typeahead import unecho
+from .tty import unecho
 
 
 def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
     """The exit code. The terminal is afterwards as it was before, whatever happens. Raises BotError."""
     with _as_it_was():
         with _prompt_shown():
+            from .approve import AtTerminal
+            from .chat import Front, converse, load_behind, new_state
+            from .own import edited
             from .terminal import Terminal, live_screen
 
             live = live_screen()

@@ -122,6 +122,7 @@ class Live:
         with self.lock:
             self._settle()
             self._running.clear()
+            self._draw_blocks()
             if self._last:
                 self._add("aside", [""])
             self._active = False

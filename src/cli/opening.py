@@ -12,7 +12,6 @@ from ..errors import ConfigError
 from ..security.sanitise import plain
 from . import find, start
 from .banner import banner
-from .chat import Front, converse, load_behind, new_state
 from .debug import Debug
 from .render import Screen
 
@@ -40,6 +39,8 @@ def open_chat(
         from .full import run_full
 
         return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
+    from .chat import Front, converse, load_behind, new_state
+
     load_behind()
     _edit_lines()
     state = new_state(met, screen, debug, lambda: start.approver(yes), relearn=relearn)

@@ -121,7 +121,7 @@ class TestChanges:
     def test_a_command_is_changed_in_place_shown_again_and_asked_about_again(self):
         asked = Asked("e", "ls -a", "y")
         assert asked.answer == (True, "", False, {"command": "ls -a"})
-        assert asked.questions[1] == ("command:", "ls")
+        assert asked.questions[1] == ("Change it to:", "ls")
         assert "exec as you changed it:\n    command: ls -a" in asked.shown
 
     def test_other_arguments_are_changed_as_json_in_an_editor(self):
