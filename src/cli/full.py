@@ -29,8 +29,15 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
             live = live_screen()
             state = new_state(met, live, debug, lambda: approver, relearn=relearn)
             terminal = Terminal(state, live, config.state_folder(os.environ))
-            asking = AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
-            approver = start.approver(yes) if yes else asking
+            asking = AtTerminal(
+                terminal.ask,
+                _print,
+                coloured=True,
+                paused=terminal.paused,
+                edit=edited,
+                remember=start.allowed(met.settings).keep,
+            )
+            approver = start.approver(yes, met.settings) if yes else asking
         load_behind()
         return converse(state, Front(terminal.read, terminal.turn), resume)
 

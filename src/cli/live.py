@@ -146,6 +146,10 @@ class Live:
             self._add("aside", text.split("\n"))
             self.frame(now=True)
 
+    def wipe(self) -> None:
+        with self.lock:
+            self._region.wipe()
+
     def expand(self) -> None:
         """Show all of the last thing that was folded, and next time what is before it."""
         if not self.folded:

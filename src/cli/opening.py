@@ -29,7 +29,7 @@ def open_chat(
 
     Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
     """
-    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
+    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
     start.warn(settings, screen)
     met = find.meet(settings, screen, _choose, time.sleep)
     if not settings.vllm.model:  # the server has been asked already: it may show this, too
@@ -43,7 +43,7 @@ def open_chat(
 
     load_behind()
     _edit_lines()
-    state = new_state(met, screen, debug, lambda: start.approver(yes), relearn=relearn)
+    state = new_state(met, screen, debug, lambda: start.approver(yes, met.settings), relearn=relearn)
     return converse(state, Front(), resume)
 
 
