@@ -168,6 +168,7 @@ def bot(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
+        panel=connect.panel(settings, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
 
