@@ -114,6 +114,17 @@ def session_for(settings: config.Settings, resume: str | None) -> tuple[Session,
     return where.resume(resume, opening(settings), settings.root)
 
 
+def about(settings: config.Settings, model: str, session_id: str) -> dict[str, str]:
+    """Who answers, for a trace."""
+    return {
+        "server": settings.vllm.base_url,
+        "provider": settings.vllm.provider,
+        "model": model,
+        "workspace": str(settings.root),
+        "session": session_id,
+    }
+
+
 class Bot(NamedTuple):
     """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
