@@ -46,7 +46,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
     "print": {"cli"},
     "input": {"cli"},
-    "sys": {"cli"},
+    "sys": {"cli", "tools"},
     "open": {"cli", "config", "session", "tools"},
     "io": {"cli", "client", "config", "session", "tools"},
     "os": {"cli", "config", "security", "session", "tools"},  # security: where a path leads, by src/security/places.py
@@ -61,7 +61,8 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
 MAY_USE = {  # package from outside -> the room that uses it
     "requests": {"client"},
     "urllib3": {"client"},
-    "yaml": {"config"},
+    "yaml": {"config", "tools"},
+    "mcp": {"tools"},
     "regex": {"protocol"},
     "fastjsonschema": {"tools"},
     "argcomplete": {"cli"},
@@ -69,7 +70,7 @@ MAY_USE = {  # package from outside -> the room that uses it
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
 }
-MAY_CATCH_ALL = {  # the three places for `except Exception`; a plugin's load is the third, once there are plugins
+MAY_CATCH_ALL = {  # the places for `except Exception`: around a tool's run and a plugin's load, and the top of the terminal
     ("tools", "attempt"),
     ("cli", "main"),
 }
