@@ -55,10 +55,15 @@ def ask(
     sleep: Callable[[float], None],
     output: str = "text",
     limits: Limits = Limits(),  # noqa: B008 - a NamedTuple
+    resume: str | None = None,
 ) -> int:
-    """The exit code. Raises BotError; what was said until then is on standard output."""
+    """The exit code. `resume`: the session that the question goes on with; "" is the last one.
+
+    Raises BotError; what was said until then is on standard output."""
     outlet, report = OUTLETS[output](), Report(settings.vllm.model)
-    conversation = [*start.opening(settings), UserMessage(question)]
+    session, told = start.session_for(settings, resume)
+    conversation = session.messages
+    conversation.append(asked := UserMessage(question))
     ended_by: BaseException | None = None
     began = time.monotonic()
     try:
@@ -66,8 +71,12 @@ def ask(
             start.warn(settings, outlet)
             model = settings.vllm.model or start.served_model(settings, outlet, _cannot_choose, sleep)
             outlet.begin(version=__version__, server=settings.vllm.base_url, model=model, workspace=str(settings.root))
-            bot = start.bot(settings, model, start.approver(yes), relearn=relearn, sleep=sleep)
-            with closing(bot.agent.run(conversation)) as events:
+            for notice in told:
+                outlet.draw(Notice(notice))
+            session.meta.setdefault("model", model)
+            approver = start.approver(yes)
+            bot = start.bot(settings, model, approver, relearn=relearn, sleep=sleep, before_write=session.before_write)
+            with closing(session.follow(bot.agent.run(conversation))) as events:
                 for event in events:
                     debug.trace(event)
                     report.take(event)
@@ -80,6 +89,8 @@ def ask(
         report.limit = "--timeout"
     except (BotError, KeyboardInterrupt, SystemExit) as error:
         ended_by = error
+    session.forget_last(asked)  # where nothing was said to it
+    session.close()
     report.seconds = round(time.monotonic() - began, 3)
     report.answer = _last_words(conversation)
     outlet.end(report, ended_by)

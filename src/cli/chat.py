@@ -70,14 +70,13 @@ class Chat:
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            if state.conversation[-1] is asked:  # nothing was said to it: it can be asked again
-                state.conversation.pop()
+            state.session.forget_last(asked)  # where nothing was said to it: it can be asked again
         if state.made_bot and (unkept := state.made_bot.keep()):
             state.screen.draw(Notice(unkept))
 
     def _draw_answer(self) -> None:
         state = self.state
-        events = state.bot().agent.run(state.conversation)
+        events = state.session.follow(state.bot().agent.run(state.conversation))
         try:
             for event in events:
                 state.count(event)
@@ -87,8 +86,11 @@ class Chat:
             events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
 
 
-def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> int:
-    """Raises BotError where no model is configured and the server cannot be asked for one."""
+def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool, resume: str | None = None) -> int:
+    """`resume`: the session to go on with; "" is the last one.
+
+    Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
+    """
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
     start.warn(settings, screen)
     model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
@@ -97,9 +99,25 @@ def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool) -> 
     _edit_lines()
     approver = start.approver(yes)
     state = State(
-        settings, screen, debug, lambda name: start.bot(settings, name, approver, relearn=relearn), model_name
+        settings,
+        screen,
+        debug,
+        lambda name: start.bot(settings, name, approver, relearn=relearn, before_write=before_write),
+        model_name,
+        start.store(settings),
     )
-    return Chat(state).run()
+
+    def before_write(path: str, content: bytes | None) -> None:
+        state.session.before_write(path, content)
+
+    if resume is not None:
+        from .history import resume_session
+
+        resume_session(state, resume)
+    try:
+        return Chat(state).run()
+    finally:
+        state.session.close()
 
 
 def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:

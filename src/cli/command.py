@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 from ..config import Settings
 from ..messages import Completed, Event, Message, Response, Usage
+from ..session.session import Session
+from ..session.store import Store
 from . import start
 from .debug import Debug
 
@@ -31,6 +33,7 @@ class State:
     """One chat: what was said, who answers, and what happens next.
 
     `make_bot`: what answers, for a model's name; it is made when it is first needed, and again for another model.
+    `store`: where conversations are kept; None: nowhere.
     """
 
     def __init__(
@@ -40,12 +43,14 @@ class State:
         debug: Debug,
         make_bot: Callable[[str], start.Bot],
         model_name: str = "",
+        store: Store | None = None,
     ) -> None:
         self.settings = settings
         self.screen = screen
         self.debug = debug
         self.model_name = model_name
-        self.conversation: list[Message] = start.opening(settings)
+        self.store = store
+        self.session = self._new_session()
         self.questions: list[str] = []  # asked next, one after another, before the user is asked for more
         self.draft = ""  # what stands in the prompt already, for the user to go on with
         self.notes: list[str] = []  # what goes to the model above the next question
@@ -72,9 +77,24 @@ class State:
         self.model_name, self._bot, self.last = model_name, None, None
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
+    @property
+    def conversation(self) -> list[Message]:
+        """What was said; the loop appends to it."""
+        return self.session.messages
+
     def begin_anew(self) -> None:
-        self.conversation = start.opening(self.settings)
+        self.go_on_with(self._new_session())
+
+    def go_on_with(self, session: Session) -> None:
+        """Another conversation takes the place of this one, which stays in its journal."""
+        self.session.close()
+        self.session = session
         self.notes, self.last = [], None
+
+    def _new_session(self) -> Session:
+        if self.store:
+            return start.session(self.settings, self.model_name, self.store)
+        return Session(start.opening(self.settings), self.settings.root)
 
     def count(self, event: Event) -> None:
         """Keep the tokens that an answer took."""

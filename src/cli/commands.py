@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..security.sanitise import plain
 from .about import ABOUT
 from .command import Command, State
+from .history import HISTORY
 from .steer import STEER
 
 HELP_WIDTH = 24  # columns for a command and its argument
@@ -51,6 +52,6 @@ KEYS = (
     "  Ctrl-C stops an answer; Ctrl-C twice, Ctrl-D or /exit leaves",
 )
 
-COMMANDS: tuple[Command, ...] = (Command("/help", "this list", _help, aliases=("/?",)), *STEER, *ABOUT)
+COMMANDS: tuple[Command, ...] = (Command("/help", "this list", _help, aliases=("/?",)), *STEER, *HISTORY, *ABOUT)
 
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

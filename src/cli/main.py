@@ -30,6 +30,7 @@ COMMANDS = {
     "models": "the models that the server serves",
     "tools": "the tools as a model is told of them: TOOL_DEFINITIONS as JSON",
     "config": "the settings in force, and where each came from",
+    "sessions": "past conversations: list, search, show, export, delete",
 }
 
 
@@ -53,6 +54,13 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     add("--max-turns", metavar="N", type=int, help="turns with tools before the model is asked to sum up")
     add("--max-tokens", metavar="N", type=_positive(int), help="tokens that one question's answers may have in all")
     add("--timeout", metavar="SECONDS", type=_positive(float), help="time that one question may take in all")
+    add(
+        "--resume",
+        metavar="SESSION",
+        nargs="?",
+        const="",
+        help="go on with a session: its name, its id, or the last one of this folder (see docs/sessions.md)",
+    )
     _add_common(options, None)
     add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
     add("--demo", action="store_true", help="try it without a server: a script answers, in a folder of its own")

@@ -46,7 +46,7 @@ def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep:
             raise ConfigError(f"{_option(unfit[0])} is for one question, and none is given.", _HOW_TO_ASK)
         from .chat import open_chat
 
-        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn)
+        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume)
     from .ask import Limits, ask
 
     return ask(
@@ -58,6 +58,7 @@ def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep:
         sleep=sleep,
         output=given.output or "text",
         limits=Limits(given.max_tokens, given.timeout),
+        resume=given.resume,
     )
 
 

@@ -7,13 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
 from ..errors import ServerError
-from ..messages import Event, Message, Notice, SystemMessage
+from ..messages import JSON, Event, Message, Notice, SystemMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     import argparse
@@ -23,7 +24,10 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
+    from ..session.session import Session
+    from ..session.store import Store
     from ..tools import Registry, ToolContext
+    from ..tools.context import BeforeWrite
     from ..tools.servers import Servers
     from ..wire.providers import Provider
     from .learnt import Learnt
@@ -110,6 +114,45 @@ class Shown(Protocol):
     def draw(self, event: Event) -> None: ...
 
 
+def store(settings: config.Settings) -> Store:
+    """Where conversations are kept, less the secrets in them."""
+    from ..session.store import Store
+
+    def redact(text: str) -> str:
+        from ..security.redact import redact as blot_out  # start-up is measured: not before something is written
+
+        return blot_out(text, [settings.vllm.api_key])
+
+    return Store(config.state_folder(os.environ), redact)
+
+
+def cleaner(settings: config.Settings) -> Callable[[str], str]:
+    """Takes out of a text what steers a terminal, and secrets."""
+    from ..security.redact import redact
+    from ..security.sanitise import plain
+
+    return lambda text: redact(plain(text), [settings.vllm.api_key])
+
+
+def session(settings: config.Settings, model_name: str, where: Store) -> Session:
+    """A new conversation."""
+    meta: dict[str, JSON] = {"workspace": str(settings.root), "server": settings.vllm.base_url}
+    if model_name:
+        meta["model"] = model_name
+    return where.new(opening(settings), settings.root, meta)
+
+
+def session_for(settings: config.Settings, resume: str | None) -> tuple[Session, list[str]]:
+    """The session to go on with, "" being the last, or a new one for None; and what should be told of it.
+
+    Raises BotError.
+    """
+    where = store(settings)
+    if resume is None:
+        return session(settings, settings.vllm.model, where), []
+    return where.resume(resume, opening(settings), settings.root)
+
+
 class Bot(NamedTuple):
     """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
@@ -136,12 +179,16 @@ def bot(
     *,
     relearn: bool = False,
     sleep: Callable[[float], None] = time.sleep,
+    before_write: BeforeWrite | None = None,
 ) -> Bot:
-    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it."""
+    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it.
+
+    `before_write` is told what a file holds before a tool writes it.
+    """
     from ..agent import Agent
     from .learnt import Learnt
 
-    model = _model(settings, model_name, sleep)
+    model, context = _model(settings, model_name, sleep), _context(settings)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
@@ -150,7 +197,7 @@ def bot(
     agent = Agent(
         model,
         tools(settings),
-        _context(settings),
+        replace(context, before_write=before_write) if before_write else context,
         approver,
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,

@@ -275,7 +275,9 @@ def _find_tools(known: dict[str, Given], source: Path | None) -> list[str]:
     for key in ("tools.modules", "tools.commands"):
         if given := known.get(key):
             folder = source.parent if source and given.place.startswith(f"{source}:") else Path()
-            files = [os.path.realpath(folder / Path(name).expanduser()) for name in cast("tuple[str, ...]", given.value)]
+            files = [
+                os.path.realpath(folder / Path(name).expanduser()) for name in cast("tuple[str, ...]", given.value)
+            ]
             if missing := [file for file in files if not Path(file).is_file()]:
                 raise ConfigError(f"{given.place}: there is no file {_shown(missing[0])}")
             known[key] = given._replace(value=tuple(files))

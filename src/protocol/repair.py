@@ -1,26 +1,24 @@
 """Broken JSON, Python literals and calls into values: text in, nodes out. No I/O, linear, bounded depth.
 
-`strict` is asked first and what it accepts is never changed. `Reader` then reads the union of JSON, Python and
-JavaScript literals in one pass, noting each liberty it took in `repairs`: quotes, escapes, keys, commas,
-comments, closers. Where a string's end is in doubt because quotes inside it were not escaped, the quote that is
-followed by what may follow a string there ends it. What no reading makes a value raises Unreadable with a
-sentence for the model.
+`strict` is asked first, for the whole and for its parts, and what it accepts is never changed. `Reader` then reads
+the union of JSON, Python and JavaScript literals in one pass, noting each liberty it took in `repairs`: quotes,
+escapes, keys, commas, comments, closers. Where a string's end is in doubt because quotes inside it were not escaped,
+the quote that is followed by what may follow a string there ends it. What no reading makes a value raises Unreadable
+with a sentence for the model.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Callable
 from typing import NamedTuple, NoReturn, Union
 
+from .arithmetic import worked_out
 from .escapes import unescape
 
 MAX_DEPTH = 100
 MAX_DOUBTS = 2_000  # quotes in one string that were not escaped
-MAX_EXPRESSION = 80  # characters of arithmetic that are evaluated
-MAX_NUMBER = 1e18
+ATTEMPTS = 8  # at reading a part of a broken value as strict JSON, each as long as the whole
 
 
 class Unreadable(ValueError):
@@ -75,7 +73,6 @@ _KEYWORD = re.compile(r"""\s*(?:([\w.\\$-]+)|"([^"\n]{1,64})"|'([^'\n]{1,64})')\
 _BARE_KEY = re.compile(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?))")
 _BARE = re.compile(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
 _COLON = re.compile(r"\s*(?:=>|[:=])\s*")
-_ARITHMETIC = re.compile(r"[\d\s.+\-*/%()eE_]+")
 
 _CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'", '\\"': '\\"'}
 _LITERALS: dict[str, Node] = {
@@ -96,6 +93,11 @@ _AFTER = {
     "argument": re.compile(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
     "top": re.compile(r"\s*(?:\Z|[,;}\])]|<|\n)"),
 }
+_MEMBER = re.compile(
+    r"""[\s,]*(?:"([^"'\\\n<]{1,64})"|'([^"'\\\n<]{1,64})'|([A-Za-z_]\w{0,63}))\s*:\s*"""
+    r"""(?:"([^"\\\x00-\x1f]*)"|'([^'\\\x00-\x1f]*)'|(-?\d{1,15}(?:\.\d{1,15})?)|(true|false|null|True|False|None))"""
+    rf"(?=\s*(?:\}}|,\s*(?:[}}\]]|{_NEXT_KEY})))"
+)
 _BODY_OF: dict[str, re.Pattern[str]] = {
     quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*)*", re.DOTALL) for quote in ('"', "'", "`", '”“"', "’‘'")
 }
@@ -113,16 +115,15 @@ class Reader:
         self.repairs: dict[str, None] = {}  # an ordered set
         self.unclosed: list[object] = []
         self._depth = 0
+        self._patience = ATTEMPTS * len(text)
 
     def value(self, place: str = "top") -> Node:
         """The value at the position. Raises Unreadable."""
         self.skip()
         text, position = self.text, self.position
         character = text[position : position + 1]
-        if character == "{":
-            return self._object()
-        if character in "[(" and character:
-            return self._list("]" if character == "[" else ")")
+        if character and character in "{[(":
+            return self._container(character)
         if quoted := _QUOTED_NAME.match(text, position):
             return self._call(quoted)
         if start := _STRING_START.match(text, position):
@@ -130,6 +131,25 @@ class Reader:
         if number := _NUMBER.match(text, position):
             return self._number(number)
         return self._word()
+
+    def _container(self, opener: str) -> Node:
+        if opener != "(" and self.position and self._patience > 0 and (clean := self._clean()):
+            return clean[0]
+        return self._object() if opener == "{" else self._list("]" if opener == "[" else ")")
+
+    def _clean(self) -> tuple[Node] | None:
+        """A part that is strict JSON; but backslashes in a broken value may not mean what JSON says."""
+        text, position = self.text, self.position
+        try:
+            node, end = strict(text, position)
+        except (ValueError, RecursionError) as error:
+            self._patience -= _cost(error, text)
+            return None
+        if text.find("\\", position, end) >= 0:
+            self._patience -= end - position
+            return None
+        self.position = end
+        return (node,)
 
     def skip(self) -> None:
         """Over whitespace, and over comments and special tokens, which are noted."""
@@ -173,6 +193,7 @@ class Reader:
         result: dict[str, Node] = {}
         members: list[Node] = []
         self._enter(result)
+        self._plain_members(result)
         while self._more("}"):
             start = self.position
             key = self._key()
@@ -181,9 +202,31 @@ class Reader:
                 self.repairs["set"] = None
             else:
                 result[key] = self._pair_value()
+                self._plain_members(result)
             if self.position == start:
                 raise self._stuck()
         return members if members and not result else result
+
+    def _plain_members(self, result: dict[str, Node]) -> None:
+        """Members with a simple value that another one follows, each read in one match."""
+        text, position = self.text, self.position
+        while member := _MEMBER.match(text, position):
+            double, single, bare, string, quoted, number, word = member.groups()
+            if word is not None:
+                value: Node = _LITERALS[word]
+                if word not in ("true", "false", "null"):
+                    self.repairs["literals"] = None
+            elif number is not None:
+                value = int(number) if number.lstrip("-").isdigit() else float(number)
+            else:
+                value = string if string is not None else quoted
+            if bare is not None:
+                self.repairs["unquoted keys"] = None
+            if single is not None or quoted is not None:
+                self.repairs["quotes"] = None
+            result[double or single or bare] = value
+            position = member.end()
+        self.position = position
 
     def _pair_value(self) -> Node:
         self.skip()
@@ -333,7 +376,11 @@ class Reader:
         if source in _NO_VALUE:
             _refuse(source)
         self.repairs["unquoted text"] = None
-        return _worked_out(source, self.repairs)
+        number = worked_out(source)
+        if number is None:
+            return Source(source)
+        self.repairs["arithmetic"] = None
+        return number
 
     def _stuck(self) -> Unreadable:
         if self.position >= len(self.text):
@@ -342,43 +389,12 @@ class Reader:
         return Unreadable(f"It cannot be read from {rest!r} on.")
 
 
+def _cost(error: ValueError | RecursionError, text: str) -> int:
+    """About how many characters were looked at before strict parsing failed; json counts the lines before, too."""
+    if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
+        return error.pos
+    return len(text)
+
+
 def _keyword_name(match: re.Match[str]) -> str:
     return (match.group(1) or match.group(2) or match.group(3)).replace("\\_", "_")
-
-
-def _worked_out(source: str, repairs: dict[str, None]) -> Node:
-    if len(source) > MAX_EXPRESSION or not _ARITHMETIC.fullmatch(source):
-        return Source(source)
-    try:
-        value = _evaluated(ast.parse(source.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
-        return Source(source)
-    repairs["arithmetic"] = None
-    return value
-
-
-def _evaluated(node: ast.expr) -> int | float:
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-        value = _evaluated(node.operand)
-        return -value if isinstance(node.op, ast.USub) else value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _evaluated(node.left), _evaluated(node.right)
-        if isinstance(node.op, ast.Pow) and abs(right) > 64:
-            raise ValueError
-        result = _OPERATORS[type(node.op)](left, right)
-        if isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER:
-            return result
-    raise ValueError
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-    ast.Pow: lambda a, b: a**b,
-}

@@ -153,8 +153,11 @@ def _is_whole(data: bytes) -> bool:
 def _take_back(kept: list[Line], line: Line, found: Replayed) -> None:
     to = _parsed(line, found).get("to")
     if isinstance(to, int) and to > 0:
+        names = []  # a name stays
         while kept and kept[-1].number >= to:
-            kept.pop()
+            gone = kept.pop()
+            names += [gone] if gone.kind == "rename" else []
+        kept += reversed(names)
 
 
 def _parsed(line: Line, found: Replayed) -> dict[str, Any]:

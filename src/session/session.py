@@ -117,6 +117,15 @@ class Session:
         return self._journal.path if self._journal and not self._journal.broken else None
 
     @property
+    def turns(self) -> int:
+        """How many can be taken back."""
+        return sum(bool(point.question) for point in self._points)
+
+    @property
+    def last_question(self) -> str:
+        return next((point.question for point in reversed(self._points) if point.question), "")
+
+    @property
     def writes(self) -> Sequence[Write]:
         """What tools wrote in this session, the oldest first."""
         return self._writes

@@ -5,8 +5,8 @@ Adding a tool is adding a function with `@tool` to a module of this package (imp
 
 from __future__ import annotations
 
-from . import files, shell, todo  # noqa: F401 - importing them registers their tools
 from ..errors import ToolError
+from . import files, shell, todo  # noqa: F401 - importing them registers their tools
 from .context import ToolContext
 from .dependencies import DependencyKey
 from .outcome import Media

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 
 from ..errors import ConfigError

@@ -170,6 +170,13 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.s
     return old is None
 
 
+def remove(target: Target) -> None:
+    """Remove the regular file there. Raises OSError, and ToolError for what is no regular file."""
+    with parent_of(target) as folder:
+        state_of(target, folder)
+        os.unlink(target.parts[-1], dir_fd=folder)
+
+
 def _refuse_changed(target: Target, seen: os.stat_result, folder: int) -> None:
     """As late as can be: what happens between this look and the renaming is not seen."""
     now = state_of(target, folder)

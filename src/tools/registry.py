@@ -70,7 +70,12 @@ class Tool:
 
     def unusable(self) -> str:
         """Why no argument can be checked against its schema, which is somebody else's; empty: they can."""
-        return attempt(lambda: "" if self._validate else "", lambda error: f"its schema is none: {error}")
+
+        def compiled() -> str:
+            _ = self._validate
+            return ""
+
+        return attempt(compiled, lambda error: f"its schema is none: {error}")
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse, check, run. Never raises an Exception: what is wrong, or was raised, becomes the error.

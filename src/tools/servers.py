@@ -132,7 +132,8 @@ class Server:
     def listed(self) -> list[Any]:
         """Its tools, as it lists them. Raises ToolError where it cannot be reached."""
         assert self.task is not None  # noqa: S101 - it was started
-        wait([self._ready, self.task], max(0.0, self._deadline - time.monotonic()), FIRST_COMPLETED)
+        either: list[Future[Any]] = [self._ready, self.task]
+        wait(either, max(0.0, self._deadline - time.monotonic()), FIRST_COMPLETED)
         if self._ready.done():
             return self._ready.result()
         if not self.task.done():
@@ -183,7 +184,8 @@ class Server:
     async def _connected(self) -> AsyncIterator[Any]:
         from mcp import Client, StdioServerParameters
         from mcp.client.stdio import stdio_client
-        from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
 
         spec = self.spec
         if spec.command:

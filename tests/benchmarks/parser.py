@@ -354,18 +354,19 @@ def repair(options):
     from src.protocol.repair import Reader
 
     print("\n4. Repair of a broken body of 100 KB (goal: 30 times json.loads)")
-    for name, body in {
-        "one long string": call(source_code(100_000)),
-        "many small values": json.dumps(
-            {"rows": [{"id": n, "name": f"row {n}", "ok": n % 2 == 0} for n in range(2_000)]}
-        ),
-    }.items():
+    rows = json.dumps({"rows": [{"id": n, "name": f"row {n}", "ok": n % 2 == 0} for n in range(2_000)]})
+    long = call(source_code(100_000))
+    for name, body, broken in (
+        ("one long string", long, long[:-1] + ",}"),
+        ("many small values", rows, rows[:-1] + ",}"),
+        ("single quotes", rows, rows.replace('"', "'")),
+        ("a comma at each row's end", rows, rows.replace("}", ",}")),
+    ):
         base, _ = least(lambda body=body: json.loads(body))
-        broken = body[:-1] + ",}"  # a trailing comma, at the very end
         seconds, _ = least(lambda broken=broken: Reader(broken).value())
         twice, _ = least(lambda broken=broken: Reader("[" + broken + "," + broken + "]").value())
         print(
-            f"  {name:20s} {seconds * 1e3:8.2f} ms, {seconds / base:6.1f} x json.loads, exponent {math.log2(twice / seconds):.2f}"
+            f"  {name:25s} {seconds * 1e3:8.2f} ms, {seconds / base:6.1f} x json.loads, exponent {math.log2(twice / seconds):.2f}"
         )
 
 

@@ -101,3 +101,16 @@ def test_strict_is_json_without_its_constants():
     assert strict('{"a": 1} rest') == ({"a": 1}, 8)
     with pytest.raises(ValueError, match="not a JSON value"):
         strict("NaN")
+
+
+@given(json_values, st.sampled_from([("", ",}"), (" // note\n", "}"), ("", ""), ("'x': 1, ", "}")]))
+def test_what_is_whole_in_a_broken_value_is_read_as_json_reads_it(value, broken):
+    before, end = broken
+    read = Reader("{" + before + '"a": ' + json.dumps(value, ensure_ascii=False) + end).value()
+    assert isinstance(read, dict)
+    assert read["a"] == value
+
+
+def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
+    path = "C:" + chr(92) + "temp" + chr(92) + "new.txt"
+    assert Reader('{"args": {"path": "' + path + '"}').value() == {"args": {"path": path}}

@@ -67,6 +67,13 @@ class TestResuming:
         session.close()
         assert again(tmp_path).name == "parser"
 
+    def test_a_name_given_after_a_turn_outlives_its_undoing(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        session.rename("parser")
+        session.undo(put)
+        session.close()
+        assert again(tmp_path).name == "parser"
+
     def test_a_fork_goes_its_own_way(self, tmp_path):
         session = begun(tmp_path, says("1", LOOK), says("2"))
         fork = session.fork(store(tmp_path).journal())

@@ -1,0 +1,244 @@
+"""Commands on conversations: taken back, asked again, gone on with, named, kept and exported."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import BotError, ToolError
+from ..messages import Notice
+from ..security.sanitise import plain
+from .command import Command, State
+from .render import call_line
+
+if TYPE_CHECKING:
+    from ..session.blobs import Put
+    from ..session.index import Summary
+    from ..session.session import Undone
+
+SHOWN = 10  # sessions in a list
+LONGEST_DIFF = 400  # lines
+FORMATS = ("md", "json", "html")
+INIT = """\
+Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
+README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
+out, the exact commands to set up, run, test and check it, and the conventions its code keeps to. Leave out what you did
+not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
+
+
+def resume_session(state: State, wanted: str) -> None:
+    """Go on with a session, "" being the last one of this folder. Raises BotError."""
+    if not state.store:
+        raise BotError("Conversations are not kept here.")
+    if state.session.id and wanted == state.session.id:
+        raise BotError("That is this conversation.")
+    session, notices = state.store.resume(wanted, state.session.messages[:1], state.settings.root)
+    state.go_on_with(session)
+    for notice in notices:
+        state.screen.draw(Notice(notice))
+    there = str(session.meta.get("workspace", ""))
+    if there and there != str(state.settings.root):
+        state.screen.draw(Notice(f"This conversation was about {there}; the tools now work in {state.settings.root}."))
+    turns = session.turns
+    state.screen.say(f"  {plain(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}; it goes on here.")
+    if last := session.last_question:
+        state.screen.say(f"  You asked last: {_short(last)}")
+
+
+def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
+    """A line each."""
+    for each in sessions:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
+        place = "" if each.workspace == root else f"  [{plain(each.workspace)}]"
+        name = f"{plain(each.name)}: " if each.name else ""
+        yield f"  {each.id}  {when}  {each.turns:3} turns  {name}{_short(each.title)}{place}"
+
+
+def restoring(state: State) -> Put:
+    """How a file is put back: as the tools write one, inside the workspace and nowhere else."""
+    from ..tools import paths
+
+    def put(path: Path, content: bytes | None) -> None:
+        try:
+            target = paths.resolve(str(path), state.settings.root)
+            if content is not None:
+                paths.replace(target, content, state.settings.files)
+                return
+            paths.writable(target, state.settings.files)
+            paths.remove(target)
+        except ToolError as error:
+            raise OSError(error.message) from error
+
+    return put
+
+
+def _undo(state: State, _: str) -> None:
+    undone = state.session.undo(restoring(state))
+    if undone is None:
+        state.screen.say("There is nothing to take back.")
+        return
+    _say_undone(state, undone)
+
+
+def _say_undone(state: State, undone: Undone) -> None:
+    lines = [f"Taken back: {_short(undone.question)}" if undone.question else "The compaction is taken back."]
+    restored = undone.restored
+    lines += [f"  put back {_place(state, path)}" for path in restored.back]
+    lines += [f"  removed {_place(state, path)}, which was new" for path in restored.removed]
+    lines += [f"! left {_place(state, path)} alone: {plain(why)}" for path, why in restored.left]
+    state.screen.say("\n".join(lines))
+    risky = [call for call in undone.calls if _changes_things(state, call.name)]
+    if risky:
+        calls = "\n".join(f"  {call_line(call)}" for call in risky)
+        state.screen.draw(Notice(f"What these did beside that is not undone:\n{calls}"))
+
+
+def _changes_things(state: State, name: str) -> bool:
+    from . import start
+
+    return start.tools(state.settings).risk(name) == "high"
+
+
+def _diff(state: State, _: str) -> None:
+    """What the tools changed in this conversation."""
+    first = {write.path: write for write in reversed(state.session.writes)}
+    if not first:
+        state.screen.say("No file was written in this conversation.")
+        return
+    for path, write in first.items():
+        before = state.session.before(write)
+        if write.before is not None and before is None:
+            state.screen.say(f"  {_place(state, path)}: what it held before was not kept")
+            continue
+        lines = list(_difference(_place(state, path), before, _content(Path(path))))
+        state.screen.say("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: as it was")
+        if len(lines) > LONGEST_DIFF:
+            state.screen.say(f"  ({len(lines) - LONGEST_DIFF:,} more lines)")
+
+
+def _difference(name: str, before: bytes | None, after: bytes | None) -> Iterable[str]:
+    old, new = (_lines(each) for each in (before, after))
+    if old is None or new is None:
+        return [] if before == after else [f"  {name}: changed, and no text"]
+    names = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
+    return (plain(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
+
+
+def _lines(content: bytes | None) -> list[str] | None:
+    """None for what is no text."""
+    try:
+        return (content or b"").decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _resume(state: State, wanted: str) -> None:
+    if wanted:
+        resume_session(state, wanted)
+        return
+    _sessions(state, "")
+    state.screen.say("  /resume ID or NAME goes on with one.")
+
+
+def _sessions(state: State, words: str) -> None:
+    if not state.store:
+        raise BotError("Conversations are not kept here.")
+    if words:
+        found = state.store.search(words, SHOWN)
+        lines = [f"  {each.session.id}  {each.speaker}: {_short(each.snippet)}" for each in found]
+    else:
+        lines = list(listed(state.store.all()[:SHOWN], str(state.settings.root)))
+    state.screen.say("\n".join(lines) or "  There is none.")
+
+
+def _ids(state: State) -> Iterable[str]:
+    return [each.name or each.id for each in state.store.all()[: 2 * SHOWN]] if state.store else ()
+
+
+def _rename(state: State, name: str) -> None:
+    if not name:
+        state.screen.say(f"  {plain(state.session.name or state.session.id) or 'not kept'}; /rename NAME names it")
+        return
+    state.session.rename(name)
+    state.screen.say(f"  --resume {plain(name)} goes on with this conversation.")
+
+
+def _fork(state: State, _: str) -> None:
+    if not state.store:
+        raise BotError("Conversations are not kept here.")
+    old = state.session.id
+    state.go_on_with(state.session.fork(state.store.journal()))
+    state.screen.say(f"  A copy goes on here; the conversation until now stays in {old}.")
+
+
+def _export(state: State, file: str) -> None:
+    """Write the conversation to a file; its ending says how."""
+    from ..session.export import FORMATS as WRITERS
+    from ..session.export import Conversation
+    from . import start
+
+    path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
+    writer = WRITERS.get(path.suffix.lstrip("."))
+    if writer is None:
+        raise BotError(f"{path.name}: it ends in none of .{', .'.join(FORMATS)}.")
+    facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
+    conversation = Conversation(state.session.name or state.session.id or "Conversation", facts, state.conversation)
+    text = writer(conversation, start.cleaner(state.settings))
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as out:
+            out.write(text)
+    except FileExistsError as error:
+        raise BotError(f"{path} is there already.", "/export FILE takes another name.") from error
+    except OSError as error:
+        raise BotError(f"{path}: {error.strerror or error}") from error
+    state.screen.say(f"  {plain(str(path))}: {len(text):,} characters")
+
+
+def _init(state: State, _: str) -> None:
+    state.questions.append(INIT)
+
+
+def _retry(state: State, _: str) -> None:
+    """Take back the last turn, files included, and ask the same again."""
+    if not state.session.last_question:
+        state.screen.say("There is nothing to ask again.")
+        return
+    undone = state.session.undo(restoring(state))
+    if undone:
+        _say_undone(state, undone)
+        if undone.question:
+            state.questions.insert(0, undone.question)
+
+
+def _short(text: str) -> str:
+    line = " ".join(plain(text).split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
+
+
+def _place(state: State, path: str) -> str:
+    where = Path(path)
+    root = state.settings.root
+    return plain(str(where.relative_to(root) if where.is_relative_to(root) else where))
+
+
+HISTORY = (
+    Command("/undo", "take back the last turn, and put the files back that it wrote", _undo),
+    Command("/retry", "take back the last turn, and ask the same again", _retry),
+    Command("/diff", "what the tools changed in the files, in this conversation", _diff),
+    Command("/sessions", "past conversations; with words: those that hold them", _sessions, "[WORDS]"),
+    Command("/resume", "go on with a past conversation", _resume, "[SESSION]", complete=_ids),
+    Command("/rename", "name this conversation", _rename, "[NAME]"),
+    Command("/fork", "go on with a copy of this conversation", _fork),
+    Command("/export", "write the conversation to a .md, .json or .html file", _export, "[FILE]"),
+    Command("/init", "let the model write AGENTS.md, which tells it of this project ever after", _init),
+)

@@ -1,0 +1,63 @@
+import html.parser
+import json
+import re
+
+import pytest
+
+from src.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from src.session.convert import message
+from src.session.export import Conversation, as_html, as_json, markdown
+from tests.doubles import says
+
+from .doubles import SYSTEM
+
+MESSAGES = [
+    *SYSTEM,
+    UserMessage("<script>alert(1)</script> & ```"),
+    Response((Reasoning("Hm.\nWell."), Text("Looking."), ToolCall("c", "read", {"path": "a"}))),
+    ToolResults((ToolResult("c", "read", "text", "```\ncode\n```"),)),
+    Response((MalformedCall("m", "", "{", "no end"),)),
+    says("Done."),
+]
+CONVERSATION = Conversation("A <title>", {"model": "tiny", "workspace": ""}, MESSAGES)
+
+
+def test_markdown_has_all_that_was_said_but_the_system_prompt():
+    text = markdown(CONVERSATION, str)
+    assert re.findall("^## (.*)", text, re.M) == [
+        *("You", "Thought", "Model", "Call: read", "Result: read", "Unreadable call: ", "Model")
+    ]
+    assert "> Hm.\n> Well." in text
+    assert "You help." not in text
+
+
+def test_a_fence_is_longer_than_any_in_it():
+    assert "````\n```\ncode\n```\n````" in markdown(CONVERSATION, str)
+
+
+def test_html_holds_no_markup_of_anybody_else():
+    page = as_html(CONVERSATION, str)
+    tags = set()
+
+    class Tags(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            tags.add(tag)
+
+    Tags().feed(page)
+    assert tags == {"html", "head", "meta", "title", "style", "body", "h1", "p", "section", "h2", "pre"}
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "default-src 'none'" in page
+
+
+def test_json_reads_back_as_the_messages():
+    whole = json.loads(as_json(CONVERSATION, str))
+    assert whole["title"] == "A <title>"
+    assert [message(each) for each in whole["messages"]] == MESSAGES[1:]
+
+
+@pytest.mark.parametrize("writer", [markdown, as_html, as_json])
+def test_every_text_is_cleaned(writer):
+    assert "secret" not in writer(
+        Conversation("secret", {"model": "secret"}, [UserMessage("secret"), says("secret")]),
+        lambda text: text.replace("secret", "[redacted]"),
+    )
