@@ -85,6 +85,8 @@ class Servers:
             server.stop()
         wait([server.task for server in self._servers if server.task], CLOSING)
         self._background.close()
+        for server in self._servers:
+            server.forget_words()
 
     def _add(self, server: Server) -> None:
         names = {tool.definition.name for tool in self.tools}
@@ -116,6 +118,7 @@ class Server:
         self._errors: Any = None
 
     def start(self) -> None:
+        self.forget_words()
         self._ready = Future()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - the server's, for as long as it runs
         self._deadline = time.monotonic() + self.spec.start_timeout
@@ -159,9 +162,14 @@ class Server:
             self.start()
             self.listed()
         timeout = self.spec.timeout
-        return self._background.run(
-            self._client.call_tool(name, dict(arguments), read_timeout_seconds=timeout), ctx.cancelled, timeout
-        )
+        called = self._client.call_tool(name, dict(arguments), read_timeout_seconds=timeout)
+        try:
+            return self._background.run(called, ctx.cancelled, timeout)
+        except Exception as error:
+            if "closed" in f"{type(error).__name__} {error}".lower():  # the next call starts it again
+                self.stop()
+                wait([self.task] if self.task else [], CLOSING)
+            raise
 
     async def _serve(self) -> None:
         import asyncio
@@ -199,6 +207,10 @@ class Server:
             Client(streamable_http_client(spec.url, http_client=http)) as client,
         ):
             yield client
+
+    def forget_words(self) -> None:
+        if self._errors is not None:
+            self._errors.close()
 
     def _last_words(self) -> str:
         """The last line it wrote to standard error."""
@@ -282,7 +294,9 @@ def _local(schema: Any) -> Any:
     return {
         key: _local(value)
         for key, value in schema.items()
-        if key not in ("$id", "$schema") and not (key == "$ref" and not str(value).startswith("#"))
+        if key not in ("$id", "$schema")
+        and not (key == "title" and isinstance(value, str))  # the name once more, in capitals
+        and not (key == "$ref" and not str(value).startswith("#"))
     }
 
 
