@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Protocol
 
 from .calls import Asked, Calls, Repeats, error, in_order
-from .context import make_room
+from .context import Compactor, make_room
 from .errors import ContextTooLong, WireError
 from .messages import (
     Completed,
@@ -50,7 +50,10 @@ class Responder(Protocol):
 
 
 class Agent:
-    """A model with tools. `max_tool_turns`: how often calls are answered before the model must sum up."""
+    """A model with tools. `max_tool_turns`: how often calls are answered before the model must sum up.
+
+    `compactor`: sums up what was said long ago before it fills the context; None: only tool results are shortened.
+    """
 
     def __init__(
         self,
@@ -62,12 +65,14 @@ class Agent:
         *,
         max_tool_turns: int = 10,
         max_parallel_calls: int = 4,
+        compactor: Compactor | None = None,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
         self._calls = Calls(registry, approver, policy, max_parallel_calls)
         self._max_tool_turns = max_tool_turns
+        self.compactor = compactor
 
     def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
         """Answer the user's last message, appending to `conversation` what is said on the way.
@@ -107,14 +112,16 @@ class Agent:
         yield from self._sum_up(conversation)
 
     def _ask(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
-        """The model's turn; where the conversation has outgrown its context, once more after room was made."""
+        """The model's turn; where the conversation fills its context, after room was made."""
+        if self.compactor:
+            yield from self.compactor.if_full(conversation, tools)
         try:
             return (yield from self._turn(conversation, tools))
         except ContextTooLong as full:
-            freed = make_room(conversation, full.excess)
-            if not freed:
+            if freed := make_room(conversation, full.excess):
+                yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
+            elif not (self.compactor and (yield from self.compactor.refused(conversation))):
                 raise
-        yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
         return (yield from self._turn(conversation, tools))
 
     def _turn(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:

@@ -251,7 +251,7 @@ class TestThePolicyDecides:
         policy = Policy(Path("/"), rules=(Rule("change", "deny"),))
         run = Run(says("", CHANGE), says("A pity."), answers=(), policy=policy).all()
         assert (run.ran, run.approver.asked) == ([], [])
-        assert "a rule says deny" in run.results()[0].value
+        assert "a rule denies it" in run.results()[0].value
 
     def test_always_is_not_asked_again(self):
         run = Run(says("", CHANGE), says("", CHANGE), says("Done."), answers=[Answer(True, always=True)]).all()

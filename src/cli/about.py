@@ -6,7 +6,7 @@ import json
 
 from ..messages import Response, SystemMessage, ToolResults, UserMessage
 from ..security.sanitise import plain
-from . import start
+from . import connect, start
 from .command import CHARACTERS_PER_TOKEN, Command, State
 
 KINDS = {SystemMessage: "system prompt", UserMessage: "your messages", Response: "answers", ToolResults: "tool results"}
@@ -19,7 +19,7 @@ def _tools(state: State, _: str) -> None:
 
 
 def _models(state: State, _: str) -> None:
-    for name, length in start.models(state.settings).items():
+    for name, length in connect.models(state.settings).items():
         mark = "*" if name == state.model_name else " "
         state.screen.say(f"{mark} {plain(name)}" + (f"  {length:,} tokens" if length else ""))
 

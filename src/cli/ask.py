@@ -18,7 +18,7 @@ from ..config import Settings
 from ..errors import BotError, ConfigError, LimitReached
 from ..messages import Completed, Event, Message, Notice, Response, Text, TextDelta, TurnStarted, UserMessage
 from ..security.sanitise import plain
-from . import start
+from . import find, start
 from .debug import Debug
 from .output import Report, as_line, line
 from .render import Screen
@@ -69,13 +69,14 @@ def ask(
     try:
         with _within(limits.seconds):
             start.warn(settings, outlet)
-            model = settings.vllm.model or start.served_model(settings, outlet, _cannot_choose, sleep)
-            outlet.begin(version=__version__, server=settings.vllm.base_url, model=model, workspace=str(settings.root))
+            met = find.meet(settings, outlet, _cannot_choose, sleep)
+            server, workspace = met.settings.vllm.base_url, str(settings.root)
+            outlet.begin(version=__version__, server=server, model=met.model, workspace=workspace)
             for notice in told:
                 outlet.draw(Notice(notice))
-            session.meta.setdefault("model", model)
-            approver = start.approver(yes)
-            bot = start.bot(settings, model, approver, relearn=relearn, sleep=sleep, before_write=session.before_write)
+            session.meta.setdefault("model", met.model)
+            approver, before_write = start.approver(yes), session.before_write
+            bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
             with closing(session.follow(bot.agent.run(conversation))) as events:
                 for event in events:
                     debug.trace(event)

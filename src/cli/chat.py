@@ -6,14 +6,15 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 
-from .. import __version__
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..messages import Notice, UserMessage
 from ..security.sanitise import plain
-from . import start
+from . import find, start
+from .banner import banner
 from .command import State
 from .commands import run_command
 from .debug import Debug
@@ -93,18 +94,20 @@ def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool, res
     """
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
     start.warn(settings, screen)
-    model_name = settings.vllm.model or start.served_model(settings, screen, _choose)
-    print(_banner(settings, model_name, yes=yes))
+    met = find.meet(settings, screen, _choose, time.sleep)
+    if not settings.vllm.model:  # the server has been asked already: it may show this, too
+        met = find.with_path(met)
+    print(banner(met, yes=yes))
     threading.Thread(target=_load_rooms, daemon=True).start()
     _edit_lines()
     approver = start.approver(yes)
     state = State(
-        settings,
+        met.settings,
         screen,
         debug,
-        lambda name: start.bot(settings, name, approver, relearn=relearn, before_write=before_write),
-        model_name,
-        start.store(settings),
+        lambda name: start.bot(met.settings, name, approver, relearn=relearn, before_write=before_write),
+        met.model,
+        start.store(met.settings),
     )
 
     def before_write(path: str, content: bytes | None) -> None:
@@ -118,19 +121,6 @@ def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool, res
         return Chat(state).run()
     finally:
         state.session.close()
-
-
-def _banner(settings: Settings, model_name: str, *, yes: bool) -> str:
-    path = "native calls, text as fallback" if settings.vllm.enable_function_calling else "calls in the text only"
-    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
-    rows = {
-        "server": settings.vllm.base_url,
-        "model": model_name,
-        "tools": f"{path}; {asking}",
-        "workspace": str(settings.root),
-    }
-    lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
-    return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
 
 
 def _choose(names: list[str]) -> str:

@@ -204,6 +204,16 @@ def _export(state: State, file: str) -> None:
     state.screen.say(f"  {plain(str(path))}: {len(text):,} characters")
 
 
+def _compact(state: State, hint: str) -> None:
+    compactor = state.bot().agent.compactor
+    if compactor is None:
+        raise BotError("This conversation cannot be summed up.")
+    state.screen.say("Summing up what was said...")
+    for event in state.session.follow(compactor.now(state.conversation, hint)):
+        state.screen.draw(event)
+    state.last = None  # the server has not counted what it is now
+
+
 def _init(state: State, _: str) -> None:
     state.questions.append(INIT)
 
@@ -240,5 +250,6 @@ HISTORY = (
     Command("/rename", "name this conversation", _rename, "[NAME]"),
     Command("/fork", "go on with a copy of this conversation", _fork),
     Command("/export", "write the conversation to a .md, .json or .html file", _export, "[FILE]"),
+    Command("/compact", "sum up what was said long ago; with words: keep above all what they name", _compact, "[HINT]"),
     Command("/init", "let the model write AGENTS.md, which tells it of this project ever after", _init),
 )

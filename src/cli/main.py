@@ -30,6 +30,7 @@ COMMANDS = {
     "models": "the models that the server serves",
     "tools": "the tools as a model is told of them: TOOL_DEFINITIONS as JSON",
     "config": "the settings in force, and where each came from",
+    "policy": "what would be decided of calls that come on standard input, running none",
     "sessions": "past conversations: list, search, show, export, delete",
 }
 
@@ -92,6 +93,12 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
         metavar="DIR",
         default=default,
         help="the folder the tools work in (default: the current one)",
+    )
+    add(
+        "--profile",
+        choices=("read-only", "ask", "workspace", "full"),
+        default=default,
+        help="what may run where no rule says so (default: ask; see docs/security.md)",
     )
     add(
         "--no-function-calling",

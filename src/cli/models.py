@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..security.sanitise import plain
-from . import start
+from . import connect, start
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +14,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """One model a line, with its context's length where the server says it. Raises BotError."""
-    for name, length in start.models(start.settings_of(given)).items():
+    for name, length in connect.models(start.settings_of(given)).items():
         print(f"{plain(name)}  {length:,} tokens" if length else plain(name))
     return 0

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import config
-from ..errors import ServerError
-from ..messages import JSON, Event, Message, Notice, SystemMessage
+from ..messages import JSON, Message, Notice, SystemMessage
+from . import connect
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     import argparse
 
     from ..agent import Agent
-    from ..client import Client
+    from ..context import Compactor
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
@@ -29,10 +29,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..tools import Registry, ToolContext
     from ..tools.context import BeforeWrite
     from ..tools.servers import Servers
-    from ..wire.providers import Provider
     from .learnt import Learnt
-
-Choose = Callable[[list[str]], str]
 
 
 def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
@@ -42,6 +39,7 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
         "vllm.model": given.model,
         "vllm.enable_function_calling": False if given.no_function_calling else None,
         "workspace.dir": given.workspace,
+        "security.profile": given.profile,
         "agent.max_tool_turns": given.max_turns,
         **more,
     }
@@ -93,7 +91,7 @@ def _servers(rows: str, root: Path) -> Servers:
     return Servers(specs(json.loads(rows), os.environ, root))
 
 
-def warn(settings: config.Settings, screen: Shown) -> None:
+def warn(settings: config.Settings, screen: connect.Shown) -> None:
     """Say what of the settings lets others listen in."""
     from urllib.parse import urlsplit
 
@@ -106,12 +104,6 @@ def warn(settings: config.Settings, screen: Shown) -> None:
 
 def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
-
-
-class Shown(Protocol):
-    """Where what happens is shown."""
-
-    def draw(self, event: Event) -> None: ...
 
 
 def store(settings: config.Settings) -> Store:
@@ -188,7 +180,7 @@ def bot(
     from ..agent import Agent
     from .learnt import Learnt
 
-    model, context = _model(settings, model_name, sleep), _context(settings)
+    model, context = connect.model(settings, model_name, sleep), _context(settings)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
@@ -202,12 +194,28 @@ def bot(
         policy(settings),
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
+        compactor=_compactor(settings, model, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url)
 
 
+def _compactor(settings: config.Settings, model: Model, sleep: Callable[[float], None]) -> Compactor:
+    from functools import cache
+
+    from ..context import Compactor
+
+    name = settings.agent.compact_model
+
+    @cache
+    def writer() -> Model:
+        return connect.model(settings, name, sleep) if name and name != model.name else model
+
+    return Compactor(model, at=settings.agent.compact_at, writer=writer)
+
+
 def policy(settings: config.Settings) -> Policy:
     """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    from ..security.places import start_files
     from ..security.policy import Policy
     from ..security.rules import rules_of
 
@@ -217,7 +225,7 @@ def policy(settings: config.Settings) -> Policy:
         profile=security.profile,
         rules=rules_of(security.rules),
         allowed_commands=security.allowed_commands,
-        protected=settings.files,
+        protected=(*settings.files, *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
@@ -230,27 +238,6 @@ def approver(yes: bool) -> Approver:
     if yes:
         return APPROVE_ALL
     return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
-
-
-def _model(settings: config.Settings, name: str, sleep: Callable[[float], None]) -> Model:
-    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
-    from ..retry import Patience
-    from ..wire.strictness import never
-
-    vllm = settings.vllm
-    return Model(
-        _client(settings, sleep),
-        name,
-        codec=_provider(settings).codec(random_id),
-        is_vllm=vllm.provider == "vllm",
-        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
-        strict=_provider(settings).strict if vllm.strict_tools else never,
-        stream=vllm.stream,
-        temperature=vllm.temperature,
-        max_tokens=vllm.max_tokens,
-        constrained=settings.text_protocol.constrained,
-        patience=Patience(vllm.retries, vllm.load_timeout),
-    )
 
 
 def _context(settings: config.Settings) -> ToolContext:
@@ -267,58 +254,3 @@ def _context(settings: config.Settings) -> ToolContext:
         exec_max_output=security.exec_max_output,
         outputs=Outputs(config.state_folder(os.environ) / "outputs"),
     )
-
-
-def served_model(
-    settings: config.Settings, screen: Shown, choose: Choose, sleep: Callable[[float], None] = time.sleep
-) -> str:
-    """The model that the server serves; `choose` is asked where it serves several. Raises BotError."""
-    import random
-
-    from ..model import random_id, served_models
-    from ..retry import Patience, persist
-
-    names: list[str] = []
-    codec, patience = _provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
-    with _client(settings, sleep) as client:
-        for event in persist(lambda: iter([served_models(client, codec)]), patience, sleep, random.random):
-            if isinstance(event, Notice):
-                screen.draw(event)
-            else:
-                names = event
-    if not names:
-        raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
-    return names[0] if len(names) == 1 else choose(names)
-
-
-def models(settings: config.Settings) -> dict[str, int | None]:
-    """The models that the server serves, each with its context's length in tokens, where it says. Raises BotError."""
-    from ..model import Server, random_id
-
-    with _client(settings, time.sleep) as client:
-        server = Server(client, _provider(settings).codec(random_id), is_vllm=settings.vllm.provider == "vllm")
-        names = server.models()
-        lengths = server.context_lengths()
-    return {name: lengths.get(name) for name in names}
-
-
-def _client(settings: config.Settings, sleep: Callable[[float], None]) -> Client:
-    from ..client import Client, Clocks
-
-    vllm, provider = settings.vllm, _provider(settings)
-    return Client(
-        vllm.base_url,
-        vllm.api_key,
-        Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout),
-        key_header=provider.key_header,
-        key_prefix=provider.key_prefix,
-        headers=provider.headers,
-        ssl_verify=vllm.ssl_verify,
-        sleep=sleep,
-    )
-
-
-def _provider(settings: config.Settings) -> Provider:
-    from ..wire.providers import PROVIDERS
-
-    return PROVIDERS[settings.vllm.provider]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..security.sanitise import plain
-from . import start
+from . import connect
 from .command import Command, State
 
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
@@ -30,7 +30,7 @@ def _model(state: State, name: str) -> None:
     if not name:
         state.screen.say(f"  {plain(state.model_name)}; /models lists what the server has, /model NAME takes another")
         return
-    served = start.models(state.settings)
+    served = connect.models(state.settings)
     if name not in served:
         state.screen.say(f"The server has no model {plain(name)}. It has: {plain(', '.join(served))}.")
         return

@@ -78,6 +78,10 @@ class TextProtocol:
 class Agent:
     max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
     max_parallel_calls: int = option(4, "How many calls of low risk run at the same time", least=1, most=64)
+    compact_at: float | None = option(
+        0.85, "Share of the context at which what was said long ago is summed up; null: by hand only", least=0.1, most=1
+    )
+    compact_model: str = option("", "Model of the same server that sums up; empty: the one that answers")
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,12 @@ class Model:
         """How many tokens the prompt of such a turn has, exactly; None where the server does not count."""
         return self._room.tokens(self._request(messages, tools))
 
+    def filled(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
+    ) -> float | None:
+        """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
+        return self._room.filled(self._request(messages, tools), exact_from)
+
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
 
@@ -242,7 +248,8 @@ class Model:
             found = yield from self._reread(turn, request, tools)
             if found:
                 whole = found
-                if len(whole.calls) > len(turn.answered.calls) or not whole.calls:
+                new = len(whole.calls) > len(turn.answered.calls) or not whole.calls
+                if new and not self._is_unclosed_thought(turn, response):
                     yield from self._tell(LOSS)
             elif turn.promised_calls():
                 yield from self._tell(self.path.distrust())
@@ -301,13 +308,21 @@ class Model:
             return None
 
     def _raw(self, turn: Turn) -> str | None:
-        return self._server.text(self.name, turn.tokens.ids) if turn.tokens.ids else None
+        if turn.raw is None and turn.tokens.ids:
+            turn.raw = self._server.text(self.name, turn.tokens.ids)
+        return turn.raw
+
+    def _is_unclosed_thought(self, turn: Turn, response: Response) -> bool:
+        """A thought that was never closed took the answer with it."""
+        if not _is_only_thought(response):
+            return False
+        raw = self._raw(turn)
+        return raw is None or raw.rstrip().endswith(turn.said().rstrip())
 
     def _out_of_thought(self, turn: Turn, response: Response) -> Response:
-        """A thought that was never closed took the answer with it; one that was may end in a call."""
+        """A thought that was never closed is the answer; one that was may end in a call."""
         thought = "".join(block.text for block in response.content if isinstance(block, Reasoning))
-        raw = self._raw(turn)
-        if raw is None or raw.rstrip().endswith(thought.rstrip()):
+        if self._is_unclosed_thought(turn, response):
             answer = turn.reread(thought)
             return with_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
         found = turn.reread(f"<think>{thought}</think>")
@@ -338,7 +353,6 @@ def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefiniti
 
 
 def _is_only_thought(response: Response) -> bool:
-    """A thought that was never closed took the answer with it."""
     return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)
 
 

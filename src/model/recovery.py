@@ -52,6 +52,7 @@ class Turn:
         self._repetition = Repetition()
         self._thought: list[str] = []  # as the server gave it
         self.tokens = RawTokens([], 0)
+        self.raw: str | None = None  # the text that the tokens were, once it was asked for
         self.answered = Response(())
 
     def take(self, event: WireEvent) -> list[ModelEvent]:

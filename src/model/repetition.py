@@ -40,9 +40,11 @@ def without(text: str) -> str:
     period = _period(text[-WINDOW:])
     if not period:
         return text
-    unit, end = text[-period:], len(text)
-    while text.endswith(unit, 0, end):
-        end -= period
+    end = len(text)
+    for times in (WINDOW // period, 1):  # many at once first: it may be long
+        unit = text[-period:] * times
+        while text.endswith(unit, 0, end):
+            end -= len(unit)
     return text[: end + period]
 
 

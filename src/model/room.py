@@ -50,6 +50,17 @@ class Room:
             raise _too_long(tokens, limit, least - room)
         return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
 
+    def filled(self, request: ChatRequest, exact_from: float) -> float | None:
+        """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
+        limit = self._server.context_length(request.model)
+        if not limit:
+            return None
+        bound = self._bound(request) / limit
+        if bound < exact_from:
+            return bound
+        tokens = self.tokens(request)
+        return None if tokens is None else tokens / limit
+
     def tokens(self, request: ChatRequest) -> int | None:
         """How many its prompt has, exactly; None where the server does not count."""
         prompt = self._server.prompt(request)
@@ -75,7 +86,7 @@ class Room:
 def _too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:
     error = ContextTooLong(
         f"The conversation has {tokens:,} tokens and the model's context {limit:,}: no room is left for an answer.",
-        "Use /reset, or ask for less at once.",
+        "Use /compact or /new, or ask for less at once.",
     )
     error.excess = excess
     return error

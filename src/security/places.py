@@ -1,27 +1,121 @@
 """Where a path leads, as the system sees it: looked at, never opened.
 
-The only part of this room that looks at files; links are resolved, and what is not there is where it would be.
+The only part of this room that looks at files. Links are resolved one by one, and what is not there is where it
+would be. What leads through /proc is nowhere: there, the same path is another for another process.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 LONGEST = 4096  # characters of a path
-UNWRITABLE = (".git",)  # a folder of this name: its hooks and its config run as code
+MOST_LINKS = 40  # as Linux has it
+MOST_ENTRIES = 20_000  # of a workspace that are looked at for the sake of one command
+PROC = "/proc"
+START_FILES = (  # of shells, in the home folder: what is written there is run
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".config/fish",
+)
+UNWRITABLE = (".git",)  # a folder of this name: its hooks and its settings are run
 
 
-def inside(path: str, workspace: Path) -> str | None:
-    """Where a path leads, relative to the workspace and with `/` between its parts; None if out of it."""
+def real(path: str) -> str | None:
+    """An absolute path without its links; None for one through /proc, and for one that never ends."""
     if len(path) > LONGEST or "\0" in path:
         return None
-    try:
-        real = Path(os.path.realpath(workspace / path))
-    except (OSError, ValueError):
-        return None
-    root = Path(os.path.realpath(workspace))
-    return real.relative_to(root).as_posix() if real.is_relative_to(root) else None
+    rest = path.split("/")[::-1]
+    at, links = "", 0
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            at = at.rpartition("/")[0]
+            continue
+        following = f"{at}/{part}"
+        if following == PROC:
+            return None
+        try:
+            target = os.readlink(following)  # noqa: PTH115 - a Path would cost ten times as much
+        except (OSError, ValueError):  # no link, or nothing there at all
+            at = following
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            return None
+        rest.extend(target.split("/")[::-1])
+        at = "" if target.startswith("/") else at
+    return at or "/"
+
+
+class Ground:
+    """The workspace, for one decision: `root` is its real path."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.root = os.path.realpath(workspace)
+        self._looked_at = 0
+
+    def where(self, path: str) -> str | None:
+        """Where a path leads, relative to the workspace ("." is itself); None if out of it."""
+        found = real(path if path.startswith("/") else f"{self.root}/{path}")
+        if found is None or self.root == "/":
+            return found and (found[1:] or ".")
+        if found == self.root:
+            return "."
+        return found[len(self.root) + 1 :] if found.startswith(f"{self.root}/") else None
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(Path(self.root, path))
+
+    def is_folder(self, path: str) -> bool:
+        return Path(self.root, path).is_dir()
+
+    def names(self, folder: str) -> list[str] | None:
+        """What is in a folder of the workspace, hidden files too; None where there is more than can be looked at."""
+        try:
+            names = [entry.name for entry in Path(self.root, folder).iterdir()]
+        except OSError:
+            return []
+        self._looked_at += len(names)
+        return names if self._looked_at <= MOST_ENTRIES else None
+
+    def is_closed(self) -> bool:
+        """Whether no link anywhere in the workspace leads out of it, so that following links is harmless."""
+        for seen, entry in enumerate(self._entries(self.root)):
+            if seen > MOST_ENTRIES or (entry.is_symlink() and self.where(entry.path) is None):
+                return False
+        return True
+
+    def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        folders = [folder]
+        while folders:
+            try:
+                with os.scandir(folders.pop()) as entries:
+                    for entry in entries:
+                        yield entry
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+            except OSError:  # nor can the command look into it
+                continue
+
+
+def start_files(home: str) -> tuple[Path, ...]:
+    """What shells run when they start, whether it is there or not; none without a home folder."""
+    if not home.startswith("/"):
+        return ()
+    usual = [Path(os.path.realpath(home), name) for name in START_FILES]
+    return tuple(dict.fromkeys([*usual, *(Path(os.path.realpath(each)) for each in usual)]))
 
 
 def protected(path: str, workspace: Path, files: tuple[Path, ...]) -> str:
@@ -32,10 +126,27 @@ def protected(path: str, workspace: Path, files: tuple[Path, ...]) -> str:
     below = parts[len(_folded(Path(os.path.realpath(workspace)))) :]
     if any(name in below for name in UNWRITABLE):
         return "git's own files are not written"
-    if any(parts[: len(_folded(file))] == _folded(file) for file in files):
-        return "it holds the user's settings for this program"
+    for file in files:
+        if parts[: len(_folded(file))] == _folded(file):
+            return f"{file.name} is never written: it holds settings of yours, or commands that a shell runs"
     return ""
 
 
 def _folded(path: Path) -> tuple[str, ...]:
     return tuple(part.casefold() for part in path.parts)
+
+
+def in_workspace(name: str, path: str, ground: Ground) -> bool:
+    """Whether a command of that name may be found in the workspace, or in whatever is the current folder.
+
+    `path` is the PATH. What stands in the workspace can be written by the model, and would go by the same name.
+    """
+    for folder in path.split(":"):
+        if not folder.startswith("/"):
+            return True
+        program = f"{folder}/{name}"
+        if os.access(program, os.X_OK) and Path(program).is_file():
+            return ground.where(program) is not None and ground.root != "/"
+        if ground.where(folder) is not None and ground.root != "/":
+            return True
+    return False

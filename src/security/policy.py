@@ -8,14 +8,17 @@ No yes to a question, `--yes` included, comes before a denial, since what is den
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..messages import ToolCall
-from . import places
+from . import denials, places
+from .commands import Entry, entry_of, judge, narrowest
+from .harmless import View
 from .rules import Action, Rule
+from .shell import words_of
 
 Risk = Literal["low", "high"]
 WRITERS = ("write", "edit")  # the tools that change the file their `path` names
@@ -25,7 +28,6 @@ PROFILES: Mapping[str, str] = {
     "workspace": "reading and writing inside the workspace are free, everything else asks",
     "full": "everything is free",
 }
-PLAIN = re.compile(r"[A-Za-z0-9_./:,=@%+-]+(?: +[A-Za-z0-9_./:,=@%+-]+)*", re.ASCII)
 
 
 class Decision(NamedTuple):
@@ -57,79 +59,93 @@ class Policy:
     def always(self, call: ToolCall) -> Rule | None:
         """The rule that lets this call run without asking and as little else as can be; None: there is none.
 
-        A command's rule names the command's own words and no more; a file tool's the one file; any other tool's
-        the tool.
+        For a command that is known to read only it names the command; for any other, the line as it stands; for a
+        file tool the one file; for any other tool the tool.
         """
-        rule = _narrowest(call, self.workspace)
-        return rule if rule and self.plus(rule).decide(call, "high").action == "allow" else None
+        for rule in _narrowest(call, self.workspace):
+            if self.plus(rule).decide(call, "high").action == "allow":
+                return rule
+        return None
 
     def plus(self, rule: Rule) -> Policy:
         """With one rule more."""
         return replace(self, rules=(*self.rules, rule))
 
     def _decide(self, call: ToolCall, risk: Risk) -> Decision:
-        path = call.arguments.get("path")
-        why = call.name in WRITERS and isinstance(path, str) and places.protected(path, self.workspace, self.protected)
-        if why:
+        if why := self._protected(call):
             return Decision("deny", why, "protected")
-        for action in ("deny", "ask", "allow"):
-            for rule in self._speaking(action, call):
-                return Decision(rule.action, f"a rule says {rule.action}", str(rule))
-        if call.name == "exec" and (entry := self._allowed(call.arguments.get("command"))):
-            return Decision("allow", "its first words are allowed", f"security.allowed_commands: {entry}")
-        return self._by_profile(call, risk)
+        for rule in self._speaking("deny", call):
+            return Decision("deny", "a rule denies it, or what it may turn out to be", str(rule))
+        for rule in self._speaking("ask", call):
+            return Decision("ask", "a rule wants to be asked", str(rule))
+        for rule in self._speaking("allow", call):
+            return Decision("allow", "a rule allows it", str(rule))
+        if call.name == "exec":
+            return self._command(call, risk)
+        return self._by_profile(call, risk, "")
 
-    def _speaking(self, action: str, call: ToolCall) -> Iterator[Rule]:
+    def _protected(self, call: ToolCall) -> str:
+        paths: Iterable[object] = ()
+        if call.name in WRITERS:
+            paths = (call.arguments.get("path"),)
+        elif call.name == "exec" and isinstance(line := call.arguments.get("command"), str) and ">" in line:
+            paths = denials.written(line)
+        found = (places.protected(path, self.workspace, self.protected) for path in paths if isinstance(path, str))
+        return next(filter(None, found), "")
+
+    def _speaking(self, action: Action, call: ToolCall) -> Iterator[Rule]:
+        """The rules of an action that speak of a call, but for those that allow commands: these are judged as one."""
         for rule in self.rules:
-            if rule.action == action and rule.names(call.name):
-                if rule.command:
-                    if _begins(call.arguments.get("command"), rule):
-                        yield rule
-                elif rule.path:
-                    if self._covers(rule, call.arguments.get("path")):
-                        yield rule
-                else:
+            if rule.action != action or not rule.names(call.name):
+                continue
+            if rule.command:
+                line = call.arguments.get("command")
+                if action != "allow" and isinstance(line, str) and denials.could_be(line, words_of(rule.command)):
                     yield rule
+            elif not rule.path or self._covers(rule, call.arguments.get("path")):
+                yield rule
 
     def _covers(self, rule: Rule, path: object) -> bool:
-        where = places.inside(path, self.workspace) if isinstance(path, str) else None
+        where = places.Ground(self.workspace).where(path) if isinstance(path, str) else None
         return where is not None and rule.covers(where)
 
-    def _allowed(self, command: object) -> str:
-        return next((each for each in self.allowed_commands if _begins(command, Rule("exec", "allow", each))), "")
+    def _command(self, call: ToolCall, risk: Risk) -> Decision:
+        entries = [
+            *(entry_of(rule) for rule in self.rules if rule.action == "allow" and rule.command),
+            *(Entry(words_of(each), f"security.allowed_commands: {each}") for each in self.allowed_commands),
+        ]
+        if not entries:
+            return self._by_profile(call, risk, "")
+        hidden = [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.names("read")]
+        view = View(places.Ground(self.workspace), self.path, lambda where: any(each.covers(where) for each in hidden))
+        verdict = judge(call.arguments.get("command"), entries, view)
+        if verdict.allowed:
+            return Decision("allow", verdict.why, verdict.label)
+        return self._by_profile(call, risk, verdict.why)
 
-    def _by_profile(self, call: ToolCall, risk: Risk) -> Decision:
+    def _by_profile(self, call: ToolCall, risk: Risk, why: str) -> Decision:
+        """`why`: what keeps the rules from allowing it, where that is known."""
         rule = f"security.profile: {self.profile}"
-        reason = PROFILES[self.profile]
         if risk == "low":
             return Decision("allow", f"{call.name} changes nothing", rule)
-        if self.profile == "full":
-            return Decision("allow", reason, rule)
-        if (
+        is_free = self.profile == "full" or (
             self.profile == "workspace"
             and call.name in WRITERS
-            and self._covers(Rule("", "allow"), call.arguments.get("path"))
-        ):
-            return Decision("allow", reason, rule)
-        return Decision("deny" if self.profile == "read-only" else "ask", reason, rule)
+            and self._covers(Rule(call.name, "allow"), call.arguments.get("path"))
+        )
+        if is_free:
+            return Decision("allow", PROFILES[self.profile], rule)
+        return Decision("deny" if self.profile == "read-only" else "ask", why or PROFILES[self.profile], rule)
 
 
-def _begins(command: object, rule: Rule) -> bool:
-    if not isinstance(command, str) or not PLAIN.fullmatch(command):
-        return False
-    words = tuple(command.split())
-    return words == rule.words if rule.exact else bool(rule.words) and words[: len(rule.words)] == rule.words
-
-
-def _narrowest(call: ToolCall, workspace: Path) -> Rule | None:
+def _narrowest(call: ToolCall, workspace: Path) -> list[Rule]:
     if call.name == "exec":
-        command = call.arguments.get("command")
-        return Rule("exec", "allow", command, exact=True) if isinstance(command, str) and command.strip() else None
+        return narrowest(call.arguments.get("command"))
     path = call.arguments.get("path")
     if isinstance(path, str):
-        where = places.inside(path, workspace)
-        return Rule(call.name, "allow", path=_literally(where)) if where else None
-    return Rule(call.name, "allow")
+        where = places.Ground(workspace).where(path)
+        return [Rule(call.name, "allow", path=_literally(where))] if where else []
+    return [Rule(call.name, "allow")]
 
 
 def _literally(path: str) -> str:

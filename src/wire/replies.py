@@ -48,7 +48,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
         r"maximum context length|max_model_len|context (window|size|limit)"
         r"|prompt is too long|input token count .* exceeds",
         ContextTooLong,
-        "Use /reset, or ask for less at once.",
+        "Use /compact or /new, or ask for less at once.",
     ),
     (400, r"api key not valid", Unauthorized, _KEY_HINT),
     (

@@ -49,6 +49,10 @@ def event(text, finish=None):
              "model": "tiny", "choices": [choice]}
     return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
 
+def said(at, size):
+    # Another each time: what repeats itself without end would be stopped.
+    return f"{at:0{size}d}" if size <= 20 else "".join(f"{each:08d}" for each in range(size // 8)) if size else ""
+
 def serve(connection):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     incoming = connection.makefile("rb")
@@ -68,9 +72,9 @@ def serve(connection):
                 time.sleep(pace)
                 connection.sendall(frame(event(repr(time.monotonic()))))
         else:
-            one, batch = frame(event("x" * size)), max(1, min(100, 1_000_000 // max(1, size)))
-            for _ in range(count // batch):
-                connection.sendall(one * batch)
+            batch = max(1, min(100, 1_000_000 // max(1, size)))
+            for start in range(0, count // batch * batch, batch):
+                connection.sendall(b"".join(frame(event(said(at, size))) for at in range(start, start + batch)))
         connection.sendall(frame(event("", "stop") + b"data: [DONE]\n\n") + (b"0\r\n\r\n" if chunked else b""))
         if not chunked:
             break

@@ -43,7 +43,7 @@ CUT = "broke in the middle of the answer"
 ENDED = "The server's answer ended in the middle."
 CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "notes.txt"}'}}
 SECOND = {"index": 1, "id": "c2", "type": "function", "function": {"name": "read", "arguments": '{"path": "b.txt"}'}}
-READ, READ_B = 'read(path="notes.txt") -> hello', 'read(path="b.txt") -> bravo'
+READ, READ_B = 'read(path="notes.txt") -> ', 'read(path="b.txt") -> '
 
 
 class Row(NamedTuple):

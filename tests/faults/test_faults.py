@@ -10,7 +10,7 @@ from src.cli.main import main
 from .server import FaultServer
 from .table import KEY, ROWS
 
-BOUND = 5.0  # seconds, whatever the server does
+BOUND = 10.0  # seconds, whatever the server does; a 20 MB answer is also written to the journal
 CHANCE = 0.75  # the least part of a wait that chance leaves
 
 

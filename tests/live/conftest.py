@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pexpect
 import pytest
 
+from .cells import FOUND, table
 from .rig import KINDS, Rig, Server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +43,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needs = {"server": RIG, "any_server": RIG or LIVE_URL}
     if any(name in item.fixturenames and not there for name, there in needs.items()):
         pytest.skip("there is no server: see VLLM_BOT_LIVE_URL and VLLM_BOT_RIG in docs/development.md")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if FOUND:
+        terminalreporter.write_sep("=", "the matrix: how each call was found; streamed / whole where they differ")
+        terminalreporter.write_line("* had back after the server's parser lost it   ! after one correction   - no call")
+        for line in table(FOUND):
+            terminalreporter.write_line(line)
 
 
 def kind_of(item: pytest.Item) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -11,10 +12,14 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from . import cells
+
 HERE = Path(__file__).parent
 AT_ONCE = 2
 STOPPED_WITHIN = 60  # seconds
 HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+WRONG = ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")
+THINKING = (*HERMES, "--reasoning-parser", "qwen3")
 API_KEY = "live-test-key-0123456789"
 
 
@@ -31,8 +36,10 @@ KINDS = {
     "no parser": Kind("chatml", ("--api-key", API_KEY), API_KEY),
     "strict": Kind("strict", ("--max-model-len", "3000")),
     "strict, hermes": Kind("strict", HERMES),
-    "thinking": Kind("chatml", (*HERMES, "--reasoning-parser", "qwen3")),
-    "wrong parser": Kind("chatml", ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")),
+    "thinking": Kind("chatml", THINKING),
+    "wrong parser": Kind("chatml", WRONG),
+    "strict, wrong parser": Kind("strict", WRONG),
+    "strict, thinking": Kind("strict", THINKING),
     "no system role": Kind("strict", ("--chat-template", str(HERE / "no_system.jinja"))),
 }
 
@@ -50,6 +57,8 @@ class Rig:
         self._folder = folder
         self._models = models
         self._work = work
+        self._rules = work / "rules.json"
+        self._rules.write_text(json.dumps([*cells.rules(), *json.loads((HERE / "rules.json").read_text())]))
         self._running: dict[str, tuple[Server, Path]] = {}  # with its pid file; the last used is the last
 
     def server(self, name: str) -> Server:
@@ -70,7 +79,7 @@ class Rig:
         if not model.exists():  # serve.sh writes beside the model
             shutil.copytree(self._models / kind.model, model, ignore=shutil.ignore_patterns("*.log", "*.pid"))
         self._running[name] = Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), model / f"{port}.pid"
-        environment = {**os.environ, "RIG_RULES": str(HERE / "rules.json")}
+        environment = {**os.environ, "RIG_RULES": str(self._rules)}
         command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
         try:
             subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)

@@ -8,7 +8,8 @@ import pytest
 
 from .rig import API_KEY
 
-UNCONSTRAINED = {"constrained": "off"}  # or the grammar lets the model make no such mistake
+# Or the grammar lets the model make no such mistake; see test_recovery.py for what it does.
+UNCONSTRAINED = {"text_protocol": {"constrained": "off"}, "vllm": {"strict_tools": False}}
 BOTH = pytest.mark.parametrize("server", ["hermes", "no parser"], indirect=True)
 REFUSED = "nobody is there to be asked; start with --yes to let such calls run"
 
@@ -68,7 +69,7 @@ def test_a_command_that_the_user_allowed_runs_unasked(program, server):
 
 @BOTH
 def test_an_unknown_tool_is_answered_with_those_there_are_and_the_loop_goes_on(program, server):
-    answer = program.ask(server, "Call a tool that is not there.", text_protocol=UNCONSTRAINED)
+    answer = program.ask(server, "Call a tool that is not there.", **UNCONSTRAINED)
     assert answer.code == 0
     assert answer.stdout.startswith("I was told: ")
     assert "read" in answer.stdout.partition("raed")[2]
@@ -76,7 +77,7 @@ def test_an_unknown_tool_is_answered_with_those_there_are_and_the_loop_goes_on(p
 
 @BOTH
 def test_wrong_arguments_are_answered_with_the_right_ones(program, server):
-    answer = program.ask(server, "Call a tool wrongly.", text_protocol=UNCONSTRAINED)
+    answer = program.ask(server, "Call a tool wrongly.", **UNCONSTRAINED)
     assert answer.code == 0
     assert answer.stdout.startswith("I was told: ")
     assert re.search(r"\bpath\b.*\boffset\b.*\blimit\b", answer.stdout)
@@ -106,7 +107,7 @@ def test_a_question_longer_than_the_context_is_one_message(program, server):
     assert (answer.stdout, answer.code) == ("", 1)
     said, hint = answer.stderr.splitlines()
     assert re.fullmatch(r"vllm-bot: The conversation has [\d,]+ tokens and the model's context 3,000: .*", said)
-    assert hint == "Use /reset, or ask for less at once."
+    assert hint == "Use /compact or /new, or ask for less at once."
 
 
 @pytest.mark.parametrize("server", ["no parser"], indirect=True)

@@ -1,4 +1,5 @@
-from src.context import KEPT, make_room
+from src.context import make_room
+from src.context.room import KEPT
 from src.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 
 LONG = "x" * 4000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from .messages import Message, ToolResult, ToolResults
+from ..messages import Message, ToolResult, ToolResults
 
 CHARACTERS_PER_TOKEN = 4  # rather too many than too few: what is asked for is freed at once
 KEPT = 200  # characters of a shortened result: its head, by which the model knows it again

@@ -1,0 +1,33 @@
+"""What stands above the first prompt: who answers, and what it may do."""
+
+from __future__ import annotations
+
+from .. import __version__
+from ..security.sanitise import plain
+from .find import Met
+
+PATHS = {
+    "native": "native tool calls",
+    "template": "tool calls read from its text, as its template shows the tools",
+    "text": "tool calls in its text",
+}
+
+
+def banner(met: Met, *, yes: bool) -> str:
+    """Two lines on the server and the model, as far as is known without waiting, and one on the workspace."""
+    settings = met.settings
+    context = f", {met.context:,} tokens of context" if met.context else ""
+    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
+    rows = {
+        "server": f"{settings.vllm.base_url}{f' (vLLM {met.version})' if met.version else ''}",
+        "model": f"{met.model}{context}, {_path(met)}",
+        "workspace": f"{settings.root}; {asking}",
+    }
+    lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
+    return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
+
+
+def _path(met: Met) -> str:
+    if met.path:
+        return PATHS[met.path.mode]
+    return "native tool calls, else in its text" if met.settings.vllm.enable_function_calling else PATHS["text"]

@@ -1,0 +1,102 @@
+"""From settings to the server they name: the way to it, what it says of itself, and its model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from .. import config
+from ..messages import Event, Notice
+
+if TYPE_CHECKING:  # requests loads behind the prompt, not before it
+    from ..client import Client
+    from ..model import Model, Server
+    from ..wire.providers import Provider
+
+
+class Shown(Protocol):
+    """Where what happens is shown."""
+
+    def draw(self, event: Event) -> None: ...
+
+
+@contextmanager
+def server(settings: config.Settings, within: float | None = None) -> Iterator[Server]:
+    """What the server tells beside the chat; `within`: seconds that it may take, where the settings give more."""
+    from ..model import Server, random_id
+
+    with client(settings, time.sleep, within) as way:
+        yield Server(way, provider(settings).codec(random_id), is_vllm=settings.vllm.provider == "vllm")
+
+
+def models(settings: config.Settings) -> dict[str, int | None]:
+    """The models that the server serves, each with its context's length in tokens, where it says. Raises BotError."""
+    with server(settings) as asked:
+        names = asked.models()
+        lengths = asked.context_lengths()
+    return {name: lengths.get(name) for name in names}
+
+
+def served_models(settings: config.Settings, shown: Shown, sleep: Callable[[float], None]) -> list[str]:
+    """The names of the models, asked for as often as the settings allow. Raises BotError."""
+    import random
+
+    from ..model import random_id, served_models
+    from ..retry import Patience, persist
+
+    names: list[str] = []
+    codec, patience = provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
+    with client(settings, sleep) as way:
+        for event in persist(lambda: iter([served_models(way, codec)]), patience, sleep, random.random):
+            if isinstance(event, Notice):
+                shown.draw(event)
+            else:
+                names = event
+    return names
+
+
+def model(settings: config.Settings, name: str, sleep: Callable[[float], None], within: float | None = None) -> Model:
+    """`within`: as in `server`; what takes longer is not tried again."""
+    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
+    from ..retry import Patience
+    from ..wire.strictness import never
+
+    vllm = settings.vllm
+    return Model(
+        client(settings, sleep, within),
+        name,
+        codec=provider(settings).codec(random_id),
+        is_vllm=vllm.provider == "vllm",
+        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        strict=provider(settings).strict if vllm.strict_tools else never,
+        stream=vllm.stream,
+        temperature=vllm.temperature,
+        max_tokens=vllm.max_tokens,
+        constrained=settings.text_protocol.constrained,
+        patience=Patience(vllm.retries, vllm.load_timeout) if within is None else Patience(0, 0),
+    )
+
+
+def client(settings: config.Settings, sleep: Callable[[float], None], within: float | None = None) -> Client:
+    from ..client import Client, Clocks
+
+    vllm, row = settings.vllm, provider(settings)
+    limits = Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
+    return Client(
+        vllm.base_url,
+        vllm.api_key,
+        limits if within is None else Clocks(*(min(limit, within) for limit in limits)),
+        key_header=row.key_header,
+        key_prefix=row.key_prefix,
+        headers=row.headers,
+        ssl_verify=vllm.ssl_verify,
+        sleep=sleep,
+    )
+
+
+def provider(settings: config.Settings) -> Provider:
+    from ..wire.providers import PROVIDERS
+
+    return PROVIDERS[settings.vllm.provider]

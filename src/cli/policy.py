@@ -1,0 +1,74 @@
+"""`vllm-bot policy`: what would be decided of calls, so that rules can be tried; nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import start
+
+if TYPE_CHECKING:
+    from ..messages import ToolCall
+    from ..security.policy import Decision
+
+EXIT_UNREADABLE = 2
+
+
+class Unreadable(NamedTuple):
+    """Why a line is no call."""
+
+    reason: str
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        'Standard input: one call a line, e.g. {"tool": "exec", "arguments": {"command": "ls | wc -l"}}. Standard '
+        'output: one decision a line, {"decision": "allow", "ask" or "deny", "reason": ..., "rule": ...}. A line that '
+        "is no call is denied, and the exit code is then 2."
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Raises ConfigError."""
+    settings = start.settings_of(given)
+    policy, registry = start.policy(settings), start.tools(settings)
+    code = 0
+    for call in _calls():
+        if isinstance(call, Unreadable):
+            code = EXIT_UNREADABLE
+            _print("deny", call.reason, "input")
+        elif call.name not in registry:
+            _print("deny", f"there is no tool {call.name}", "tools")
+        else:
+            decision: Decision = policy.decide(call, registry.risk(call.name))
+            _print(*decision)
+    return code
+
+
+def _print(decision: str, reason: str, rule: str) -> None:
+    print(json.dumps({"decision": decision, "reason": reason, "rule": rule}), flush=True)
+
+
+def _calls() -> Iterator[ToolCall | Unreadable]:
+    # Lines end at \n alone: a command may hold any other sign that str.splitlines() would take for an end.
+    for number, line in enumerate(sys.stdin, start=1):
+        if line.strip():
+            yield _call(number, line)
+
+
+def _call(number: int, line: str) -> ToolCall | Unreadable:
+    from ..messages import ToolCall
+
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(f"line {number} is no JSON: {error}")
+    if not isinstance(said, dict):
+        return Unreadable(f"line {number} is no object")
+    name, given = said.get("tool"), said.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(given, dict):
+        return Unreadable(f'line {number} is no call: "tool" is a string, "arguments" an object')
+    return ToolCall(str(number), name, given, echo=said.get("echo") is True)

@@ -1,0 +1,86 @@
+"""What rules say of a command line: whether they allow all of it, and what a rule would have to say.
+
+Allowing is strict: every command of the line, read to the last word, must be allowed and harmless. Denying is wide
+(src/security/denials.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .harmless import View, require_harmless
+from .options import ROWS
+from .rules import Rule
+from .shell import Command, read, words_of
+from .unclear import Unclear
+
+
+class Entry(NamedTuple):
+    """A command that is allowed, by its first words, or as a whole line; `label` names the rule for people."""
+
+    words: tuple[str, ...]
+    label: str
+    line: str = ""
+
+
+class Verdict(NamedTuple):
+    """`why`: what allows the line, or why it is not known to be harmless."""
+
+    allowed: bool
+    why: str
+    label: str = ""
+
+
+def entry_of(rule: Rule) -> Entry:
+    return Entry((), str(rule), rule.command.strip()) if rule.exact else Entry(words_of(rule.command), str(rule))
+
+
+def judge(line: object, entries: Sequence[Entry], view: View) -> Verdict:
+    """Whether the entries allow a command line."""
+    if not isinstance(line, str):
+        return Verdict(False, "there is no command")
+    for entry in entries:
+        if entry.line and entry.line == line.strip(" \t\n"):
+            return Verdict(True, "it is allowed as it stands", entry.label)
+    try:
+        labels = dict.fromkeys(_allowing(command, entries, view) for command in read(line))
+    except Unclear as unclear:
+        return Verdict(False, str(unclear))
+    return Verdict(True, "all of its commands are allowed, and stay in the workspace", ", ".join(labels))
+
+
+def _allowing(command: Command, entries: Sequence[Entry], view: View) -> str:
+    """The label of the entry that allows the command. Unclear where none does."""
+    said = Unclear(f"no rule allows {command.name}")
+    for entry in entries:
+        if entry.words and command.texts[: len(entry.words)] == entry.words:
+            try:
+                require_harmless(command, entry.words, view)
+            except Unclear as unclear:
+                said = unclear
+            else:
+                return entry.label
+    raise said
+
+
+def narrowest(line: object) -> list[Rule]:
+    """Rules that might let a line run without asking, that which says least first.
+
+    A line of one command that has a row is allowed by its name, since the row says what it may do; any other as it
+    stands, and no other.
+    """
+    if not isinstance(line, str):
+        return []
+    try:
+        commands = read(line)
+    except Unclear:
+        return []
+    names = {" ".join(_name(command)) for command in commands}
+    known = [name for name in names if name in ROWS or name == "find"]
+    by_name = [Rule("exec", "allow", name) for name in known]
+    return [*by_name, Rule("exec", "allow", line.strip(" \t\n"), exact=True)]
+
+
+def _name(command: Command) -> tuple[str, ...]:
+    return command.texts[:2] if " ".join(command.texts[:2]) in ROWS else command.texts[:1]

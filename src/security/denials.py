@@ -1,0 +1,124 @@
+"""Might a command line do what a rule denies, or write what is protected? Wide: what cannot be read might.
+
+All commands of a line are looked at, however deep: in substitutions, groups, loops and functions, behind `env`, `xargs`
+and their like, in what `sh -c` and `eval` are given. What a word becomes only when it runs may become anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .harmless import LAUNCHERS, SHELLS
+from .shell import literal
+from .syntax import WORDS, parse
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Words = Sequence[str | None]  # None: not known before it runs
+UNKNOWN: Words = (None,)
+DEEPEST = 5  # command lines inside command lines
+EVALUATING = frozenset({"eval", "source", ".", "trap", "alias"})
+RUNNING = LAUNCHERS | frozenset({"exec", "command", "builtin", "trap"})
+FINDING = {"find": ("-exec", "-execdir", "-ok", "-okdir"), "fd": ("-x", "-X", "--exec", "--exec-batch")}
+
+
+def could_be(line: str, denied: Sequence[str]) -> bool:
+    """Whether some command of the line might begin with the denied words, options aside."""
+    return any(_matches(words, denied) for words in _commands(line, 0))
+
+
+def written(line: str) -> Iterator[str | None]:
+    """The files that the line's redirections write; None for one that is not known before it runs."""
+    if _unreadable(line):
+        return
+    stack = [parse(line)]
+    while stack:
+        node = stack.pop()
+        if node.type == "file_redirect" and any(">" in child.type for child in node.children):
+            yield from (_text(child) for child in node.named_children if child.type != "file_descriptor")
+        stack.extend(node.named_children)
+
+
+def _unreadable(line: str) -> bool:
+    return "\0" in line or any("\ud800" <= character <= "\udfff" for character in line)
+
+
+def _commands(line: str, depth: int) -> Iterator[Words]:
+    if depth > DEEPEST or _unreadable(line):
+        yield UNKNOWN
+        return
+    root = parse(line)
+    if root.has_error:
+        yield UNKNOWN
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "command":
+            words = [
+                _text(child)
+                for child in node.named_children
+                if child.type in WORDS
+                or child.type == "command_name"
+                or child.type.endswith("expansion")
+                or child.type.endswith("substitution")
+            ]
+            yield from _unwrapped(words, depth)
+        stack.extend(node.named_children)
+
+
+def _unwrapped(words: Words, depth: int) -> Iterator[Words]:
+    """The command, and those that it runs."""
+    if depth > DEEPEST:
+        yield UNKNOWN
+    if not words or depth > DEEPEST:
+        return
+    yield words
+    name = words[0] and words[0].rpartition("/")[2]
+    rest = words[1:]
+    if name in SHELLS and not any(word and not word.startswith("-") for word in rest):
+        yield UNKNOWN  # it reads what to run
+    if name in EVALUATING and None in rest:
+        yield UNKNOWN
+    if name == "eval" and None not in rest:
+        yield from _commands(" ".join(word or "" for word in rest), depth + 1)
+    elif name in FINDING:
+        for at, word in enumerate(rest[:-1], start=1):
+            if word in FINDING[name]:
+                yield from _unwrapped(rest[at:], depth + 1)
+    elif name in RUNNING:
+        for at, word in enumerate(rest):
+            yield rest[at:]
+            if word and " " in word:
+                yield from _commands(word, depth + 1)
+            elif word and word.rpartition("/")[2] in RUNNING | EVALUATING:
+                yield from _unwrapped(rest[at:], depth + 1)
+
+
+def _matches(words: Words, denied: Sequence[str]) -> bool:
+    """Whether the words begin with the denied ones, when options and their values are passed over."""
+    if words[0] is None:
+        return True
+    if words[0].rpartition("/")[2].casefold() != denied[0].rpartition("/")[2].casefold():
+        return False
+    at = 1
+    for wanted in denied[1:]:
+        after_option = False
+        while at < len(words) and words[at] != wanted:
+            word = words[at]
+            if word is None:
+                return True
+            if not (word.startswith("-") or after_option):
+                return False
+            after_option = word.startswith("-")
+            at += 1
+        if at == len(words):
+            return False
+        at += 1
+    return True
+
+
+def _text(node: Node) -> str | None:
+    """What a word is, less its quotes; None where something may be put in its place."""
+    return literal((node.text or b"").decode("utf-8", "replace"))

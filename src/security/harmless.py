@@ -1,0 +1,113 @@
+"""May this command of a line run without asking? What its row permits, and nothing outside the workspace.
+
+A command with a row in src/security/options.py is judged option by option. One that a rule allows and that has no row
+is judged by its words: plain ones, none of which can be read as a path that leads out of the workspace. A command
+that is word for word what the rule says is the user's own, and is not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from .globs import expand
+from .operands import Given, read_find, read_options
+from .options import ROWS
+from .places import Ground, in_workspace
+from .shell import Command
+from .unclear import Unclear
+
+PLAIN = re.compile(r"[\w \-./:,=@%+#\[\]()^~*?'!]*")
+NO_PATH = re.compile(r"[^\w\-./~+*?\[\]]+")  # what separates paths in a word: PATH=a:b, --file=x, @x
+PATH_START = re.compile(r"/|\.\.")
+_SHELLS = "sh bash dash zsh ksh mksh fish csh tcsh busybox toybox rbash"
+_LAUNCHERS = (
+    "env xargs nice nohup timeout time sudo doas su runuser setsid stdbuf ionice chrt taskset chroot unshare nsenter"
+    " strace ltrace gdb watch parallel flock script expect ssh systemd-run firejail bwrap prlimit setpriv npx"
+)
+_OF_THE_SHELL = (
+    ". source eval exec command builtin export declare typeset local readonly alias unalias hash enable trap set shopt"
+    " let test [ printf read mapfile readarray getopts unset cd pushd popd dirs umask ulimit bind complete compgen"
+    " compopt history fc coproc exit return logout break continue shift suspend disown"
+)
+SHELLS = frozenset(_SHELLS.split())
+LAUNCHERS = SHELLS | frozenset(_LAUNCHERS.split())
+OF_THE_SHELL = frozenset(_OF_THE_SHELL.split())  # run or evaluate what they are given, or change what later words mean
+
+
+class View(NamedTuple):
+    """What a command is judged in: the workspace, the PATH, and which paths in the workspace must not be read."""
+
+    ground: Ground
+    path: str
+    is_hidden: Callable[[str], bool]
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Unclear for a path that leads out of the workspace, or that a rule hides."""
+        for path in paths:
+            where = self.ground.where(path)
+            if where is None:
+                raise Unclear(f"{path} is outside the workspace")
+            if self.is_hidden(where):
+                raise Unclear(f"a rule denies that {path} is read")
+
+
+def require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
+    """Unclear unless the command, whose first words a rule has as `ruled`, is harmless."""
+    view.check(word.text for word in command.reads)
+    if _is_own(command, ruled):
+        if command.name in ROWS and in_workspace(command.name, view.path, view.ground):
+            raise Unclear(f"{command.name} may be a program of the workspace's own")
+        return
+    if command.name in LAUNCHERS:
+        raise Unclear(f"{command.name} runs what it is given, so that a rule must name all of its words")
+    name = command.texts[:2] if " ".join(command.texts[:2]) in ROWS else command.texts[:1]
+    words = [text for word in command.words[len(name) :] for text in expand(word, view.ground)]
+    given = _given(name, words, ruled, view)
+    view.check(given.paths)
+    if given.follows and not view.ground.is_closed():
+        raise Unclear(f"{command.name} would follow a link out of the workspace")
+
+
+def _is_own(command: Command, ruled: Sequence[str]) -> bool:
+    """Whether it is the user's own words; a shell's name alone says nothing of what it would run."""
+    says_enough = len(ruled) > 1 or command.name not in LAUNCHERS | OF_THE_SHELL
+    return says_enough and command.texts == tuple(ruled) and not any(word.is_glob for word in command.words)
+
+
+def _given(name: Sequence[str], words: Sequence[str], ruled: Sequence[str], view: View) -> Given:
+    row = ROWS.get(" ".join(name))
+    is_find = tuple(name) == ("find",)
+    if row is None and not is_find:
+        _refuse_unknown(name[0], words, ruled, view)
+        return Given([piece for word in words for piece in _pieces(word)])
+    if in_workspace(name[0], view.path, view.ground):
+        raise Unclear(f"{name[0]} may be a program of the workspace's own")
+    if name[0] == "git" and view.ground.exists("HEAD") and not view.ground.exists(".git"):
+        raise Unclear("git would take the workspace for a repository, and run what its settings say")
+    return read_find(words) if row is None else read_options(" ".join(name), row, words, view.ground)
+
+
+def _refuse_unknown(name: str, words: Sequence[str], ruled: Sequence[str], view: View) -> None:
+    """For a command that is known by nothing but a rule of the user's."""
+    if name in OF_THE_SHELL:
+        raise Unclear(f"{name} changes the shell itself, or runs what it is given")
+    if any(not folder.startswith("/") for folder in view.path.split(":")):
+        raise Unclear("PATH holds a relative folder")
+    if name == "git" and (len(ruled) < 2 or any(word.startswith("-") for word in words[len(ruled) - 1 :])):
+        raise Unclear("what git does with that is not known, and a rule does not say it word for word")
+    for word in words:
+        if not PLAIN.fullmatch(word):
+            raise Unclear(f"{word!a} is no plain word, and what {name} makes of it is not known")
+
+
+def _pieces(word: str) -> list[str]:
+    """All of a word that may be a path: itself, what follows an = or another sign, what follows -o."""
+    pieces = [piece for piece in NO_PATH.split(word) if piece]
+    behind = [piece[at:] for piece in pieces if piece.startswith("-") for at in _path_starts(piece)]
+    return [word, *pieces, *behind, *(f"/{piece}" for piece in pieces if piece.startswith("~"))]
+
+
+def _path_starts(option: str) -> list[int]:
+    return [2, *(match.start() for match in PATH_START.finditer(option))]

@@ -1,0 +1,140 @@
+"""What the words of a known command are: options that its row permits, and paths. Pure but for what a folder is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .options import FIND, Row, options_of
+from .places import Ground
+from .unclear import Unclear
+
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?[A-Za-z%]{0,3}")
+COUNT = re.compile("-[0-9]+")
+FIND_OPTION = re.compile("-[PHL]|-O[0-9]")
+SED_STEP = (
+    r"(?:(?:[0-9]+|\$|/[^/\\\n]*/)(?:,(?:\+?[0-9]+|\$|/[^/\\\n]*/))?)?(?:[pdq=]|s/[^/\\\n]*/[^/\\\n&]*/[gpI0-9]*)"
+)
+SED_SCRIPT = re.compile(rf"{SED_STEP}(?:;{SED_STEP})*")
+
+
+class Given(NamedTuple):
+    """What a command is given: words that must be paths inside the workspace, and whether links are followed."""
+
+    paths: Sequence[str]
+    follows: bool = False
+
+
+def read_options(name: str, row: Row, words: Sequence[str], ground: Ground) -> Given:
+    """What the words are by the row. Unclear for one that it does not permit."""
+    if row.operands == "anything":
+        return Given([])
+    reader = _Reader(name, row)
+    reader.read(words)
+    if len(reader.operands) > row.most:
+        raise Unclear(f"{name} would be given {len(reader.operands)} operands")
+    operands = _paths_of(name, row, reader)
+    follows = reader.follows or (row.follows and any(ground.is_folder(each) for each in operands))
+    return Given([*operands, *reader.paths], follows)
+
+
+def _paths_of(name: str, row: Row, reader: _Reader) -> list[str]:
+    operands = reader.operands
+    if row.operands == "text":
+        return []
+    if row.operands == "format" and any(not each.startswith("+") for each in operands):
+        raise Unclear(f"{name} would be given something to set")
+    if row.operands == "script":
+        if not operands or not SED_SCRIPT.fullmatch(operands[0]):
+            raise Unclear(f"{name} would be given more than lines to show")
+        return operands[1:]
+    return operands[1:] if row.operands == "pattern" and not reader.has_pattern else operands
+
+
+class _Reader:
+    """Words as getopt reads them: options anywhere before --, short ones in clusters."""
+
+    def __init__(self, name: str, row: Row) -> None:
+        self._name = name
+        self._row = row
+        self._known = options_of(row)
+        self.operands: list[str] = []
+        self.paths: list[str] = []
+        self.follows = False
+        self.has_pattern = False
+
+    def read(self, words: Sequence[str]) -> None:
+        rest = list(words)[::-1]
+        while rest:
+            word = rest.pop()
+            if word == "--":
+                self.operands += rest[::-1]
+                return
+            if word == "-" or not word.startswith("-"):
+                self.operands.append(word)
+            elif word.startswith("--"):
+                self._long(word, rest)
+            elif not (self._row.dash_number and COUNT.fullmatch(word)):
+                self._cluster(word, rest)
+
+    def _long(self, word: str, rest: list[str]) -> None:
+        option, equals, value = word.partition("=")
+        kind = self._kind(option)
+        if kind in ("flags", "follow"):
+            if equals:
+                raise Unclear(f"{option} takes no value")
+        elif kind != "attached":
+            self._value(option, kind, value if equals else None, rest)
+
+    def _cluster(self, word: str, rest: list[str]) -> None:
+        for at, letter in enumerate(word[1:], start=2):
+            kind = self._kind(f"-{letter}")
+            if kind in ("flags", "follow"):
+                continue
+            if kind != "attached":
+                self._value(f"-{letter}", kind, word[at:] or None, rest)
+            return
+
+    def _kind(self, option: str) -> str:
+        kind = self._known.get(option)
+        if kind is None:
+            raise Unclear(f"{self._name} {option} is not known to be harmless")
+        self.follows = self.follows or kind == "follow"
+        self.has_pattern = self.has_pattern or option in self._row.patterns
+        return kind
+
+    def _value(self, option: str, kind: str, value: str | None, rest: list[str]) -> None:
+        if value is None:
+            if not rest:
+                raise Unclear(f"{option} lacks its value")
+            value = rest.pop()
+            if self.operands:  # where options end at the first operand, as on BSD, it is an operand
+                self.paths.append(value)
+        if kind == "number" and not NUMBER.fullmatch(value):
+            raise Unclear(f"{option} takes a number")
+        if kind == "path":
+            self.paths.append(value)
+
+
+def read_find(words: Sequence[str]) -> Given:
+    """find has a language of its own: where to look, then what for."""
+    rest = list(words)[::-1]
+    paths, follows = [], False
+    while rest and FIND_OPTION.fullmatch(rest[-1]):
+        follows = rest.pop() == "-L" or follows
+    while rest and not rest[-1].startswith("-") and rest[-1] not in ("(", ")", "!", ","):
+        paths.append(rest.pop())
+    while rest:
+        word = rest.pop()
+        predicate = FIND.get(word)
+        if predicate is None:
+            raise Unclear(f"find {word} is not known to be harmless")
+        follows = follows or predicate.follows
+        if predicate.takes != "nothing":
+            if not rest:
+                raise Unclear(f"{word} lacks its value")
+            value = rest.pop()
+            if predicate.takes == "path":
+                paths.append(value)
+    return Given(paths, follows)

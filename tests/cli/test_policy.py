@@ -1,0 +1,105 @@
+"""`vllm-bot policy`: a call a line in, a decision a line out, and nothing runs."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from src.cli.main import main
+
+
+@pytest.fixture
+def decide(tmp_path, capsys, monkeypatch):
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    config = tmp_path / "config.json"
+
+    def decide(*lines, options=(), security=None):
+        config.write_text(json.dumps({"security": security or {}}))
+        typed = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        code = main(["policy", "-c", str(config), "-w", str(workspace), *options])
+        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return decide
+
+
+def running(command):
+    return {"tool": "exec", "arguments": {"command": command}}
+
+
+def test_a_decision_has_its_reason_and_its_rule(decide):
+    code, (decision,) = decide(running("ls | wc -l"), security={"allowed_commands": ["ls", "wc"]})
+    assert code == 0
+    assert decision == {
+        "decision": "allow",
+        "reason": "all of its commands are allowed, and stay in the workspace",
+        "rule": "security.allowed_commands: ls, security.allowed_commands: wc",
+    }
+
+
+def test_decisions_come_in_the_order_of_the_calls(decide):
+    calls = (running("ls"), {"tool": "read", "arguments": {"path": "a"}}, running("git push origin"))
+    rules = [{"tool": "exec", "command": "git push", "action": "deny"}]
+    _, decisions = decide(*calls, security={"rules": rules})
+    assert [each["decision"] for each in decisions] == ["ask", "allow", "deny"]
+
+
+def test_nothing_runs(decide, tmp_path):
+    decide(running("touch pwned"), options=("--profile", "full"))
+    assert list((tmp_path / "ws").iterdir()) == []
+
+
+def test_the_profile_of_the_command_line_comes_before_that_of_the_file(decide):
+    _, (decision,) = decide(running("ls"), options=("--profile", "read-only"), security={"profile": "full"})
+    assert (decision["decision"], decision["rule"]) == ("deny", "security.profile: read-only")
+
+
+def test_an_echo_can_be_tried_too(decide):
+    _, (decision,) = decide({**running("ls"), "echo": True}, options=("--profile", "full"))
+    assert decision["decision"] == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nope",
+        "[]",
+        "5",
+        '"exec"',
+        '{"tool": 5}',
+        '{"arguments": {}}',
+        '{"tool": "exec", "arguments": []}',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_is_no_call_is_denied_and_the_others_are_decided(line, decide):
+    code, decisions = decide(running("ls"), line, running("ls"))
+    assert code == 2
+    assert [each["decision"] for each in decisions] == ["ask", "deny", "ask"]
+    assert decisions[1]["reason"].startswith("line 2 is no ")
+
+
+@pytest.mark.parametrize("call", [{"tool": "nix"}, {"tool": ""}, running("ls")])
+def test_a_tool_that_there_is_not_is_denied(call, decide):
+    _, (decision,) = decide(call, security={"exec_enabled": False})
+    assert (decision["decision"], decision["rule"]) == ("deny", "tools")
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"command": None}, {"command": 5}, {"command": ["ls"]}, {"command": "\ud800"}]
+)
+def test_a_command_that_is_none_asks(arguments, decide):
+    _, (decision,) = decide({"tool": "exec", "arguments": arguments}, security={"allowed_commands": ["ls"]})
+    assert decision["decision"] == "ask"
+
+
+def test_an_empty_line_is_none(decide):
+    assert decide("", "  ") == (0, [])
+
+
+def test_a_rule_that_is_none_is_bad_configuration(decide):
+    code, decisions = decide(running("ls"), security={"rules": [{"tool": "exec"}]})
+    assert (code, decisions) == (2, [])
