@@ -43,7 +43,7 @@ def _context(state: State, _: str) -> None:
     for message in state.conversation:
         sizes[KINDS[type(message)]] += len(str(message)) // CHARACTERS_PER_TOKEN
     rows = [f"    {name:14} about {size:,} tokens" for name, size in sizes.items() if size]
-    length = state.bot().model.context_length
+    length = state.context_length = state.bot().model.context_length
     bar = ""
     if length:
         filled = min(BAR, round(BAR * state.context_used / length))
@@ -54,7 +54,7 @@ def _context(state: State, _: str) -> None:
 def _context_line(state: State) -> str:
     used = state.context_used
     about = "" if state.last else "about "
-    length = state.made_bot.model.context_length if state.made_bot else None
+    length = state.context_length
     return f"{about}{used:,} of {length:,} tokens ({used / length:.0%})" if length else f"{about}{used:,} tokens"
 
 
@@ -81,7 +81,30 @@ def _config(state: State, words: str) -> None:
     state.screen.say("\n".join(shown) or f"No setting has {plain(words)} in it.")
 
 
+def _copy(state: State, what: str) -> None:
+    """The last answer, or the last block of code in it, to the clipboard."""
+    from .clipboard import copied, last_code
+
+    text = last_code(state.last_answer) if what == "code" else state.last_answer
+    if not text:
+        state.screen.say("There is no code in the last answer." if what == "code" else "There is no answer yet.")
+        return
+    state.screen.say(f"  {len(text):,} characters copied {copied(text)}")
+
+
+def _expand(state: State, _: str) -> None:
+    state.screen.expand()
+
+
 ABOUT = (
+    Command(
+        "/copy",
+        "the last answer to the clipboard; with code: its last block of code",
+        _copy,
+        "[code]",
+        complete=lambda _: ("code",),
+    ),
+    Command("/expand", "all of the last call or thought that was shown in short; again: of the one before", _expand),
     Command("/models", "what the server has", _models),
     Command("/tools", "what the model can call", _tools),
     Command("/status", "server, model, path, workspace and tokens at a glance", _status),

@@ -1,58 +1,150 @@
-"""Asking the person at the terminal whether a call may run. What is shown is all of what would run."""
+"""Asking the person at the terminal whether a call may run. What is shown is all of what would run.
+
+The answer is typed after the question: y runs it, n does not, a runs it and such calls from now on, e lets
+the user change it first, and any other words go to the model in place of a result.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from ..messages import JSON
 from ..security.approval import Answer, Request
-from ..security.sanitise import revealed
+from ..security.sanitise import plain, revealed
 
 INDENT = "    "
 YES = Answer(True)
 NO = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
+INSTEAD = "the user did not let it run, and said: {said}"
+COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of a diff's lines, by how they begin
+TALL = 20  # lines: of what is longer, the beginning may be off the screen
+
+
+def ask_plainly(question: str, default: str = "") -> str:
+    """Not as input()'s prompt: that goes to standard output, where a script may read the answer."""
+    before = f"{question}[{default}] " if default else question
+    print(before, end="", file=sys.stderr, flush=True)
+    return input() or default
 
 
 class AtTerminal:
-    """An Approver that asks y/n. Only y or yes, typed after the question, is a yes."""
+    """An Approver that asks. Only y or yes, typed after the question, is a yes.
 
-    def __init__(self, read: Callable[[], str] = input, aside: TextIO | None = None) -> None:
-        self._read = read
-        self._aside = aside or sys.stderr
+    `ask` gives a line for a question and what stands in it already, and raises EOFError and KeyboardInterrupt;
+    `show` takes lines; `paused` is around it all; `edit` gives a text back as the user changed it.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str, str], str] = ask_plainly,
+        show: Callable[[str], None] | None = None,
+        *,
+        coloured: bool = False,
+        paused: Callable[[], AbstractContextManager[None]] = nullcontext,
+        edit: Callable[[str], str] | None = None,
+    ) -> None:
+        self._ask = ask
+        self._show = show or (lambda text: print(text, file=sys.stderr))
+        self._coloured = coloured
+        self._paused = paused
+        self._edit = edit
 
     def approve(self, request: Request) -> Answer:
-        print(f"  {revealed(request.call.name)} wants to run ({request.reason}):", file=self._aside)
-        for name, value in request.call.arguments.items():
-            print(_shown(name, value), file=self._aside)
-        _forget_typed_ahead()
-        # Not as input()'s prompt: that goes to standard output, where a script may read the answer.
-        print("  Run it? [y/N] ", end="", file=self._aside, flush=True)
+        with self._paused():
+            self._show_whole(request)
+            try:
+                return self._answer(request)
+            except EOFError:
+                self._show("")
+                return NO
+
+    def _show_whole(self, request: Request, *, changed: bool = False) -> None:
+        name = revealed(request.call.name)
+        head = f"{name} as you changed it:" if changed else f"{name} wants to run ({revealed(request.reason)}):"
+        lines = [head, *(line for item in _arguments(request) for line in _shown(*item))]
+        if request.preview:
+            lines += ["", *(self._diff_line(line) for line in request.preview.rstrip("\n").split("\n"))]
+        lines += [f"reviewed: {plain(review)}" for review in request.reviews]
+        if len(lines) > TALL:
+            lines.append(f"({len(lines)} lines: scroll up to see them all)")
+        self._show("\n".join(f"  {line}" for line in lines))
+
+    def _diff_line(self, line: str) -> str:
+        text = f"  {revealed(line)}"
+        colour = COLOURS.get(line[:1]) if self._coloured else None
+        return f"{colour}{text}\x1b[0m" if colour else text
+
+    def _answer(self, request: Request, arguments: Mapping[str, JSON] | None = None) -> Answer:
+        always = bool(request.rule) and arguments is None
+        if always:
+            self._show(f"  a: run it, now and always, by the rule {plain(request.rule)}")
+        self._show("  y: run it   n: do not   e: change it first   or say what to do instead")
+        while True:
+            forget_typed_ahead()
+            said = self._ask("  Run it? [y/N] ", "").strip()
+            word = said.lower()
+            if word in ("y", "yes"):
+                return Answer(True, arguments=arguments)
+            if word in ("", "n", "no"):
+                return NO
+            if word in ("a", "always") and always:
+                return Answer(True, always=True)
+            if word in ("e", "edit"):
+                return self._changed(request, arguments or request.call.arguments)
+            if len(said) > 1:
+                return Answer(False, INSTEAD.format(said=said))
+            self._show(f"  {plain(said)} is no answer here.")
+
+    def _changed(self, request: Request, arguments: Mapping[str, JSON]) -> Answer:
+        """The call with arguments of the user's own, shown and asked about once more."""
+        new = self._new_arguments(request.call.name, arguments)
+        if new is None or new == arguments:
+            self._show("  Nothing was changed.")
+            return self._answer(request, arguments if arguments != request.call.arguments else None)
+        from dataclasses import replace
+
+        changed = Request(replace(request.call, arguments=new), request.reason)
+        self._show_whole(changed, changed=True)
+        return self._answer(changed, new)
+
+    def _new_arguments(self, name: str, arguments: Mapping[str, JSON]) -> dict[str, JSON] | None:
+        """None where what was typed cannot be read."""
+        command = arguments.get("command")
+        if name == "exec" and isinstance(command, str) and "\n" not in command:
+            return {**arguments, "command": self._ask("  command: ", command)}
+        text = json.dumps(arguments, indent=2, ensure_ascii=False)
+        text = self._edit(text) if self._edit else self._ask("  arguments: ", json.dumps(arguments, ensure_ascii=False))
         try:
-            answer = self._read()
-        except EOFError:
-            print(file=self._aside)
-            return NO
-        return YES if answer.strip().lower() in ("y", "yes") else NO
+            new = json.loads(text)
+        except ValueError as error:
+            self._show(f"  That is no JSON: {error}")
+            return None
+        return new if isinstance(new, dict) else None
 
 
-def _shown(name: str, value: JSON) -> str:
+def _arguments(request: Request) -> list[tuple[str, JSON]]:
+    """What is shown of them: what the diff shows need not be shown twice."""
+    arguments = request.call.arguments.items()
+    in_diff = {"content", "oldText", "newText"} if request.preview else set()
+    return [(name, value) for name, value in arguments if name not in in_diff]
+
+
+def _shown(name: str, value: JSON) -> list[str]:
     text = revealed(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if "\n" not in text:
-        return f"{INDENT}{revealed(name)}: {text}"
-    lines = "\n".join(f"{INDENT}| {line}" for line in text.split("\n"))
-    return f"{INDENT}{revealed(name)}:\n{lines}"
+        return [f"  {revealed(name)}: {text}"]
+    return [f"  {revealed(name)}:", *(f"  | {line}" for line in text.split("\n"))]
 
 
-def _forget_typed_ahead() -> None:
+def forget_typed_ahead() -> None:
     """What was typed before the question is no answer to it."""
     try:
         import termios
     except ImportError:  # Windows
         return
-    try:
+    with contextlib.suppress(termios.error, ValueError, OSError):  # no terminal: nothing was typed
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    except (termios.error, ValueError, OSError):  # no terminal: nothing was typed
-        return

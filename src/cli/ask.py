@@ -77,6 +77,8 @@ def ask(
             session.meta.setdefault("model", met.model)
             approver, before_write = start.approver(yes), session.before_write
             bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
+            if bot.warning:
+                outlet.draw(Notice(bot.warning))
             with closing(session.follow(bot.agent.run(conversation))) as events:
                 for event in events:
                     debug.trace(event)

@@ -2,59 +2,87 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import threading
-import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
-from ..config import Settings
-from ..errors import BotError, ConfigError
+from ..errors import BotError
 from ..messages import Notice, UserMessage
+from ..security.approval import Approver
 from ..security.sanitise import plain
-from . import find, start
-from .banner import banner
-from .command import State
+from . import start
+from .command import Display, State
 from .commands import run_command
+from .compose import finished, is_open, with_more
 from .debug import Debug
-from .render import Screen
+from .find import Met
+from .mention import with_mentioned
+from .own import run_own
 
 PROMPT = "> "
+GOES_ON = ". "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 
 
+class Front(NamedTuple):
+    """The terminal, as a chat sees it. `read` gives the next message for a prompt, and raises EOFError or
+    KeyboardInterrupt, as input() does; `turn` is around each answer."""
+
+    read: Callable[[str], str] = input
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 class Chat:
-    """One conversation at the terminal.
+    """One conversation at the terminal."""
 
-    `read` gives the next line for a prompt, and raises EOFError or KeyboardInterrupt, as input() does.
-    """
-
-    def __init__(self, state: State, read: Callable[[str], str] = input) -> None:
+    def __init__(self, state: State, front: Front) -> None:
         self.state = state
-        self._read = read
+        self._front = front
 
     def run(self) -> int:
         """Until the user leaves; the exit code."""
         state = self.state
+        hinted = False
         while not state.left:
             try:
-                line = state.questions.pop(0) if state.questions else self._read(PROMPT).strip()
+                line = self._next()
             except EOFError:
                 state.screen.say("")
                 return 0
             except KeyboardInterrupt:
+                if hinted:
+                    return 0
                 state.screen.say(f"\n{LEAVING}")
+                hinted = True
                 continue
+            hinted = False
             if line:
                 self._take(line)
         return 0
+
+    def _next(self) -> str:
+        """The next message: one that was typed while the model worked, else from the prompt."""
+        state = self.state
+        if not state.questions:
+            return self._message()
+        line = finished(state.questions.pop(0))
+        state.screen.say(f"{PROMPT}{plain(line)}")
+        return line
+
+    def _message(self) -> str:
+        text = self._front.read(PROMPT)
+        while is_open(text):
+            text = with_more(text) + self._front.read(GOES_ON)
+        return finished(text)
 
     def _take(self, line: str) -> None:
         """Do what a line asks for; what goes wrong is shown, and the chat goes on."""
         try:
             if line.startswith("/"):
                 run_command(self.state, line)
+            elif line.startswith("!"):
+                run_own(self.state, line[1:].strip())
             else:
                 self._answer(line)
         except BotError as error:
@@ -63,7 +91,7 @@ class Chat:
 
     def _answer(self, question: str) -> None:
         state = self.state
-        asked = UserMessage("\n\n".join([*state.notes, question]))
+        asked = UserMessage("\n\n".join([*state.notes, with_mentioned(question, state.settings.root)]))
         state.conversation.append(asked)
         try:
             self._draw_answer()
@@ -77,81 +105,49 @@ class Chat:
 
     def _draw_answer(self) -> None:
         state = self.state
-        events = state.session.follow(state.bot().agent.run(state.conversation))
-        try:
-            for event in events:
-                state.count(event)
-                state.debug.trace(event)
-                state.screen.draw(event)
-        finally:
-            events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
+        with self._front.turn():
+            events = state.session.follow(state.bot().agent.run(state.conversation))
+            try:
+                for event in events:
+                    state.count(event)
+                    state.debug.trace(event)
+                    state.screen.draw(event)
+                state.context_length = state.bot().model.context_length
+            finally:
+                events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
 
 
-def open_chat(settings: Settings, debug: Debug, *, yes: bool, relearn: bool, resume: str | None = None) -> int:
-    """`resume`: the session to go on with; "" is the last one.
-
-    Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
-    """
-    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
-    start.warn(settings, screen)
-    met = find.meet(settings, screen, _choose, time.sleep)
-    if not settings.vllm.model:  # the server has been asked already: it may show this, too
-        met = find.with_path(met)
-    print(banner(met, yes=yes))
-    threading.Thread(target=_load_rooms, daemon=True).start()
-    _edit_lines()
-    approver = start.approver(yes)
-    state = State(
-        met.settings,
-        screen,
-        debug,
-        lambda name: start.bot(met.settings, name, approver, relearn=relearn, before_write=before_write),
-        met.model,
-        start.store(met.settings),
-    )
+def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Approver], *, relearn: bool) -> State:
+    """A chat in which nothing was said yet. `approver` is made with what answers."""
 
     def before_write(path: str, content: bytes | None) -> None:
         state.session.before_write(path, content)
 
-    if resume is not None:
-        from .history import resume_session
+    def make(name: str) -> start.Bot:
+        return start.bot(met.settings, name, approver(), relearn=relearn, before_write=before_write)
 
-        resume_session(state, resume)
+    state = State(met.settings, screen, debug, make, met.model, start.store(met.settings))
+    state.context_length = met.context
+    return state
+
+
+def converse(state: State, front: Front, resume: str | None) -> int:
+    """The exit code. `resume`: the session to go on with; "" is the last one. Raises BotError where it is not there."""
     try:
-        return Chat(state).run()
+        if resume is not None:
+            from .history import resume_session
+
+            resume_session(state, resume)
+        return Chat(state, front).run()
     finally:
         state.session.close()
 
 
-def _choose(names: list[str]) -> str:
-    """Which of several models, asked at the terminal."""
-    for number, name in enumerate(names, 1):
-        print(f"  {number}  {plain(name)}")
-    while True:
-        try:
-            answer = input("Which model? ").strip()
-        except EOFError:
-            print()
-            raise ConfigError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
-        if answer in names:
-            return answer
-        if answer.isdecimal() and 1 <= int(answer) <= len(names):
-            return names[int(answer) - 1]
+def load_behind() -> None:
+    """Load what the first answer needs while the user reads and types."""
+    threading.Thread(target=_load_rooms, daemon=True).start()
 
 
 def _load_rooms() -> None:
     """requests and all that needs it, while the user reads the banner and types."""
     from .. import agent, model  # noqa: F401
-
-
-def _edit_lines() -> None:
-    """Arrow keys and history for input(), where there is readline."""
-    with contextlib.suppress(ImportError):
-        import readline
-
-        if os.environ.get("TERM") != "dumb":  # it would show the escape that asks for it
-            readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
-
-
-def _styled() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

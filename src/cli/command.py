@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from ..config import Settings
-from ..messages import Completed, Event, Message, Response, Usage
+from ..messages import Completed, Event, Message, Notice, Response, Usage
 from ..session.session import Session
 from ..session.store import Store
 from . import start
@@ -23,10 +23,15 @@ CHARACTERS_PER_TOKEN = 4  # where the server has not counted
 class Display(Protocol):
     """Where a chat is drawn. src.cli.render.Screen is one."""
 
+    thinking: str  # how thoughts are shown: fold, show or hide
+
     def draw(self, event: Event) -> None: ...
 
     def say(self, text: str) -> None:
         """Lines of the program's own. What others wrote in them has been made plain."""
+
+    def expand(self) -> None:
+        """Show all of what was last shown in short."""
 
 
 class State:
@@ -55,9 +60,9 @@ class State:
         self.draft = ""  # what stands in the prompt already, for the user to go on with
         self.notes: list[str] = []  # what goes to the model above the next question
         self.left = False
-        self.thinking = "fold"  # how thoughts are shown: fold, show or hide
         self.spent = Usage()  # of this chat
         self.last: Usage | None = None  # of the last answer
+        self.context_length: int | None = None  # in tokens, once the server has said it
         self._make_bot = make_bot
         self._bot: start.Bot | None = None
 
@@ -70,11 +75,13 @@ class State:
         """What answers. Raises BotError where it cannot be made."""
         if self._bot is None:
             self._bot = self._make_bot(self.model_name)
+            if self._bot.warning:
+                self.screen.draw(Notice(self._bot.warning))
         return self._bot
 
     def switch(self, model_name: str) -> None:
         """Another model of the server goes on with the conversation."""
-        self.model_name, self._bot, self.last = model_name, None, None
+        self.model_name, self._bot, self.last, self.context_length = model_name, None, None, None
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property

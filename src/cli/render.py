@@ -7,7 +7,8 @@ reaches the terminal; the few escapes that do are ours.
 from __future__ import annotations
 
 import json
-from typing import TextIO
+from collections import deque
+from typing import NamedTuple, TextIO
 
 from ..messages import (
     JSON,
@@ -25,13 +26,39 @@ from ..messages import (
 from ..security.sanitise import Sanitiser, plain, revealed
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
+FOLDED = 20  # results that can be looked at again
 SHORT = 60  # characters of an argument or outcome on a call's line
 
 
 def call_line(call: ToolCall | MalformedCall) -> str:
+    name, arguments = call_parts(call)
+    return name if isinstance(call, MalformedCall) else f"{name}({arguments})"
+
+
+def call_parts(call: ToolCall | MalformedCall) -> tuple[str, str]:
+    """A call's name and its arguments, short, as they are shown."""
     if isinstance(call, MalformedCall):
-        return f"{plain(call.name) or 'unreadable call'}"
-    return f"{plain(call.name)}({', '.join(f'{plain(key)}={_short(value)}' for key, value in call.arguments.items())})"
+        return plain(call.name) or "unreadable call", ""
+    return plain(call.name), ", ".join(f"{plain(key)}={_short(value)}" for key, value in call.arguments.items())
+
+
+class Folded(NamedTuple):
+    """What stands behind a line: its title, and all of it, plain."""
+
+    title: str
+    body: str
+
+
+def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
+    """All that was asked and answered."""
+    if isinstance(call, MalformedCall):
+        asked = call.raw
+    else:
+        asked = "\n".join(
+            f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+            for name, value in call.arguments.items()
+        )
+    return Folded(call_line(call), plain(f"{asked}\n->\n{result.text}"))
 
 
 def outcome(result: ToolResult) -> str:
@@ -54,12 +81,16 @@ def _short(value: JSON) -> str:
 
 
 class Screen:
-    """Draws events. `answer` gets the model's text, `aside` all else. `thoughts`: shown too; `styled`: in colour."""
+    """A plain Display: lines that only ever grow. `answer` gets the model's text, `aside` all else.
+
+    `thoughts`: shown too; `styled`: in colour.
+    """
 
     def __init__(self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool) -> None:
         self._answer = answer
         self._aside = aside
-        self._thoughts = thoughts
+        self.thinking = "show" if thoughts else "hide"
+        self.folded: deque[Folded] = deque(maxlen=FOLDED)
         self._styled = styled
         self._cleaned = Sanitiser().feed if answer.isatty() else str  # a file gets what the model said
         self._thought = Sanitiser().feed
@@ -91,6 +122,14 @@ class Screen:
         self.end_line()
         self._write(self._aside, f"{text}\n")
 
+    def expand(self) -> None:
+        """Show all of the last call, and next time of what is before it."""
+        if not self.folded:
+            self.say("  Nothing is folded.")
+            return
+        last = self.folded.pop()
+        self.say("\n".join([f"  {last.title}", *(f"  | {line}" for line in last.body.rstrip("\n").split("\n"))]))
+
     def end_line(self) -> None:
         self._end_thought()
         if self._open:
@@ -102,10 +141,11 @@ class Screen:
             self.end_line()
             self._write(self._aside, f"  {call_line(event.call)}")
         self._write(self._aside, f" -> {outcome(event.result)}\n")
+        self.folded.append(folded_call(event.call, event.result))
         self._called = None
 
     def _think(self, text: str) -> None:
-        if not self._thoughts:
+        if self.thinking == "hide":
             return
         if not self._thinking:
             self.end_line()

@@ -44,7 +44,7 @@ def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep:
     if question is None:
         if unfit := [name for name in ONE_QUESTION if getattr(given, name) is not None]:
             raise ConfigError(f"{_option(unfit[0])} is for one question, and none is given.", _HOW_TO_ASK)
-        from .chat import open_chat
+        from .opening import open_chat
 
         return open_chat(settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume)
     from .ask import Limits, ask

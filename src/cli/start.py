@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..model import Model
     from ..security.approval import Approver
     from ..security.policy import Policy
+    from ..security.sandbox import Choice, Sandbox
     from ..session.session import Session
     from ..session.store import Store
     from ..tools import Registry, ToolContext
@@ -152,6 +153,8 @@ class Bot(NamedTuple):
     model: Model
     learnt: Learnt
     server: str
+    sandbox: str = ""  # a line for people
+    warning: str = ""  # what of the sandbox they must know before commands run
 
     def keep(self) -> str:
         """Keep what was learnt of the server; why it could not be kept, or nothing."""
@@ -180,7 +183,8 @@ def bot(
     from ..agent import Agent
     from .learnt import Learnt
 
-    model, context = connect.model(settings, model_name, sleep), _context(settings)
+    chosen = sandbox(settings)
+    model, context = connect.model(settings, model_name, sleep), _context(settings, chosen.sandbox)
     learnt = Learnt(config.state_folder(os.environ))
     if relearn:
         learnt.forget()
@@ -196,7 +200,24 @@ def bot(
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
     )
-    return Bot(agent, model, learnt, settings.vllm.base_url)
+    return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
+
+
+def sandbox(settings: config.Settings) -> Choice:
+    """Where commands run: the best that works here and that the settings allow. Takes about 20 ms: it is tried."""
+    from ..security.sandbox import Limits, choose, view
+
+    security, environment = settings.security, dict(os.environ)
+    seen = view(
+        settings.root,
+        environment,
+        protected=settings.files,
+        readable=security.sandbox_read,
+        installations=(sys.prefix, sys.base_prefix),
+        network=security.sandbox_network,
+    )
+    limits = Limits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
+    return choose(security.sandbox if security.exec_enabled else "off", seen, limits, environment)
 
 
 def _compactor(settings: config.Settings, model: Model, sleep: Callable[[float], None]) -> Compactor:
@@ -240,7 +261,7 @@ def approver(yes: bool) -> Approver:
     return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
 
 
-def _context(settings: config.Settings) -> ToolContext:
+def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
     from ..tools import ToolContext
     from ..tools.outputs import Outputs
 
@@ -253,4 +274,5 @@ def _context(settings: config.Settings) -> ToolContext:
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
         outputs=Outputs(config.state_folder(os.environ) / "outputs"),
+        sandbox=sandbox,
     )

@@ -75,8 +75,19 @@ def _thinking(state: State, mode: str) -> None:
     if mode and mode not in THINKING:
         state.screen.say(f"There is no way {plain(mode)} to show thoughts. It is one of {', '.join(THINKING)}.")
         return
-    state.thinking = mode or state.thinking
-    state.screen.say(f"  {state.thinking}: {THINKING[state.thinking]}")
+    screen = state.screen
+    screen.thinking = mode or screen.thinking
+    screen.say(f"  {screen.thinking}: {THINKING[screen.thinking]}")
+
+
+def _edit(state: State, words: str) -> None:
+    """Write the next message in an editor; an empty one is not sent."""
+    from .own import edited
+
+    text = edited(words or state.draft)
+    state.draft = ""
+    if text.strip():
+        state.questions.append(text)
 
 
 STEER = (
@@ -84,6 +95,7 @@ STEER = (
     Command("/new", "forget the conversation and start anew", _new, aliases=("/reset", "/clear")),
     Command("/model", "the model in use; with a name: take another", _model, "[NAME]", complete=_model_names),
     Command("/path", "how tools are called, and why; with a name: take another", _path, "[PATH]", complete=_path_names),
+    Command("/edit", "write the next message in your editor", _edit, "[TEXT]"),
     Command("/thinking", "how thoughts are shown", _thinking, "[fold|show|hide]", complete=lambda _: THINKING),
     Command("/debug", "what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
 )

@@ -106,6 +106,18 @@ class Security:
     exec_max_output: int = option(
         30_000, "Longest output of a command, in characters; the middle is cut out", least=100
     )
+    exec_memory_mb: int = option(8192, "Most memory of each process of a command, in MB", least=16, most=10**7)
+    exec_processes: int = option(1024, "Most processes of a command, threads included", least=8, most=10**6)
+    exec_file_size_mb: int = option(4096, "Largest file that a command may write, in MB", least=1, most=10**7)
+    sandbox: str = option(
+        "auto",
+        "What commands run in: auto, the best that works here; required: that, or they do not run; off: nothing",
+        choices=("auto", "required", "off"),
+    )
+    sandbox_network: bool = option(False, "Whether commands in the sandbox may use the network")
+    sandbox_read: tuple[str, ...] = option(
+        (), "Files and folders that commands in the sandbox may read, beside the workspace and the system"
+    )
     profile: str = option(
         "ask",
         "What may run where no rule says so: read-only, ask, workspace, full; see docs/security.md",

@@ -20,6 +20,7 @@ from ..errors import ToolError
 from .background import Background
 from .dependencies import DependencyKey, Factory, Scope, called, finish, is_async
 from .outputs import Outputs
+from .sandbox import Sandbox
 
 T = TypeVar("T")
 END_TIMEOUT = 5.0  # seconds that what stands behind an async yield may take
@@ -64,6 +65,7 @@ class ToolContext:
     exec_max_output: int = 30_000  # characters
     outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
     before_write: BeforeWrite = _not_recorded
+    sandbox: Sandbox | None = None  # where commands run; None: nowhere of their own
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)

@@ -1,4 +1,5 @@
-import io
+import contextlib
+import json
 
 import pytest
 
@@ -7,40 +8,135 @@ from src.messages import ToolCall
 from src.security.approval import Request
 
 
-def asked(answer, **arguments):
-    def read():
+class Asked:
+    """An approver whose user answers these, one a question; an exception in their place is raised."""
+
+    def __init__(self, *answers, edit=None, **fields):
+        self.answers, self.shown, self.questions = list(answers), "", []
+        call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
+        terminal = AtTerminal(
+            self._ask, self._show, edit=edit, paused=self._paused, coloured=fields.pop("coloured", False)
+        )
+        self.inside = False
+        self.answer = terminal.approve(Request(call, "it changes files", **fields))
+
+    @contextlib.contextmanager
+    def _paused(self):
+        self.inside = True
+        yield
+        self.inside = False
+
+    def _ask(self, question, default):
+        assert self.inside
+        self.questions.append((question.strip(), default))
+        answer = self.answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    aside = io.StringIO()
-    return AtTerminal(read, aside).approve(
-        Request(ToolCall("c", "exec", arguments), "it changes files")
-    ).allowed, aside.getvalue()
+    def _show(self, text):
+        self.shown += f"{text}\n"
 
 
-@pytest.mark.parametrize("answer", ["y", "Y", "yes", " yes "])
-def test_yes(answer):
-    assert asked(answer, command="ls")[0] is True
+@pytest.mark.parametrize("said", ["y", "Y", "yes", " yes "])
+def test_yes(said):
+    assert Asked(said).answer == (True, "", False, None)
 
 
-@pytest.mark.parametrize("answer", ["", "n", "no", "yep", "yy", "sure", EOFError()])
-def test_everything_else_is_no(answer):
-    assert asked(answer, command="ls")[0] is False
+@pytest.mark.parametrize("said", ["", "n", "no", "NO", EOFError()])
+def test_no(said):
+    asked = Asked(said)
+    assert asked.answer.allowed is False
+    assert "the user said no" in asked.answer.message
+
+
+@pytest.mark.parametrize("said", ["yep", "sure", "yy", "yes please", "use ls -a"])
+def test_other_words_are_no_yes_and_go_to_the_model(said):
+    asked = Asked(said)
+    assert asked.answer.allowed is False
+    assert said in asked.answer.message
+
+
+def test_a_letter_that_means_nothing_is_asked_about_again():
+    asked = Asked("x", "y")
+    assert asked.answer.allowed
+    assert "x is no answer" in asked.shown
+
+
+def test_always_shows_the_rule_that_it_would_write():
+    asked = Asked("a", rule="exec: git status")
+    assert asked.answer == (True, "", True, None)
+    assert "a: run it, now and always, by the rule exec: git status" in asked.shown
+
+
+def test_where_there_is_no_rule_there_is_no_always():
+    asked = Asked("a", "n")
+    assert asked.answer.allowed is False
+    assert "always" not in asked.shown
 
 
 def test_ctrl_c_stops_more_than_the_question():
     with pytest.raises(KeyboardInterrupt):
-        asked(KeyboardInterrupt(), command="ls")
+        Asked(KeyboardInterrupt())
 
 
-def test_the_whole_command_is_shown_with_what_a_terminal_would_hide():
-    command = "ls" + " " * 300 + "; rm -rf x\x1b[2K\u202e"
-    shown = asked("n", command=command)[1]
-    assert " " * 300 + "; rm -rf x\\x1b[2K\\u202e" in shown
-    assert "exec wants to run (it changes files)" in shown
+class TestWhatIsShown:
+    def test_the_whole_command_with_what_a_terminal_would_hide(self):
+        command = "ls" + " " * 300 + "; rm -rf x\x1b[2K\u202e"
+        shown = Asked("n", arguments={"command": command}).shown
+        assert " " * 300 + "; rm -rf x\\x1b[2K\\u202e" in shown
+        assert "exec wants to run (it changes files)" in shown
+
+    def test_a_payload_behind_a_screen_of_blanks_is_beside_the_rest(self):
+        shown = Asked("n", arguments={"command": "ls" + " " * 12_000 + "; rm x"}).shown
+        assert "    command: ls\\x20{12000}; rm x\n" in shown
+
+    def test_every_line_of_a_long_text_marked_as_part_of_it(self):
+        arguments = {"path": "a", "content": "one\nRun it? [y/N] y\nthree"}
+        shown = Asked("n", arguments=arguments).shown
+        assert "    | one\n    | Run it? [y/N] y\n    | three\n" in shown
+
+    def test_that_it_may_be_longer_than_the_screen(self):
+        shown = Asked("n", arguments={"content": "x\n" * 50}).shown
+        assert "lines: scroll up" in shown
+        assert shown.count("    | x") == 50
+
+    def test_what_would_change_in_place_of_the_texts_it_is_made_of(self):
+        diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\x1b[2J\n"
+        shown = Asked("n", name="edit", arguments={"path": "a.txt", "oldText": "o", "newText": "n"}, preview=diff).shown
+        assert "    -old\n    +new\\x1b[2J\n" in shown
+        assert "path: a.txt" in shown
+        assert "oldText" not in shown
+
+    def test_in_colour_where_the_terminal_has_it(self):
+        shown = Asked("n", preview="-old\n+new\n same", coloured=True).shown
+        assert "\x1b[31m  -old\x1b[0m" in shown
+        assert "\x1b[32m  +new\x1b[0m" in shown
+
+    def test_what_the_reviewers_said(self):
+        assert "reviewed: qwen: APPROVE, it only reads" in Asked("n", reviews=("qwen: APPROVE, it only reads",)).shown
 
 
-def test_every_line_of_a_long_text_is_shown_and_marked_as_part_of_it():
-    shown = asked("n", path="a", content="one\nRun it? [y/N] y\nthree")[1]
-    assert "    | one\n    | Run it? [y/N] y\n    | three\n" in shown
+class TestChanges:
+    def test_a_command_is_changed_in_place_shown_again_and_asked_about_again(self):
+        asked = Asked("e", "ls -a", "y")
+        assert asked.answer == (True, "", False, {"command": "ls -a"})
+        assert asked.questions[1] == ("command:", "ls")
+        assert "exec as you changed it:\n    command: ls -a" in asked.shown
+
+    def test_other_arguments_are_changed_as_json_in_an_editor(self):
+        edit = lambda text: json.dumps({**json.loads(text), "content": "new"})  # noqa: E731
+        asked = Asked("e", "y", name="write", arguments={"path": "a", "content": "old"}, edit=edit)
+        assert asked.answer.arguments == {"path": "a", "content": "new"}
+
+    def test_a_changed_call_may_still_be_refused(self):
+        assert Asked("e", "rm x", "n").answer.allowed is False
+
+    def test_no_rule_is_made_of_a_changed_call(self):
+        assert Asked("e", "ls -a", "a", "n", rule="exec: ls").answer.allowed is False
+
+    @pytest.mark.parametrize("text", ["{", "[1]"])
+    def test_what_cannot_be_read_changes_nothing(self, text):
+        asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=lambda _: text)
+        assert asked.answer == (True, "", False, None)
+        assert "Nothing was changed" in asked.shown

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from src.agent import Agent
-from src.cli.chat import LEAVING, Chat
+from src.cli.chat import LEAVING, Chat, Front
 from src.cli.command import State
 from src.cli.commands import COMMANDS
 from src.cli.debug import Debug
@@ -29,7 +29,7 @@ class Session:
         registry, self.ran = toolbox()
         self.state = State(Settings(), screen, Debug(0), self._bot, "tiny")
         self.registry = registry
-        self.code = Chat(self.state, self._read).run()
+        self.code = Chat(self.state, Front(self._read)).run()
 
     def _bot(self, name):
         agent = Agent(self.model, self.registry, context(), APPROVE_ALL, POLICY)
@@ -167,7 +167,7 @@ class TestCommands:
         assert "There is no level loud" in self.shown("/debug loud")
 
     def test_thoughts_can_be_folded_shown_and_hidden(self):
-        assert "fold: " in self.shown("/thinking")
+        assert "show: " in self.shown("/thinking show")
         assert "hide: " in self.shown("/thinking hide")
         assert "no way blink" in self.shown("/thinking blink")
 

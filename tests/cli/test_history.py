@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from src.agent import Agent
-from src.cli.chat import Chat
+from src.cli.chat import Chat, Front
 from src.cli.command import State
 from src.cli.debug import Debug
 from src.cli.history import INIT, resume_session
@@ -39,7 +39,7 @@ class Chatting:
         self.state = State(Settings(root=folder), screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
         if resume is not None:
             resume_session(self.state, resume)
-        Chat(self.state, self._read).run()
+        Chat(self.state, Front(self._read)).run()
         self.state.session.close()
 
     def _bot(self, name):

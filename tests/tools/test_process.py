@@ -1,4 +1,4 @@
-"""exec: what it shows, what it bounds, and that nothing of a command is left when it returns.
+"""A command: what it shows, what it bounds, and that nothing of a command is left when it returns.
 
 Whether a process still lives is seen by a pipe it holds: reading says "try again" while anyone can write. One that
 was killed may take a while to be gone where the machine is busy, so that the end of the pipe is waited for.
@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from src.tools.shell import Output
+from src.tools.process import Output
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
 ENDED = "; what it left running in the background was ended]"

@@ -1,0 +1,158 @@
+"""Streamed Markdown, cut into blocks: those that are finished, and the one that is still open. Pure; linear.
+
+A block is what can be drawn by itself: a paragraph, a heading, a table, an item of a list, a line of
+code. A finished one never changes, whatever follows, so that it is drawn once. The rules are CommonMark's
+as far as a stream allows: nothing is looked at twice, and a line is judged by itself and what is open.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "item", "opener", "code", "closer"]
+
+FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`\n]*)$")
+HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
+UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
+ITEM = re.compile(r"( {0,3})(?:[-*+]|(\d{1,9})([.)]))([ \t]+|$)")
+INDENT = re.compile(r"[ \t]*")
+
+
+class Block(NamedTuple):
+    """`text` is Markdown, or a line of code; `gap`: an empty line goes before it; `language`: of code."""
+
+    kind: Kind
+    text: str
+    gap: bool = False
+    language: str = ""
+
+
+class Blocks:
+    """`feed` gives what is finished; `open` is what is not."""
+
+    def __init__(self) -> None:
+        self._line: list[str] = []  # pieces of the line that has not ended
+        self._lines: list[str] = []  # of the block that is open
+        self._kind: Kind = "text"
+        self._gap = False  # before the open block
+        self._blank = False  # the last line was empty
+        self._fence = ""  # what closes the code that is open
+        self._language = ""
+        self._inner = ""  # what closes the code that is open inside an item
+        self._indent = 0  # columns that what belongs to the item is indented by
+        self._number = 0  # of the last numbered item
+
+    @property
+    def open(self) -> Block | None:
+        line = "".join(self._line)
+        if self._fence:
+            return Block("code", line, language=self._language) if line else None
+        if self._kind == "text" and not self._lines and FENCE.match(line):
+            return None  # not shown before it is known to be one
+        text = "\n".join([*self._lines, *([line] if line else [])])
+        return Block(self._kind, text, self._gap if self._lines else self._blank) if text.strip() else None
+
+    def feed(self, text: str) -> list[Block]:
+        """The blocks that are finished with these characters."""
+        if "\n" not in text:
+            self._line.append(text)
+            return []
+        first, *more = text.split("\n")
+        self._line.append(first)
+        finished: list[Block] = []
+        for piece in more:
+            line, self._line = "".join(self._line), [piece]
+            self._take(line, finished)
+        return finished
+
+    def close(self) -> list[Block]:
+        """The text has ended, and with it what was open."""
+        finished: list[Block] = []
+        if line := "".join(self._line):
+            self._take(line, finished)
+        self._finish(finished)
+        if self._fence:
+            finished.append(Block("closer", ""))
+        self.__init__()  # type: ignore[misc]  # as new
+        return finished
+
+    def _take(self, line: str, finished: list[Block]) -> None:
+        if self._fence:
+            if _closes(line, self._fence):
+                self._fence = ""
+                finished.append(Block("closer", ""))
+            else:
+                finished.append(Block("code", line, language=self._language))
+        elif self._kind == "item" and self._lines and self._belongs(line):
+            self._lines.append(line)
+        elif not line.strip():
+            if self._kind == "text":
+                self._finish(finished)
+        else:
+            self._begin(line, finished)
+        self._blank = not line.strip()
+
+    def _belongs(self, line: str) -> bool:
+        """Whether a line goes on with the item that is open; keeps track of code inside it."""
+        if self._inner:
+            if _closes(line.lstrip(), self._inner):
+                self._inner = ""
+            return True
+        if not line.strip():
+            return True
+        inside = len(INDENT.match(line)[0].expandtabs(4)) >= min(self._indent, 2)  # type: ignore[index]
+        if inside:
+            if fence := FENCE.match(line.strip()):
+                self._inner = fence[2]
+            return True
+        return not self._blank and not any(each.match(line) for each in (ITEM, FENCE, HEADING, RULE))
+
+    def _begin(self, line: str, finished: list[Block]) -> None:
+        """A line that is not empty, outside of code and of what belongs to an item."""
+        item = None if RULE.match(line) else ITEM.match(line)
+        if self._kind == "text" and self._lines:
+            if UNDERLINE.match(line):
+                self._lines.append(line)
+                self._finish(finished)
+                return
+            if item and item[2] not in (None, "1"):
+                item = None  # a line of the paragraph that begins with a number
+        if item:
+            self._finish(finished)
+            self._open_item(line, item)
+            return
+        self._number = 0
+        if fence := FENCE.match(line):
+            self._finish(finished)
+            self._fence, self._language = fence[2], fence[3].strip().partition(" ")[0]
+            finished.append(Block("opener", line.strip(), self._blank, self._language))
+        elif HEADING.match(line) or RULE.match(line):
+            self._finish(finished)
+            finished.append(Block("text", line, gap=True))
+        else:
+            if self._kind == "item" or not self._lines:
+                self._finish(finished)
+                self._gap = self._blank
+            self._lines.append(line)
+
+    def _open_item(self, line: str, item: re.Match[str]) -> None:
+        changed = (self._number > 0) != bool(item[2])
+        self._gap = self._blank and (not self._number or changed)
+        if item[2]:
+            self._number = self._number + 1 if self._number > 0 else int(item[2])
+            line = f"{item[1]}{self._number}{item[3]}{line[item.end(3) :]}"
+        else:
+            self._number = -1  # a list without numbers
+        self._kind, self._lines, self._indent = "item", [line], len(item[0])
+
+    def _finish(self, finished: list[Block]) -> None:
+        if self._lines:
+            finished.append(Block(self._kind, "\n".join(self._lines), self._gap))
+        self._kind, self._lines, self._inner = "text", [], ""
+
+
+def _closes(line: str, fence: str) -> bool:
+    stripped = line.strip()
+    return len(line) - len(line.lstrip()) < 4 and stripped.startswith(fence) and not stripped.strip(fence[0])

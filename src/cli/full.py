@@ -1,0 +1,65 @@
+"""A chat on a full terminal: what it needs is loaded while the prompt is on the screen already."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+from collections.abc import Iterator
+
+from .. import config
+from . import start
+from .approve import AtTerminal
+from .chat import PROMPT, Front, converse, load_behind, new_state
+from .debug import Debug
+from .find import Met
+from .own import edited
+from .typeahead import unecho
+
+
+def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
+    """The exit code. The terminal is afterwards as it was before, whatever happens. Raises BotError."""
+    with _as_it_was():
+        with _prompt_shown():
+            from .terminal import Terminal, live_screen
+
+            live = live_screen()
+            state = new_state(met, live, debug, lambda: approver, relearn=relearn)
+            terminal = Terminal(state, live, config.state_folder(os.environ))
+            asking = AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
+            approver = start.approver(yes) if yes else asking
+        load_behind()
+        return converse(state, Front(terminal.read, terminal.turn), resume)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+@contextlib.contextmanager
+def _prompt_shown() -> Iterator[None]:
+    """What is typed meanwhile is neither echoed nor lost: the real prompt reads it."""
+    terminal = sys.stdin.fileno()
+    before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    unecho(terminal)
+    print(PROMPT, end="", flush=True)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+        signal.signal(signal.SIGINT, interrupt)
+        print("\r\x1b[K", end="", flush=True)
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error, OSError):  # it is gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+            print("\x1b[?2004l\x1b[?25h", end="", flush=True)

@@ -1,0 +1,147 @@
+"""Blocks of Markdown as lines for a terminal, by rich and Pygments. Loaded where there is a terminal, and not before.
+
+Everything is shown: HTML, entities, references and images stay the text they are, and a link shows where
+it leads. What comes out is made plain once more, so that the only escapes in a line are the colours.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from markdown_it import MarkdownIt
+from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown
+from rich.rule import Rule
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
+
+from ..security.sanitise import plain
+from .blocks import Block
+
+CODE_THEME = "ansi_dark"  # the terminal's own colours
+CONTEXT = 2000  # characters of code before a line, by which it is coloured
+DEEPEST = 16  # levels of lists and quotes; what is deeper is shown as it is written
+LONGEST = 100_000  # characters of one block; so is what is longer
+THEME = Theme(
+    {
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold underline",
+        "markdown.h3": "bold",
+        "markdown.code": "cyan",
+        "markdown.block_quote": "dim",
+        "markdown.item.bullet": "cyan",
+        "markdown.item.number": "cyan",
+    }
+)
+PARSER = (
+    MarkdownIt("commonmark", {"html": False})
+    .enable(["strikethrough", "table"])
+    .disable(["reference", "entity", "image", "html_block", "html_inline"])
+)
+
+
+class _Code(CodeBlock):
+    """Without a background: it would be padded to the width, and copied with the code."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Syntax(
+            str(self.text).rstrip(), self.lexer_name, theme=self.theme, background_color="default", word_wrap=True
+        )
+
+
+class _Heading(Heading):
+    LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}  # all to the left
+
+
+class _Rule(HorizontalRule):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Rule(style="dim")
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "fence": _Code, "code_block": _Code, "hr": _Rule}
+    elements["heading_open"] = _Heading
+
+    def __init__(self, tokens: Sequence[Any]) -> None:
+        self.markup, self.parsed = "", list(tokens)
+        self.code_theme = self.inline_code_theme = CODE_THEME
+        self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
+
+
+class Painter:
+    """Blocks to lines. `colours`: "standard", "256", "truecolor", or None for none at all."""
+
+    def __init__(self, colours: str | None) -> None:
+        system: Any = colours or "standard"
+        self._console = Console(file=io.StringIO(), force_terminal=True, color_system=system, theme=THEME, width=80)
+        self._system = COLOR_SYSTEMS[colours] if colours else None
+        self._code: list[str] = []  # the lines of code before the next, as far as they count
+        self._lexer = ""
+
+    def lines(self, block: Block, width: int) -> list[str]:
+        """The block, wrapped to `width` columns. Code is not wrapped: the terminal does, and it is copied as it is."""
+        if block.kind in ("opener", "closer"):
+            self._code, self._lexer = [], block.language
+            return [self._styled(block.text or "```", "dim")]
+        if block.kind == "code":
+            return self.code([block])
+        try:
+            return self._markdown(block.text, width)
+        except Exception:  # noqa: BLE001 - a foreign renderer and anyone's text: it is shown as it was written
+            return self.wrapped(block.text, width)
+
+    def code(self, blocks: Iterable[Block], *, keep: bool = True) -> list[str]:
+        """Lines of code, coloured by what is before them. `keep`: they are before what follows."""
+        new = [block.text for block in blocks]
+        before = "\n".join(self._code)
+        text = "\n".join([*self._code, *new])
+        count = len(self._code) + len(new)
+        painted = self._painted(text, count) if len(text) <= LONGEST else [plain(line) for line in text.split("\n")]
+        if keep:
+            self._code = [*self._code, *new] if len(before) < CONTEXT else new[-1:]
+            while len(self._code) > 1 and sum(map(len, self._code)) > CONTEXT:
+                del self._code[: len(self._code) // 2 or 1]
+        return painted[count - len(new) :]
+
+    def _painted(self, text: str, count: int) -> list[str]:
+        syntax = Syntax("", self._lexer or "text", theme=CODE_THEME, background_color="default")
+        highlighted = syntax.highlight(text)
+        lines = [self._joined(line.render(self._console)) for line in highlighted.split("\n", allow_blank=True)]
+        return [*lines, *([""] * (count - len(lines)))][:count]
+
+    def _markdown(self, text: str, width: int) -> list[str]:
+        if len(text) > LONGEST:
+            return self.wrapped(text, width)
+        tokens = PARSER.parse(text)
+        if any(token.level > DEEPEST for token in tokens):
+            return self.wrapped(text, width)
+        return self._drawn(_Markdown(tokens), width)
+
+    def wrapped(self, text: str, width: int) -> list[str]:
+        return self._drawn(Text(text), width)
+
+    def _drawn(self, what: Any, width: int) -> list[str]:
+        options = self._console.options.update(width=max(width, 10))
+        lines = [self._joined(line) for line in self._console.render_lines(what, options, pad=False)]
+        while lines and not lines[-1]:
+            lines.pop()
+        while lines and not lines[0]:
+            del lines[0]
+        return lines
+
+    def _joined(self, segments: Iterable[Segment]) -> str:
+        pieces = [(plain(each.text), each.style) for each in segments if not each.control]
+        while pieces and not pieces[-1][0].strip():
+            pieces.pop()
+        if pieces:
+            pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
+        return "".join(
+            style.render(text, color_system=self._system) if style and self._system else text for text, style in pieces
+        ).replace("\n", "")
+
+    def _styled(self, text: str, style: str) -> str:
+        return self._joined([Segment(text, self._console.get_style(style))])

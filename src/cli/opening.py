@@ -1,0 +1,85 @@
+"""Opening a chat: what answers and where it is shown, and the first lines on the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+from ..config import Settings
+from ..errors import ConfigError
+from ..security.sanitise import plain
+from . import find, start
+from .banner import banner
+from .chat import Front, converse, load_behind, new_state
+from .debug import Debug
+from .render import Screen
+
+
+def open_chat(
+    settings: Settings,
+    debug: Debug,
+    *,
+    yes: bool,
+    relearn: bool,
+    resume: str | None = None,
+    only_plain: bool = False,
+) -> int:
+    """`resume`: the session to go on with; "" is the last one. `only_plain`: whatever the terminal can do.
+
+    Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
+    """
+    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
+    start.warn(settings, screen)
+    met = find.meet(settings, screen, _choose, time.sleep)
+    if not settings.vllm.model:  # the server has been asked already: it may show this, too
+        met = find.with_path(met)
+    print(banner(met, yes=yes))
+    if not only_plain and _is_full():
+        from .full import run_full
+
+        return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
+    load_behind()
+    _edit_lines()
+    state = new_state(met, screen, debug, lambda: start.approver(yes), relearn=relearn)
+    return converse(state, Front(), resume)
+
+
+def _is_full() -> bool:
+    """Whether the terminal can do more than show lines, and what that needs is installed."""
+    from importlib.util import find_spec
+
+    if "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or sys.platform == "win32":
+        return False
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(each.isatty() for each in streams) and all(map(find_spec, ("rich", "prompt_toolkit")))
+
+
+def _choose(names: list[str]) -> str:
+    """Which of several models, asked at the terminal."""
+    for number, name in enumerate(names, 1):
+        print(f"  {number}  {plain(name)}")
+    while True:
+        try:
+            answer = input("Which model? ").strip()
+        except EOFError:
+            print()
+            raise ConfigError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
+        if answer in names:
+            return answer
+        if answer.isdecimal() and 1 <= int(answer) <= len(names):
+            return names[int(answer) - 1]
+
+
+def _edit_lines() -> None:
+    """Arrow keys and history for input(), where there is readline."""
+    with contextlib.suppress(ImportError):
+        import readline
+
+        if os.environ.get("TERM") != "dumb":  # it would show the escape that asks for it
+            readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
+
+
+def _styled() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

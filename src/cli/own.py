@@ -1,0 +1,83 @@
+"""The user's own programs: !command, run as in a shell, its output shown and kept for the model; and the editor."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..security.sanitise import Sanitiser
+from .command import State
+
+EDITORS = ("nano", "vim", "vi")
+MOST_SHOWN_TO_MODEL = 30_000  # characters; the middle is cut out
+NOTE = "I ran this command:\n$ {command}\n{output}\n[exit code {code}]"
+
+
+def run_own(state: State, command: str) -> None:
+    """Run it with the user's rights, in the workspace; Ctrl-C ends the command and not the chat."""
+    if not command:
+        state.screen.say("  !command runs a command, and the model sees its output with your next message")
+        return
+    try:
+        process = subprocess.Popen(  # noqa: S602 - a shell is what the user asks for, and nobody else is
+            command, shell=True, cwd=state.settings.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        state.screen.say(f"  The command could not be started: {error.strerror}")
+        return
+    kept: list[str] = []
+    with contextlib.suppress(KeyboardInterrupt):
+        for line in _lines(process):
+            kept.append(line)
+            state.screen.say(line)
+    with contextlib.suppress(KeyboardInterrupt):  # pressed again: it is gone in any case
+        process.terminate() if process.poll() is None and process.stdout and not process.stdout.closed else None
+        process.wait()
+    code = process.returncode
+    state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), code=code))
+    state.screen.say(f"  [exit code {code}; the model sees this with your next message]")
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Lines as they come, plain."""
+    assert process.stdout is not None  # noqa: S101 - it was started with a pipe
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    plain, pending = Sanitiser().feed, ""
+    while data := os.read(process.stdout.fileno(), 65536):
+        *lines, pending = (pending + plain(decode(data))).split("\n")
+        yield from lines
+    if pending:
+        yield pending
+
+
+def _bounded(text: str) -> str:
+    cut = len(text) - MOST_SHOWN_TO_MODEL
+    if cut <= 0:
+        return text
+    half = MOST_SHOWN_TO_MODEL // 2
+    return f"{text[:half]}\n[... {cut:,} characters cut out of the middle ...]\n{text[-half:]}"
+
+
+def edited(text: str) -> str:
+    """The text as the user left it in their editor: VISUAL, EDITOR, or what there is. Raises BotError."""
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
+    if not command:
+        raise ConfigError("There is no editor.", "Set EDITOR to the one to use, e.g. EDITOR=nano.")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "message.md"
+        file.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run([*shlex.split(command), str(file)], check=False)  # noqa: S603 - the user's own
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"The editor could not be started: {error}", "Set EDITOR to another one.") from error
+        if done.returncode:
+            raise ConfigError(f"The editor ended with exit code {done.returncode}, so nothing is taken from it.")
+        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")

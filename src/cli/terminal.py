@@ -1,0 +1,136 @@
+"""A chat on a full terminal: the prompt between the turns, the live screen and the keys typed ahead during one.
+
+Whatever ends a turn, the terminal is as it was before: an error, a signal, Ctrl-Z until the chat goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from .command import State
+from .live import Live
+from .prompt import Prompt
+from .status import status_line
+from .typeahead import TypeAhead
+
+if TYPE_CHECKING:
+    from .markdown import Painter
+
+
+def live_screen() -> Live:
+    """The screen of a full terminal, drawn on standard output."""
+    return Live(sys.stdout, _size, _painter)
+
+
+class Terminal:
+    """Reads and draws one chat. `folder` is where the history is kept."""
+
+    def __init__(self, state: State, live: Live, folder: Path | None) -> None:
+        self._state = state
+        self._live = live
+        self._prompt = Prompt(state, folder, live.expand, lambda: status_line(state))
+        self._keys = TypeAhead(sys.stdin.fileno(), live.typed, self._typed, live.frame, self._write)
+
+    def read(self, _prompt: str) -> str:
+        """The next message. Raises EOFError and KeyboardInterrupt, as input() does."""
+        return self._prompt.read()
+
+    def ask(self, question: str, default: str = "") -> str:
+        """A line that answers a question in the middle of a turn, typed after it was asked."""
+        return self._prompt.ask(question, default)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """While the model works: keys are kept for the next message, and the screen is drawn in place."""
+        live, typed = self._live, self._live.typed
+        typed.feed(self._prompt.typed_ahead())
+        live.begin()
+        try:
+            with self._signals():
+                self._keys.start()
+                try:
+                    yield
+                finally:
+                    self._keys.stop()
+        except BaseException:
+            typed.text = typed.take_back()  # what was to be asked next may not be wanted any more
+            raise
+        finally:
+            live.end()
+            for each in typed.queue:
+                self._prompt.remember(each)
+            self._state.questions += typed.queue
+            self._state.draft, typed.queue, typed.text = typed.text, [], ""
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The terminal as others know it, in the middle of a turn: for a question, or another program."""
+        with self._keys.paused():
+            self._live.leave()
+            try:
+                yield
+            finally:
+                self._live.clear()
+
+    def _typed(self) -> None:
+        wishes, self._live.typed.wishes = self._live.typed.wishes, []
+        for wish in wishes:
+            if wish == "stop":
+                os.kill(os.getpid(), signal.SIGINT)
+            elif wish == "expand":
+                self._live.expand()
+            else:
+                self._live.clear()
+        self._live.frame(now=True)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C waits for the end of a drawing; Ctrl-Z leaves the terminal as it was, and fg takes it back."""
+
+        def interrupt(_number: int, _frame: FrameType | None) -> None:
+            if self._live.drawing:
+                self._live.interrupted = True
+            else:
+                raise KeyboardInterrupt
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self._live.leave()
+            self._keys.give_back()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._keys.take()
+            self._live.clear()
+
+        handlers: dict[int, Callable[[int, FrameType | None], None]] = {signal.SIGINT: interrupt, signal.SIGTSTP: stop}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _painter() -> Painter:
+    from rich.console import Console
+
+    from .markdown import Painter
+
+    return Painter(Console(file=sys.stdout).color_system)
+
+
+def _size() -> tuple[int, int]:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return 80, 24
+    return columns or 80, rows or 24

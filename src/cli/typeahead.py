@@ -1,0 +1,111 @@
+"""The terminal's keys while the model works: read by a thread, unechoed, so that nothing typed is lost or in the way.
+
+Ctrl-C stays a signal, for the main thread. Whatever ends the block, the terminal is as it was before.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import select
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .keys import Typed
+
+TICK = 0.1  # seconds between looks at the clock
+PASTES_MARKED, PASTES_PLAIN = "\x1b[?2004h", "\x1b[?2004l"
+_INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
+
+
+class TypeAhead:
+    """`typed` takes the keys; `changed` is called after each, and `tick` where there was none for a while."""
+
+    def __init__(
+        self,
+        terminal: int,
+        typed: Typed,
+        changed: Callable[[], None],
+        tick: Callable[[], None],
+        write: Callable[[str], Any],
+    ) -> None:
+        self._terminal = terminal
+        self._typed = typed
+        self._changed = changed
+        self._tick = tick
+        self._write = write
+        self._before: list[Any] | None = None
+        self._thread: threading.Thread | None = None
+        self._wake = -1
+
+    def start(self) -> None:
+        self.take()
+        listening, self._wake = os.pipe()
+        self._thread = threading.Thread(target=self._listen, args=(listening,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread is None:
+            return
+        os.close(self._wake)
+        self._thread.join()
+        self._thread = None
+        self.give_back()
+
+    def take(self) -> None:
+        """From now on keys are neither echoed nor changed."""
+        with contextlib.suppress(termios.error):
+            self._before = termios.tcgetattr(self._terminal)
+            unecho(self._terminal)
+        self._write(PASTES_MARKED)
+
+    def give_back(self) -> None:
+        with contextlib.suppress(termios.error, OSError):  # the terminal is gone
+            if self._before is not None:
+                termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
+            self._write(PASTES_PLAIN)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Somebody else reads the terminal meanwhile, and finds it as it was."""
+        running = self._thread is not None
+        self.stop()
+        try:
+            yield
+        finally:
+            if running:
+                self.start()
+
+    def _listen(self, woken: int) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        try:
+            while True:
+                ready, _, _ = select.select([self._terminal, woken], [], [], TICK)
+                if woken in ready:
+                    return
+                if ready:
+                    data = os.read(self._terminal, 4096)
+                    if not data:
+                        return
+                    self._typed.feed(decode(data))
+                    self._changed()
+                else:
+                    self._typed.lone_escape()
+                    self._tick()
+        except OSError:  # the terminal is gone; the program is told by a signal
+            return
+        finally:
+            os.close(woken)
+
+
+def unecho(terminal: int) -> None:
+    """Keys one by one, unchanged and unseen; those that are signals stay signals. Raises termios.error."""
+    mode = termios.tcgetattr(terminal)
+    mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
+    mode[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
+    mode[_CONTROL] = [*mode[_CONTROL]]
+    mode[_CONTROL][termios.VMIN], mode[_CONTROL][termios.VTIME] = 1, 0
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)

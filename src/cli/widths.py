@@ -1,0 +1,47 @@
+"""How many columns a text takes on a terminal, and what of it fits. Colours (SGR sequences) take none."""
+
+from __future__ import annotations
+
+import re
+
+from rich.cells import cell_len
+
+COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+DOTS = "..."
+
+
+def width_of(text: str) -> int:
+    return cell_len(COLOUR.sub("", text)) if "\x1b" in text else cell_len(text)
+
+
+def cut(text: str, columns: int) -> str:
+    """The text, or as much of its beginning as fits, with dots."""
+    text = text.replace("\t", "    ")
+    if width_of(text) <= columns:
+        return text
+    left = columns - len(DOTS)
+    out: list[str] = []
+    for piece in COLOUR.split(text):
+        if piece.startswith("\x1b"):
+            out.append(piece)
+            continue
+        for character in piece:
+            left -= cell_len(character)
+            if left < 0:
+                break
+            out.append(character)
+        if left < 0:
+            break
+    colour = "\x1b[0m" if "\x1b" in text else ""
+    return "".join(out) + DOTS[: max(columns, 0)] + colour
+
+
+def last_part(text: str, columns: int) -> str:
+    """The text, or as much of its end as fits, with dots before it."""
+    if width_of(text) <= columns:
+        return text
+    left = columns - len(DOTS)
+    start = len(text)
+    while start and (left := left - cell_len(text[start - 1])) >= 0:
+        start -= 1
+    return DOTS + text[start:]

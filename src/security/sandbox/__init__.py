@@ -1,0 +1,136 @@
+"""Where commands run: chosen at start, and believed only after a command was tried in it.
+
+bubblewrap, else Landlock with seccomp, else nothing but limits, and that is said. What each protects from,
+and what not, is in docs/security.md.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from . import seccomp
+from .box import Bare, Bubblewrap, Contained, Landlocked, Launch, Refused, Sandbox
+from .limits import Limits
+from .view import View, view
+
+__all__ = ["Bare", "Choice", "Launch", "Limits", "Refused", "Sandbox", "View", "choose", "view"]
+
+LONGEST_PROBE = 5.0  # seconds
+TRIED = 42  # the exit code of a probe that found what it should
+PROBE = 'if cat "$0"; then exit 1; fi; : >"$1" && rm "$1" && exit 42'
+
+
+class Choice(NamedTuple):
+    """`tried` says why each better one does not work."""
+
+    sandbox: Sandbox
+    tried: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """What the user must know before commands run; empty where they are contained, or that is not wanted."""
+        if not self.tried or self.sandbox.kind not in ("none", "refused"):
+            return ""
+        return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
+
+
+def choose(
+    wanted: str,
+    seen: View,
+    limits: Limits,
+    environment: Mapping[str, str],
+    kinds: tuple[str, ...] = ("bubblewrap", "landlock"),
+) -> Choice:
+    """The first of `kinds` that works here. `wanted`: auto, required, off."""
+    if wanted == "off":
+        return Choice(Bare(limits, "none (security.sandbox is off): commands can do what you can do"))
+    tried: list[str] = []
+    for kind in kinds:
+        made = MAKERS[kind](seen, limits, environment)
+        why = made if isinstance(made, str) else _fails(made, seen, environment)
+        if not isinstance(made, str) and not why:
+            return Choice(made, tuple(tried))
+        tried.append(f"{kind}: {why}")
+    if wanted == "required":
+        return Choice(Refused("none works here: commands are not run"), tuple(tried))
+    return Choice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
+
+
+def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> Sandbox | str:
+    program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
+    if program is None or os.path.realpath(program).startswith(f"{seen.workspace}{os.sep}"):
+        return "not installed"
+    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK, *(() if seen.network else (seccomp.UNIX,)))
+    filter_program = _filter(families)
+    return (
+        filter_program
+        if isinstance(filter_program, str)
+        else Bubblewrap(program, Contained(seen, limits, environment.get("USER", "")), filter_program)
+    )
+
+
+def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Sandbox | str:
+    if platform.system() != "Linux":
+        return "only Linux has it"
+    from .kernel import landlock_abi
+
+    abi = landlock_abi()
+    if not abi:
+        return "not in this kernel, or switched off"
+    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK) if seen.network else ()
+    filter_program = _filter(families, may_truncate=abi >= 3)
+    return (
+        filter_program
+        if isinstance(filter_program, str)
+        else Landlocked(abi, Contained(seen, limits, environment.get("USER", "")), filter_program)
+    )
+
+
+MAKERS: Mapping[str, Callable[[View, Limits, Mapping[str, str]], Sandbox | str]] = {
+    "bubblewrap": _bubblewrap,
+    "landlock": _landlock,
+}
+
+
+def _filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes | str:
+    machine = platform.machine()
+    if machine not in seccomp.MACHINES:
+        return f"no filter is known for {machine}"
+    return seccomp.program(machine, families, may_truncate=may_truncate)
+
+
+def _fails(sandbox: Sandbox, seen: View, environment: Mapping[str, str]) -> str:
+    """Why a command does not run in it, or runs but sees what it must not; empty: it works."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="vllm-bot-") as outside:
+        inside = seen.workspace / f".vllm-bot-{os.getpid()}"
+        argv = ["/bin/sh", "-c", PROBE, outside.name, str(inside)]
+        try:
+            launch = sandbox.launch(argv, seen.workspace, {"PATH": environment.get("PATH", os.defpath)})
+            try:
+                done = subprocess.run(  # noqa: S603 - our own words
+                    launch.argv,
+                    env=launch.environment,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=LONGEST_PROBE,
+                    preexec_fn=launch.before_exec,
+                    pass_fds=launch.inherited,
+                    start_new_session=True,
+                    check=False,
+                )
+            finally:
+                launch.settle()
+                launch.ended()
+        except (OSError, subprocess.SubprocessError) as error:
+            return str(error)
+    if done.returncode == TRIED:
+        return ""
+    words = done.stderr.decode("utf-8", "replace").split("\n")[0].strip()
+    return words or f"a trial command ended with {done.returncode}"

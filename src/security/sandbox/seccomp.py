@@ -1,0 +1,145 @@
+"""A seccomp filter as bytes: a list of system calls that no command of a sandbox makes. Pure.
+
+A list of what is refused, not of what is allowed: commands are anybody's programs. Each of these reaches
+around a view of the files, into other processes, or into the kernel. They fail with EPERM, so that a
+program can say so; clone3 with ENOSYS, since its flags are out of a filter's sight and every libc then
+falls back to clone. Numbers: the kernel's asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+NONE = -1  # in the table: the machine has no such call
+
+
+class Machine(NamedTuple):
+    """What differs from one to the other: its AUDIT_ARCH, and its column in the table."""
+
+    arch: int
+    column: int
+
+
+MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+REFUSED = {
+    # other processes
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "perf_event_open": (298, 241),
+    # another view of the files
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "open_by_handle_at": (304, 265),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "fanotify_init": (300, 262),
+    # what no rule on files mediates, and a program that cannot do it goes on
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+    # around a filter, or into the kernel
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "syslog": (103, 116),
+    # the machine itself
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "iopl": (172, NONE),
+    "ioperm": (173, NONE),
+    "acct": (163, 89),
+    "vhangup": (153, 58),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+}
+TRUNCATE = (76, 45)
+SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
+X32 = 0x40000000  # calls of the x32 ABI have numbers of their own on x86_64
+NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
+KEYBOARD = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into the terminal
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # socket families
+
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|..., BPF_RET
+NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # places in struct seccomp_data, little endian
+ALLOW, FAIL = 0x7FFF0000, 0x00050000
+
+Step = tuple[int, int, int, int]  # code, jump if true, jump if false, value
+
+
+def program(machine: str, families: Sequence[int], *, may_truncate: bool = True) -> bytes:
+    """The filter, as an array of struct sock_filter. `families`: whose sockets may be made.
+
+    `may_truncate`: whether truncate(2), which old Landlocks do not see, may be called. Raises KeyError for a machine
+    that is not in MACHINES.
+    """
+    arch, column = MACHINES[machine]
+    steps = [*_unless(EQUAL, arch, errno.EPERM, load=ARCH), (LOAD, 0, 0, NUMBER)]
+    if machine == "x86_64":
+        steps += _if(AT_LEAST, X32, errno.EPERM)
+    refused = [*REFUSED.values(), *(() if may_truncate else (TRUNCATE,))]
+    for numbers in refused:
+        if numbers[column] != NONE:
+            steps += _if(EQUAL, numbers[column], errno.EPERM)
+    steps += _if(EQUAL, CLONE3[column], errno.ENOSYS)
+    steps += _of_call(CLONE[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)])
+    typed = [step for request in KEYBOARD for step in _if(EQUAL, request, errno.EPERM)]
+    steps += _of_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *typed])
+    known: list[Step] = []
+    for family in families:
+        known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
+    fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
+    steps += _of_call(SOCKET[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *known, fails])
+    steps.append((RETURN, 0, 0, ALLOW))
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _if(test: int, value: int, error: int) -> Iterator[Step]:
+    yield (test, 0, 1, value)
+    yield (RETURN, 0, 0, FAIL | error)
+
+
+def _unless(test: int, value: int, error: int, *, load: int) -> Iterator[Step]:
+    yield (LOAD, 0, 0, load)
+    yield (test, 1, 0, value)
+    yield (RETURN, 0, 0, FAIL | error)
+
+
+def _of_call(number: int, steps: Sequence[Step]) -> list[Step]:
+    """The steps for one call; what they let through is allowed, since the number is no longer loaded."""
+    return [(EQUAL, 0, len(steps) + 1, number), *steps, (RETURN, 0, 0, ALLOW)]

@@ -1,0 +1,74 @@
+"""Commands run in each kind of sandbox that works here, through the tool that a model calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from src.messages import ToolCall
+from src.security.sandbox import Limits, choose, view
+from src.tools import REGISTRY, ToolContext
+
+KINDS = ("bubblewrap", "landlock")
+PATH = "/usr/local/bin:/usr/bin:/bin"
+Run = Callable[..., str]
+
+
+def sandboxed(kind: str, workspace: Path, environment: dict[str, str], limits: Limits | None = None, **seen) -> Run:
+    """What runs a command in that kind and returns what the model would see; skips the test where it does not work."""
+    made = choose("auto", view(workspace, environment, **seen), limits or Limits(), environment, (kind,))
+    if made.sandbox.kind != kind:
+        pytest.skip(made.warning)
+    context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
+
+    def run(command: str, timeout: float = 20) -> str:
+        from dataclasses import replace
+
+        result = REGISTRY.run(ToolCall("1", "exec", {"command": command}), replace(context, exec_timeout=timeout))
+        return str(result.value)
+
+    return run
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "home"
+    (folder / ".ssh").mkdir(parents=True)
+    (folder / ".ssh" / "id_rsa").write_text("CANARY\n")
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside" / "workspace"
+    folder.mkdir(parents=True)
+    (folder.parent / "secret").write_text("CANARY\n")
+    return folder
+
+
+@pytest.fixture
+def make(kind: str, workspace: Path, home: Path) -> Callable[..., Run]:
+    """A sandbox, with limits and parts of the view as they are given."""
+
+    def make(environment: dict[str, str] | None = None, **given) -> Run:
+        return sandboxed(kind, workspace, {"PATH": PATH, "HOME": str(home), **(environment or {})}, **given)
+
+    return make
+
+
+@pytest.fixture
+def run(make: Callable[..., Run]) -> Run:
+    return make()
+
+
+@pytest.fixture
+def is_root() -> bool:
+    return os.geteuid() == 0

@@ -1,0 +1,272 @@
+"""What a command in a sandbox can do, and what not: the same list for each kind, but where it says otherwise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from src.security.sandbox import Limits
+
+OK = "[exit code 0]"
+
+
+def test_the_workspace_is_read_and_written(run, workspace):
+    (workspace / "a").write_text("alpha\n")
+    assert run("cat a; mkdir -p b/c; mv a b/c/d; ln -s b e; cat e/c/d; rm -r b; ls").startswith("alpha\nalpha\ne\n")
+
+
+WORKS = [
+    ("programs of the system", "ls /usr/bin >/dev/null"),
+    ("a pipe, a here document, a process substitution", "diff <(cat <<<x) <(echo x | cat)"),
+    ("devices", "head -c 1 /dev/urandom >/dev/null; echo x >/dev/null"),
+    ("temporary files", "f=$(mktemp) && echo x >$f && cat $f >/dev/null"),
+    ("a home of its own", "cd && echo x >.cache && cat .cache >/dev/null"),
+    ("its own /proc entry", "cat /proc/self/status >/dev/null"),
+    ("Python", "python3 -c 'import ssl, sqlite3, socket, subprocess; subprocess.run([\"true\"], check=True)'"),
+    ("a socket pair", "python3 -c 'import socket; socket.socketpair()'"),
+]
+
+
+@pytest.mark.parametrize("command", [row[1] for row in WORKS], ids=[row[0] for row in WORKS])
+def test_what_a_developer_needs_works(command, run):
+    assert run(command) == OK
+
+
+def test_what_one_command_leaves_for_the_next_is_there(run):
+    assert run("echo kept >$TMPDIR/a; echo too >~/b") == OK
+    assert run("cat $TMPDIR/a ~/b") == f"kept\ntoo\n{OK}"
+
+
+UNSEEN = [
+    "cat ../secret",
+    "cat {home}/.ssh/id_rsa",
+    "ls {home}/.ssh",
+    "cat /proc/{pid}/environ",
+    "cat /proc/{pid}/root{home}/.ssh/id_rsa",
+    "cat link",
+    "ln ../secret hard && cat hard",
+    "cat /etc/shadow",
+    "dd if=../secret",
+    "tar c .. && false",
+    "python3 -c 'print(open(\"../secret\").read())'",
+]
+
+
+@pytest.mark.parametrize("command", UNSEEN)
+def test_what_lies_outside_is_not_read(command, make, workspace, home):
+    (workspace / "link").symlink_to("../secret")
+    os.environ["CANARY_OF_THE_TEST"] = "CANARY"
+    try:
+        shown = make()(command.format(home=home, pid=os.getpid()))
+    finally:
+        del os.environ["CANARY_OF_THE_TEST"]
+    assert "CANARY" not in shown
+    assert "root:" not in shown
+    assert OK not in shown
+
+
+UNWRITTEN = [
+    "echo x >../secret",
+    "echo x >../new",
+    "echo x >link",
+    "echo x >>folder/secret",
+    "rm ../secret",
+    "mv ../secret .",
+    "mv folder/secret .",
+    "ln ../secret hard; echo x >hard",
+    "truncate -s 0 ../secret",
+    "mkdir ../made",
+    "ln -s /etc ../made",
+    "mknod ../pipe p",
+    "cp -f /etc/hostname ../secret",
+    "python3 -c 'import os; os.truncate(\"../secret\", 0)'",
+    "cd ..; echo x >new",
+]
+
+
+@pytest.mark.parametrize("command", UNWRITTEN)
+def test_what_lies_outside_is_not_written(command, run, workspace):
+    (workspace / "link").symlink_to("../secret")
+    (workspace / "folder").symlink_to("..")
+    run(command)
+    assert (workspace.parent / "secret").read_text() == "CANARY\n"
+    assert sorted(each.name for each in workspace.parent.iterdir()) == ["secret", "workspace"]
+
+
+def test_the_home_is_not_written(run, home):
+    run(f"echo x >>{home}/.bashrc; echo x >>~/.bashrc; rm -rf {home}/.ssh ~/.ssh")
+    assert sorted(each.name for each in home.rglob("*")) == [".ssh", "id_rsa"]
+
+
+REFUSED = [
+    ("a namespace", "unshare -U true"),
+    ("a trace", "python3 -c 'import ctypes, os, sys; l = ctypes.CDLL(None, use_errno=True);"
+     " sys.exit(0 if l.ptrace(16, os.getppid(), 0, 0) == 0 else 1)'"),
+    ("a mount", "mount -t tmpfs none ."),
+    ("the kernel's keys", "python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(250, 0, -3, 0) == -1)'"),
+    ("an io_uring", "python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(425, 1, 0) == -1)'"),
+    ("a raw socket", "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)'"),
+    ("a socket of the kernel's ciphers", "python3 -c 'import socket; socket.socket(socket.AF_ALG)'"),
+    ("the clock", "date -s 2001-01-01"),
+    ("a device", "mknod d b 8 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [row[1] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_leads_around_the_sandbox_is_refused(command, run):
+    assert OK not in run(command)
+
+
+CONNECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
+
+
+def listening() -> tuple[subprocess.Popen, int]:
+    code = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); s.accept()"
+    )
+    server = subprocess.Popen(["python3", "-c", code], stdout=subprocess.PIPE, text=True)
+    return server, int(server.stdout.readline())
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_the_network_is_reached_only_where_that_is_allowed(network, make):
+    server, port = listening()
+    try:
+        assert (OK in make(network=network)(CONNECT.format(port=port))) == network
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+def test_a_socket_of_the_system_is_never_reached(make, workspace):
+    """Docker's, a session bus: who may talk to them is out of the sandbox."""
+    run = make(network=True)
+    assert OK not in run("python3 -c 'import socket; socket.socket(socket.AF_UNIX)'")
+
+
+def test_its_environment_leads_to_no_agent_and_no_bus(make):
+    given = {"SSH_AUTH_SOCK": "/x", "DBUS_SESSION_BUS_ADDRESS": "/x", "DISPLAY": ":0", "KEPT": "1"}
+    shown = make(given)("env")
+    assert "KEPT=1" in shown
+    assert "SSH_AUTH_SOCK" not in shown
+    assert "DBUS" not in shown
+    assert "DISPLAY" not in shown
+
+
+# Programs of the user
+
+
+def test_a_folder_of_path_in_the_home_is_seen_with_its_installation_and_nothing_beside_it(make, home):
+    (home / "tools" / "bin").mkdir(parents=True)
+    (home / "tools" / "lib").mkdir()
+    (home / "tools" / "lib" / "data").write_text("found\n")
+    (home / "tools" / "bin" / "show").write_text(f"#!/bin/sh\ncat {home}/tools/lib/data\n")
+    (home / "tools" / "bin" / "show").chmod(0o755)
+    run = make({"PATH": f"{home}/tools/bin:/usr/bin:/bin"})
+    assert run("show") == f"found\n{OK}"
+    assert OK not in run(f"echo x >{home}/tools/bin/show; touch {home}/tools/new; exit 1")
+    assert (home / "tools" / "lib" / "data").read_text() == "found\n"
+    assert not (home / "tools" / "new").exists()
+    assert "CANARY" not in run(f"cat {home}/.ssh/id_rsa")
+
+
+def test_what_the_user_names_can_be_read_and_not_written(make, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_text("found\n")
+    run = make(readable=[str(tmp_path / "data")])
+    assert run(f"cat {tmp_path}/data/a; echo x >>{tmp_path}/data/a").startswith("found\n")
+    assert (tmp_path / "data" / "a").read_text() == "found\n"
+
+
+# What it leaves
+
+
+def test_what_makes_itself_a_new_session_is_gone_when_the_command_ends(run, workspace):
+    os.mkfifo(workspace / "alive")
+    reader = os.open(workspace / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        shown = run("exec 3>alive; (setsid sh -c 'setsid sleep 300 & sleep 300' >/dev/null 2>&1 &); sleep 0.2; echo x")
+        assert shown.startswith("x\n")
+        assert os.read(reader, 1) == b""  # nobody holds it any more
+    finally:
+        os.close(reader)
+
+
+def test_at_the_timeout_it_is_gone_as_well(run, workspace):
+    os.mkfifo(workspace / "alive")
+    reader = os.open(workspace / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        shown = run("exec 3>alive; setsid sleep 300 >/dev/null 2>&1 & sleep 300", timeout=0.5)
+        assert shown.startswith("[timed out after 0.5 s, and was killed")
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+
+
+def test_other_processes_are_not_signalled(run):
+    other = subprocess.Popen(["sleep", "300"])
+    try:
+        run(f"kill -9 {other.pid}; kill -9 {os.getpid()}")
+        assert other.poll() is None
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+
+
+def test_the_model_is_told_that_something_was_left_running(run):
+    assert (
+        run("sleep 300 >/dev/null 2>&1 & echo x")
+        == "x\n[exit code 0; what it left running in the background was ended]"
+    )
+    assert run("(sleep 0.01 &); sleep 0.1") == OK
+
+
+# Limits
+
+
+def test_a_process_gets_no_more_memory_than_it_may_have(make):
+    run = make(limits=Limits(memory_mb=100))
+    assert "MemoryError" in run("python3 -c 'bytearray(200_000_000)'")
+    assert run("python3 -c 'bytearray(20_000_000)'") == OK
+
+
+def test_a_file_grows_no_larger_than_it_may(make, workspace):
+    run = make(limits=Limits(file_mb=1))
+    assert OK not in run("head -c 3000000 /dev/zero >big")
+    assert (workspace / "big").stat().st_size <= 1_000_000
+
+
+def test_no_memory_is_dumped(run):
+    assert run("ulimit -c") == f"0\n{OK}"
+
+
+def test_limits_cannot_be_raised(make):
+    assert OK not in make(limits=Limits(memory_mb=100))("ulimit -d unlimited")
+
+
+def test_there_are_no_more_processes_than_there_may_be(make, is_root):
+    if is_root:
+        pytest.skip("the kernel does not count root's")
+    shown = make(limits=Limits(processes=20))("for i in $(seq 3000); do sleep 5 & done")
+    assert "Resource temporarily unavailable" in shown or "Cannot fork" in shown
+
+
+def test_secrets_of_the_program_stay_out(make):
+    assert "CANARY" not in make({"VLLM_API_KEY": "CANARY", "GITHUB_TOKEN": "CANARY"})("env")
+
+
+def test_a_private_folder_is_gone_with_its_sandbox(make):
+    import gc
+    import re
+
+    run = make()
+    shown = run("cat /proc/self/mountinfo; env")
+    del run
+    gc.collect()
+    for name in set(re.findall(r"/tmp/vllm-bot-[a-z0-9_]+", shown)):
+        assert not Path(name).exists()
