@@ -27,6 +27,7 @@ environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 
 # name -> what it does. Its module in this folder has the same name, is loaded only when the command is given, and has
 # arguments(parser), which adds what it takes besides the common options, and run(given), which gives the exit code.
 COMMANDS = {
+    "doctor": "what works here and what does not, and what to do about it",
     "models": "the models that the server serves",
     "tools": "the tools as a model is told of them: TOOL_DEFINITIONS as JSON",
     "config": "the settings in force, and where each came from",

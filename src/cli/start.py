@@ -51,7 +51,8 @@ def opening(settings: config.Settings) -> list[Message]:
     """A conversation in which nothing has been said but the system prompt."""
     notes = settings.system_prompt
     where = notes.workspace_note.replace("{workspace}", str(settings.root))
-    return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note])))]
+    guides = config.as_prompt(config.guides(settings.root)) if settings.workspace.agents_md else ""
+    return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note, guides])))]
 
 
 def tools(settings: config.Settings) -> Registry:

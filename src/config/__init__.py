@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, default_files, load, state_folder
+from .project import as_prompt, guides
 from .settings import BASE_URLS, SECTIONS, Security, Settings
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "SECTIONS",
     "Security",
     "Settings",
+    "as_prompt",
     "debug_level",
     "default_files",
+    "guides",
     "load",
     "state_folder",
 ]

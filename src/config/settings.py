@@ -88,6 +88,7 @@ class Agent:
 class Workspace:
     dir: str = option(".", "Folder the tools work in; relative to the current folder")
     max_file_size_mb: float = option(10.0, "Largest file read whole, written or edited, in MB", least=0.001, most=1e4)
+    agents_md: bool = option(True, "Tell the model what `AGENTS.md` says, here and above, up to the repository")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Journal:
     def __init__(self, path: Path, redact: Redact = str, first: int = 0, *, unended: bool = False) -> None:
         self.path = path
         self.broken = ""
-        self._redact = redact
+        self.redact = redact
         self._next = first
         self._file = -1
         if first:
@@ -56,7 +56,7 @@ class Journal:
         if not self.broken:
             head = f'{{"type":"{kind}","n":{number}'
             try:
-                body = encoded(redacted(dict(fields), self._redact))
+                body = encoded(redacted(dict(fields), self.redact))
             except (ValueError, RecursionError, TypeError) as error:  # what no JSON holds; nobody's tool should give it
                 self.broken = f"a {kind} cannot be written as JSON: {error}"
                 return number

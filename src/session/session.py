@@ -33,6 +33,7 @@ from ..messages import (
 from .blobs import Blobs, Put, Restored, digest_of
 from .convert import NAMES, to_json
 from .journal import VERSION, Journal, Redact
+from .pieces import Pieces
 from .replay import Point, Started, Write, replay
 
 UNKEPT = "This conversation is not kept any more, and cannot be resumed later: {why}"
@@ -67,6 +68,7 @@ class Session:
         self._now = now
         self._journal = journal
         self._blobs = Blobs(journal.path.with_suffix(".files")) if journal else None
+        self._pieces = Pieces(journal.redact if journal else str)
         self._kept = 0  # messages that the journal has
         self._results: list[ToolResult] = []  # of the last answer, that the journal has
         self._points: list[Point] = []
@@ -219,7 +221,8 @@ class Session:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, TextDelta):
-            self._record("delta", {"text": event.text})
+            if text := self._pieces.feed(event.text):
+                self._record("delta", {"text": text})
         elif isinstance(event, CallStarted):
             number = self._record("call", {"id": event.call.id, "name": event.call.name})
             self._running = event.call.id
@@ -273,6 +276,7 @@ class Session:
             self._results = []
             return
         kind = NAMES[type(message)]
+        self._pieces.close()
         if kind == "user" and self._in_turn:
             kind = "order"  # the loop's own, in the middle of a turn
         stamp: dict[str, JSON] = {"time": int(self._now())} if kind == "user" else {}

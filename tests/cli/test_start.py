@@ -6,6 +6,7 @@ import pytest
 
 from src.cli import start
 from src.config import Security, Settings
+from src.config.settings import Workspace
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -13,3 +14,10 @@ def test_exec_is_offered_where_commands_are_switched_on(enabled):
     tools = start.tools(Settings(security=Security(exec_enabled=enabled)))
     offered = {each.name for each in tools.definitions}
     assert ("exec" in offered, "read" in offered) == (enabled, True)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_model_is_told_what_the_project_says_unless_that_is_switched_off(tmp_path, wanted):
+    (tmp_path / "AGENTS.md").write_text("Run make check.")
+    settings = Settings(root=tmp_path, workspace=Workspace(agents_md=wanted))
+    assert ("Run make check." in start.opening(settings)[0].text) == wanted

@@ -13,12 +13,14 @@ from src.messages import (
     Response,
     SystemMessage,
     Text,
+    TextDelta,
     ToolCall,
     ToolResult,
     ToolResults,
     UserMessage,
 )
 from src.security.approval import APPROVE_ALL
+from src.security.redact import redact
 from src.session.replay import NOT_RUN, UNKNOWN
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
@@ -285,6 +287,22 @@ def test_nobody_else_can_look_into_it(tmp_path):
     assert [path.stat().st_mode & 0o777 for path in (session.path, session.path.parent, kept)] == [0o600, 0o700, 0o700]
     blob = kept / hashlib.sha256(b"secret").hexdigest()
     assert blob.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_in_pieces_is_not_written_either(tmp_path):
+    key = "sk-" + "a1b2c3d4" * 4
+    session = begun(tmp_path, redact=redact)
+
+    def events():
+        for piece in ("The key is ", "sk", "-a1b2", key[7:], " and", " so on"):
+            yield TextDelta(piece)
+
+    session.messages.append(UserMessage("hi"))
+    for _ in session.follow(events()):
+        pass
+    session.close()
+    assert b"a1b2" not in session.path.read_bytes()
+    assert again(tmp_path).messages[-1].text == "The key is sk[redacted] and so on"
 
 
 def test_secrets_are_blotted_out_of_what_is_written(tmp_path):

@@ -1,0 +1,173 @@
+import json
+from contextlib import ExitStack
+
+import pytest
+
+from src.cli.demo.loopback import JSON, Received, Reply, serving
+from src.cli.demo.protocol import Protocol, Said
+from src.cli.main import main
+
+CALL = Said("", calls=(("read", {"path": "notes.txt"}),))
+PAGE = "<html><head><title>Sign in</title></head></html>"
+
+
+class Server:
+    """The demo's server with a model that calls what it is asked to call, less what a test takes away."""
+
+    def __init__(self, said=CALL, *, model="Qwen/Qwen3-8B", context=32768, answers=None):
+        self._protocol = Protocol(lambda _: said, lambda _: None)
+        self._model = model
+        self._context = context
+        self._answers = answers or {}
+        self.bodies = []
+
+    def __call__(self, asked):
+        if asked.path == "/v1/models":
+            card = {"id": "demo", "root": self._model, "max_model_len": self._context}
+            return answer(200, {"data": [card]})
+        body = json.loads(asked.body or b"{}")
+        self.bodies.append((asked.path, body))
+        for path, fits, reply in self._answers:
+            if path == asked.path and fits(body):
+                return reply
+        return self._protocol(Received(asked.method, asked.path, asked.body))
+
+
+def answer(status, value):
+    return Reply(status, JSON, [json.dumps(value).encode()])
+
+
+def refusal(message):
+    return answer(400, {"error": {"message": message, "code": 400}})
+
+
+NO_TOOLS = refusal('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
+
+
+@pytest.fixture
+def doctor(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    with ExitStack() as stack:
+
+        def run(server=None, *options, url=None, settings=None):
+            if settings:
+                (tmp_path / "config.json").write_text(json.dumps(settings))
+            url = url or f"{stack.enter_context(serving(server))}/v1"
+            code = main(["doctor", "-u", url, "-c", str(tmp_path / "config.json"), "--output", "json", *options])
+            found = json.loads(capsys.readouterr().out)
+            assert found["exit_code"] == code
+            return {check["name"]: check for check in found["checks"]}, found["serve"], code
+
+        yield run
+
+
+def status(checks):
+    return {name: check["status"] for name, check in checks.items()}
+
+
+def test_where_all_is_well_every_check_passes(doctor):
+    checks, command, code = doctor(Server())
+    assert (set(status(checks).values()), code) == ({"pass"}, 0)
+    assert list(checks) == [
+        "configuration", "server", "model", "version", "context", "native calls", "template", "constrained decoding",
+        "streaming", "reasoning", "terminal",
+    ]  # fmt: skip
+    assert command == (
+        "vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3"
+    )
+
+
+def test_a_server_without_a_tool_parser_is_told_its_flags(doctor):
+    def has_native_tools(body):
+        return body.get("tool_choice") == "auto"
+
+    checks, _, code = doctor(Server(answers=[("/v1/chat/completions", has_native_tools, NO_TOOLS)]))
+    assert (checks["native calls"]["status"], code) == ("warn", 0)
+    assert "takes none; the model's call came in its text" in checks["native calls"]["said"]
+    assert "--enable-auto-tool-choice --tool-call-parser" in checks["native calls"]["advice"]
+
+
+def test_a_call_that_the_servers_parser_missed_names_the_one_that_reads_it(doctor):
+    leaked = Said('<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>')
+    checks, command, _ = doctor(Server(leaked, model="who/knows"))
+    assert "came in its text (hermes)" in checks["native calls"]["said"]
+    assert command == "vllm serve who/knows --enable-auto-tool-choice --tool-call-parser hermes"
+
+
+def test_a_model_that_calls_nothing_is_a_warning_with_what_it_said(doctor):
+    checks, command, code = doctor(Server(Said("I cannot read files."), model="who/knows"))
+    assert (checks["native calls"]["status"], command, code) == ("warn", None, 0)
+    assert "I cannot read files." in checks["native calls"]["said"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (lambda body: body["messages"][0]["role"] == "system", "takes no system prompt"),
+        (lambda body: body["messages"][-1]["role"] == "tool", "takes no tool results"),
+        (lambda body: bool(body.get("tools")), "shows no tools"),
+    ],
+)
+def test_what_the_template_does_not_take(doctor, refused, said):
+    checks, _, _ = doctor(Server(answers=[("/tokenize", refused, refusal("no"))]))
+    assert checks["template"]["status"] == "warn"
+    assert said in checks["template"]["said"]
+
+
+def test_a_server_that_does_not_constrain(doctor):
+    refused = ("/v1/chat/completions", lambda body: "structured_outputs" in body, refusal("no grammar here"))
+    check = doctor(Server(answers=[refused]))[0]["constrained decoding"]
+    assert (check["status"], "no grammar here" in check["said"]) == ("warn", True)
+
+
+def test_a_small_context(doctor):
+    assert doctor(Server(context=2048))[0]["context"]["status"] == "warn"
+
+
+def test_thoughts_in_the_answer_name_the_parser_for_them(doctor):
+    checks, _, _ = doctor(Server(Said("Hm.</think>\n\nI call nothing.")))
+    assert checks["reasoning"]["status"] == "warn"
+    assert "--reasoning-parser qwen3" in checks["reasoning"]["advice"]
+
+
+def test_thoughts_in_their_own_field(doctor):
+    assert "field of their own" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
+
+
+class TestWhatFails:
+    def test_nobody_there(self, doctor):
+        checks, command, code = doctor(url="http://127.0.0.1:9/v1")
+        assert (status(checks), command, code) == (
+            {"configuration": "pass", "server": "fail", "terminal": "pass"}, None, 1
+        )  # fmt: skip
+        assert "--demo" in checks["server"]["advice"]
+
+    def test_a_page_instead_of_a_server(self, doctor):
+        checks, _, code = doctor(lambda _: Reply(200, "text/html", [PAGE.encode()]))
+        assert (checks["server"]["status"], code) == ("fail", 1)
+        assert checks["server"]["said"]
+
+    def test_a_model_that_is_not_served(self, doctor):
+        checks, _, code = doctor(Server(), "-m", "other")
+        assert (checks["model"]["status"], code) == ("fail", 1)
+        assert "there is demo" in checks["model"]["said"]
+
+    def test_settings_that_cannot_be_read(self, doctor):
+        checks, _, code = doctor(Server(), settings={"vllm": {"modle": "x"}})
+        assert (list(checks), code) == (["configuration", "terminal"], 1)
+        assert "vllm.model" in checks["configuration"]["said"]
+
+
+def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):
+    checks, command, _ = doctor(Server(), settings={"vllm": {"provider": "ollama"}})
+    assert not checks.keys() & {"version", "context", "template", "constrained decoding"}
+    assert command is None
+
+
+def test_for_people_each_check_is_a_line_and_the_flags_come_last(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    with serving(Server()) as address:
+        assert main(["doctor", "-u", f"{address}/v1", "-c", str(tmp_path / "config.json")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["pass", "server", f"{address}/v1", "answers"]
+    assert lines[-1].strip().startswith("vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice")
