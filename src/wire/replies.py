@@ -70,7 +70,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
         "Choose one it serves: leave vllm.model empty, or see GET /models.",
     ),
     (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
-    (413, "", ContextTooLong, "The server, or a proxy before it, takes no request of that size: use /reset."),
+    (413, "", ContextTooLong, "The server, or a proxy before it, takes no request of that size: use /compact or /new."),
     (502, "", ServerError, _PROXY_HINT),
     (503, r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
     (504, "", ServerError, _PROXY_HINT),

@@ -64,7 +64,7 @@ class TestWhatIsNotThere:
     def test_a_server_is_told_in_one_message_with_the_way_to_start_one(self, program):
         address = f"http://127.0.0.1:{free_port()}/v1"
         answer = program.ask(Server("none", address), GREETING)
-        assert (answer.stdout, answer.code) == ("", 1)
+        assert (answer.stdout, answer.code) == ("", 4)
         *_, tried, hint = answer.stderr.splitlines()
         assert tried.startswith(f"vllm-bot: No server at {address}")
         assert "Connection refused" in tried
