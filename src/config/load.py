@@ -328,7 +328,8 @@ def _nearest(key: object) -> str:
 
     section, _, name = str(key).rpartition(".")
     names = {each.partition(".")[2]: each for each in OPTIONS} | ({} if section else dict.fromkeys(SECTIONS, ""))
-    near = difflib.get_close_matches(name, names, n=1)
+    beside = [each for each, full in names.items() if full.startswith(f"{section}.")]
+    near = difflib.get_close_matches(name, beside, n=1) or difflib.get_close_matches(name, names, n=1)
     return f"; the nearest is {names[near[0]] or near[0]}" if near else ""
 
 
