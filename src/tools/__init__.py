@@ -6,7 +6,12 @@ Adding a tool is adding a function with `@tool` to a module of this package (imp
 from __future__ import annotations
 
 from ..errors import ToolError
-from . import files, shell, todo  # noqa: F401 - importing them registers their tools
+
+# Importing these registers their tools, in the order in which a model is told of them.
+# isort: off
+from . import files, search, shell, todo, cached  # noqa: F401
+
+# isort: on
 from .context import ToolContext
 from .dependencies import DependencyKey
 from .outcome import Media

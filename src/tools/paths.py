@@ -1,8 +1,8 @@
 """Where a file tool may go: to a regular file inside the workspace, and nowhere else.
 
 Two steps. First the path is resolved, links and `..` and all, and must lead into the workspace; this says
-where it goes and gives a clear error. Then it is walked from the workspace's own descriptor, one folder at
-a time, following nothing: the resolved path holds no link, so one that is met was put there meanwhile, and
+where it goes and gives a clear error. Then it is opened from the workspace's own descriptor, following
+nothing (beneath.py): the resolved path holds no link, so one that is met was put there meanwhile, and
 is refused. Whatever changes between the steps, nothing outside is ever opened.
 
 POSIX only: it needs openat() and its kin. Paths are never expanded: `$HOME` and `*` are plain names.
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import ToolError
+from .beneath import FOLDER, open_beneath
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LONGEST = 4096  # characters of a path; the cost of resolving one grows with the square of its length
@@ -85,19 +85,15 @@ def parent_of(target: Target, *, create: bool = False) -> Iterator[int]:
     if not target.parts:
         raise ToolError(f"{target.given} is a folder")
     with ExitStack() as opened, ExitStack() as made:
-        folder = _open_folder(os.fspath(target.workspace), None, opened)
-        for part in target.parts[:-1]:
-            if create and _make(part, folder):
-                made.callback(_unmake, part, folder)
-            folder = _open_folder(part, folder, opened)
+        folder = os.open(target.workspace, FOLDER)
+        opened.callback(os.close, folder)
+        for step in target.parts[:-1] if create else ["/".join(target.parts[:-1]) or "."]:
+            if create and _make(step, folder):
+                made.callback(_unmake, step, folder)
+            folder = open_beneath(folder, step, FOLDER)
+            opened.callback(os.close, folder)
         yield folder
         made.pop_all()
-
-
-def _open_folder(name: str, folder: int | None, opened: ExitStack) -> int:
-    descriptor = os.open(name, FOLDER, dir_fd=folder)
-    opened.callback(os.close, descriptor)
-    return descriptor
 
 
 def _make(name: str, folder: int) -> bool:

@@ -184,14 +184,14 @@ def test_a_folder_that_became_a_link_after_the_look_is_not_followed_to_read(work
     (workspace / "inner" / "secret.txt").write_text("mine")
     target = paths.resolve("inner/secret.txt", workspace)
     swap_for_link(workspace / "inner", outside)
-    with pytest.raises(OSError, match="Not a directory"):
+    with pytest.raises(OSError, match="Not a directory|symbolic links"):
         paths.open_to_read(target)
 
 
 def test_a_folder_that_became_a_link_after_the_look_is_not_followed_to_write(workspace, outside):
     target = paths.resolve("inner/new.txt", workspace)
     swap_for_link(workspace / "inner", outside)
-    with pytest.raises(OSError, match="Not a directory"):
+    with pytest.raises(OSError, match="Not a directory|symbolic links"):
         paths.replace(target, b"x", ())
     assert [each.name for each in outside.iterdir()] == ["secret.txt"]
 
