@@ -64,6 +64,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "urllib3": {"client"},
     "yaml": {"config", "tools"},
     "mcp": {"tools"},
+    "anyio": {"tools"},
     "regex": {"tools"},
     "fastjsonschema": {"tools"},
     "argcomplete": {"cli"},

@@ -21,7 +21,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
-from ..errors import BotError, ConfigError, ToolError
+from ..errors import ConfigError, ToolError
 from ..messages import JSON, ToolDefinition
 from .background import Background
 from .context import ToolContext
@@ -32,7 +32,7 @@ from .registry import Risk, Tool
 NAME_LENGTH = 64
 DESCRIPTION = 1024  # characters of it that a model is told
 PAGES = 50  # of a list of tools
-CLOSING = 2.0  # seconds that servers have to end
+CLOSING = 5.0  # seconds that servers have to end; the SDK asks for two and kills after two more
 KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "risk", "timeout", "start_timeout")
 RISKS = ("high", "low", "annotations")
 NO_SDK = "MCP servers are configured (tools.mcp), and the SDK is not installed"
@@ -139,10 +139,10 @@ class Server:
         wait(either, max(0.0, self._deadline - time.monotonic()), FIRST_COMPLETED)
         if self._ready.done():
             return self._ready.result()
-        if not self.task.done():
-            self.task.cancel()
-            raise ToolError(f"it did not list its tools within {self.spec.start_timeout:g} s{self._last_words()}")
-        raise ToolError(f"{_cause(self.task.exception())}{self._last_words()}")
+        error = _cause(self.task.exception()) if self.task.done() else TimeoutError()  # _serve is ending it
+        late = f"it did not list its tools within {self.spec.start_timeout:g} s"
+        said = late if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        raise ToolError(f"{said}{self._last_words()}")
 
     def tool(self, listed: Any) -> Tool:
         """One of its tools as ours."""
@@ -174,19 +174,16 @@ class Server:
     async def _serve(self) -> None:
         import asyncio
 
+        from anyio import fail_after  # what the SDK is built on; it lets the SDK end what it started
+
         self._stopped = asyncio.Event()
-        async with self._connected() as client:
-            self._client = client
-            listed: list[Any] = []
-            cursor = None
-            for _ in range(PAGES):
-                page = await client.list_tools(cursor=cursor)
-                listed += page.tools
-                cursor = page.next_cursor
-                if not cursor:
-                    break
-            self._ready.set_result(listed)
-            await self._stopped.wait()
+        with fail_after(self.spec.start_timeout) as limit:
+            async with self._connected() as client:
+                listed = await _listed(client)
+                limit.deadline = float("inf")
+                self._client = client
+                self._ready.set_result(listed)
+                await self._stopped.wait()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -217,6 +214,18 @@ class Server:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return f"\nIt said: {lines[-1][:200]}" if lines else ""
+
+
+async def _listed(client: Any) -> list[Any]:
+    listed: list[Any] = []
+    cursor = None
+    for _ in range(PAGES):
+        page = await client.list_tools(cursor=cursor)
+        listed += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return listed
 
 
 def _has_sdk() -> bool:
@@ -324,8 +333,8 @@ def _part(block: Any) -> str | Media:
     return f"[{block.type} {where}, not shown]"
 
 
-def _cause(error: BaseException | None) -> str:
+def _cause(error: BaseException | None) -> BaseException | None:
     """What lies under the groups that the SDK wraps errors in."""
     while getattr(error, "exceptions", None):
         error = error.exceptions[0]  # type: ignore[union-attr]
-    return str(error) if isinstance(error, BotError) else f"{type(error).__name__}: {error}"
+    return error
