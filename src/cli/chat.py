@@ -106,11 +106,11 @@ class Chat:
     def _draw_answer(self) -> None:
         state = self.state
         with self._front.turn():
-            events = state.session.follow(state.bot().agent.run(state.conversation))
+            about = start.about(state.settings, state.model_name, state.session.id)
+            events = state.debug.follow(state.session.follow(state.bot().agent.run(state.conversation)), about)
             try:
                 for event in events:
                     state.count(event)
-                    state.debug.trace(event)
                     state.screen.draw(event)
                 state.context_length = state.bot().model.context_length
             finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
@@ -12,6 +14,8 @@ from ..security.sanitise import plain
 if TYPE_CHECKING:
     import logging
 
+    from .trace import Observer
+
 
 class Debug:
     """`level` is that of the DEBUG variable, and may change; `secret` is blotted out of whatever is printed."""
@@ -20,6 +24,7 @@ class Debug:
         self._secret = secret
         self._listening = False
         self.level = level
+        self.observers: list[Observer] = []
 
     @property
     def level(self) -> int:
@@ -51,6 +56,26 @@ class Debug:
         elif isinstance(event, Completed):
             for line in _call_lines(event.response):
                 self._print(line)
+
+    def follow(self, events: Generator[Event, None, None], about: Mapping[str, str]) -> Generator[Event, None, None]:
+        """The same events, watched. `about` says who answers, as in trace.Observer."""
+        for observer in self.observers:
+            observer.begin(about)
+        try:
+            with closing(events):
+                for event in events:
+                    self.trace(event)
+                    for observer in self.observers:
+                        observer.take(event)
+                    yield event
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        for observer in self.observers:
+            observer.end(error)
 
     def traceback(self) -> None:
         """Of the error being handled."""

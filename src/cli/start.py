@@ -147,6 +147,17 @@ def session_for(settings: config.Settings, resume: str | None) -> tuple[Session,
     return where.resume(resume, opening(settings), settings.root)
 
 
+def about(settings: config.Settings, model: str, session_id: str) -> dict[str, str]:
+    """Who answers, for a trace."""
+    return {
+        "server": settings.vllm.base_url,
+        "provider": settings.vllm.provider,
+        "model": model,
+        "workspace": str(settings.root),
+        "session": session_id,
+    }
+
+
 class Bot(NamedTuple):
     """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
@@ -200,6 +211,7 @@ def bot(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
+        panel=connect.panel(settings, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
 

@@ -15,7 +15,7 @@ from . import files, search, shell, todo, cached  # noqa: F401
 from .context import ToolContext
 from .dependencies import DependencyKey
 from .outcome import Media
-from .registry import REGISTRY, Registry, Tool, tool
+from .registry import REGISTRY, Registry, Tool, registry_of, tool
 
 TOOL_DEFINITIONS = REGISTRY.openai_tools
 
@@ -28,5 +28,6 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "registry_of",
     "tool",
 ]
