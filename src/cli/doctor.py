@@ -112,6 +112,7 @@ def examine(patient: Patient) -> Iterator[Check]:
         for probe in (_version, _context, _calls, _template, _constrained, _streaming, _reasoning):
             if found := probe(patient):
                 yield found
+    yield _sandbox(patient.settings)
     yield _terminal()
 
 
@@ -355,6 +356,18 @@ def _reasoning(patient: Patient) -> Check | None:
         advice = f"The bot tells them from it. To have the server do so: --reasoning-parser {parser or 'PARSER'}."
         return Check("reasoning", "warn", "thoughts stand in the answer", advice)
     return Check("reasoning", "pass", "the model showed no thoughts")
+
+
+def _sandbox(settings: config.Settings) -> Check:
+    """Where commands would run; it is tried out."""
+    if not settings.security.exec_enabled:
+        return Check("sandbox", "pass", "not needed: commands are switched off (security.exec_enabled)")
+    choice = start.sandbox(settings)
+    tried = "\n".join(choice.tried)
+    if choice.sandbox.kind in ("none", "refused"):
+        advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
+        return Check("sandbox", "warn", choice.sandbox.description, advice)
+    return Check("sandbox", "pass", choice.sandbox.description)
 
 
 def _terminal() -> Check:

@@ -41,7 +41,17 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
         "agent.max_tool_turns": given.max_turns,
         **more,
     }
-    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    settings = config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    if not given.allow:
+        return settings
+    from ..security.rules import allowing
+
+    rules = (*settings.security.rules, *(allowing(text).as_written() for text in given.allow))
+    return replace(
+        settings,
+        security=replace(settings.security, rules=rules),
+        places={**settings.places, "security.rules": f"{settings.places.get('security.rules', 'default')}, --allow"},
+    )
 
 
 def opening(settings: config.Settings) -> list[Message]:

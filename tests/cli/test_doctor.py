@@ -67,10 +67,12 @@ def status(checks):
 
 def test_where_all_is_well_every_check_passes(doctor):
     checks, command, code = doctor(Server())
-    assert (set(status(checks).values()), code) == ({"pass"}, 0)
+    found = status(checks)
+    found.pop("sandbox")  # is this machine's
+    assert (set(found.values()), code) == ({"pass"}, 0)
     assert list(checks) == [
         "configuration", "server", "model", "version", "context", "native calls", "template", "constrained decoding",
-        "streaming", "reasoning", "terminal",
+        "streaming", "reasoning", "sandbox", "terminal",
     ]  # fmt: skip
     assert command == (
         "vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3"
@@ -137,9 +139,8 @@ def test_thoughts_in_their_own_field(doctor):
 class TestWhatFails:
     def test_nobody_there(self, doctor):
         checks, command, code = doctor(url="http://127.0.0.1:9/v1")
-        assert (status(checks), command, code) == (
-            {"configuration": "pass", "server": "fail", "terminal": "pass"}, None, 1
-        )  # fmt: skip
+        assert list(checks) == ["configuration", "server", "sandbox", "terminal"]
+        assert (checks["server"]["status"], command, code) == ("fail", None, 1)
         assert "--demo" in checks["server"]["advice"]
 
     def test_a_page_instead_of_a_server(self, doctor):
@@ -154,8 +155,16 @@ class TestWhatFails:
 
     def test_settings_that_cannot_be_read(self, doctor):
         checks, _, code = doctor(Server(), settings={"vllm": {"modle": "x"}})
-        assert (list(checks), code) == (["configuration", "terminal"], 1)
+        assert (list(checks), code) == (["configuration", "sandbox", "terminal"], 1)
         assert "vllm.model" in checks["configuration"]["said"]
+
+
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [({"sandbox": "off"}, "none"), ({"exec_enabled": False}, "not needed")],
+)
+def test_where_commands_run(doctor, security, said):
+    assert said in doctor(Server(), settings={"security": security})[0]["sandbox"]["said"]
 
 
 def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):
