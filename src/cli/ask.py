@@ -75,7 +75,7 @@ def ask(
             for notice in told:
                 outlet.draw(Notice(notice))
             session.meta.setdefault("model", met.model)
-            approver, before_write = start.approver(yes), session.before_write
+            approver, before_write = start.approver(yes, settings), session.before_write
             bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
             if bot.warning:
                 outlet.draw(Notice(bot.warning))

@@ -14,13 +14,12 @@ from ..security.sanitise import plain
 from . import start
 from .command import Display, State
 from .commands import run_command
-from .compose import finished, is_open, with_more
+from .compose import PROMPT, finished, is_open, with_more
 from .debug import Debug
 from .find import Met
 from .mention import with_mentioned
 from .own import run_own
 
-PROMPT = "> "
 GOES_ON = ". "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 

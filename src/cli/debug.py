@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
-from ..security.redact import redact
 from ..security.sanitise import plain
 
 if TYPE_CHECKING:
@@ -93,6 +92,8 @@ class Debug:
 
     def _safe(self, text: str) -> str:
         """Without secrets, and without what would steer the terminal."""
+        from ..security.redact import redact  # start-up is measured, and few debug
+
         return plain(redact(text, (self._secret,)))
 
 

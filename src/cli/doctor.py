@@ -112,7 +112,8 @@ def examine(patient: Patient) -> Iterator[Check]:
         for probe in (_version, _context, _calls, _template, _constrained, _streaming, _reasoning):
             if found := probe(patient):
                 yield found
-    yield _sandbox(patient.settings)
+    if check.name != "configuration":
+        yield _sandbox(patient.settings)
     yield _terminal()
 
 

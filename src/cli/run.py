@@ -51,7 +51,9 @@ def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep:
             raise ConfigError(f"{_option(unfit[0])} is for one question, and none is given.", _HOW_TO_ASK)
         from .opening import open_chat
 
-        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume)
+        return open_chat(
+            settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume, only_plain=given.plain
+        )
     from .ask import Limits, ask
 
     return ask(

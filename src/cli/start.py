@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..session.store import Store
     from ..tools import Registry, ToolContext
     from ..tools.context import BeforeWrite
+    from .allowed import Allowed
     from .learnt import Learnt
 
 
@@ -142,6 +143,7 @@ class Bot(NamedTuple):
     learnt: Learnt
     server: str
     sandbox: str = ""  # a line for people
+    todos: Sequence[tuple[str, str]] = ()  # content and status, as the model keeps them
     warning: str = ""  # what of the sandbox they must know before commands run
 
     def keep(self) -> str:
@@ -189,7 +191,7 @@ def bot(
         compactor=_compactor(settings, model, sleep),
         panel=connect.panel(settings, sleep),
     )
-    return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
+    return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
 
 
 def sandbox(settings: config.Settings) -> Choice:
@@ -233,21 +235,29 @@ def policy(settings: config.Settings) -> Policy:
     return Policy(
         workspace=settings.root,
         profile=security.profile,
-        rules=rules_of(security.rules),
+        rules=(*rules_of(security.rules), *rules_of(allowed(settings).rules())),
         allowed_commands=security.allowed_commands,
         protected=(*settings.files, *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
 
-def approver(yes: bool) -> Approver:
+def allowed(settings: config.Settings) -> Allowed:
+    """What the user always allowed in this workspace."""
+    from .allowed import Allowed
+
+    return Allowed(config.state_folder(os.environ), settings.root)
+
+
+def approver(yes: bool, settings: config.Settings) -> Approver:
     """Whoever is asked whether a call may run: the person at the terminal, where there is one."""
     from ..security.approval import APPROVE_ALL, REFUSE_ALL
     from .approve import AtTerminal
 
     if yes:
         return APPROVE_ALL
-    return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
+    asking = AtTerminal(remember=allowed(settings).keep)
+    return asking if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
 
 
 def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
