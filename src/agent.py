@@ -34,6 +34,7 @@ from .messages import (
 )
 from .security.approval import Approver
 from .security.policy import Policy
+from .security.review import Panel
 from .tools.context import ToolContext
 from .tools.registry import Registry
 
@@ -68,11 +69,12 @@ class Agent:
         max_parallel_calls: int = 4,
         compactor: Compactor | None = None,
         output_budget: Callable[[], int] = lambda: budget(None),
+        panel: Panel | None = None,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
-        self._calls = Calls(registry, approver, policy, max_parallel_calls)
+        self._calls = Calls(registry, approver, policy, max_parallel_calls, panel)
         self._max_tool_turns = max_tool_turns
         self.compactor = compactor
         self._output_budget = output_budget
@@ -82,6 +84,7 @@ class Agent:
 
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
+        self._calls.task = _task(conversation)
         with self._context.for_run() as ctx:
             yield from self._run(conversation, ctx)
 
@@ -179,6 +182,10 @@ class Agent:
             conversation.append(ToolResults(tuple(error(call, SUM_UP) for call in asked)))
             yield Notice(f"That answer held more tool calls ({len(asked)}); they were not run.")
         yield from _said_why(response)
+
+
+def _task(conversation: Sequence[Message]) -> str:
+    return next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
 
 
 def _asked(response: Response) -> list[Asked]:

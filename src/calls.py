@@ -14,14 +14,15 @@ from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import NamedTuple, TypeAlias
 
-from .messages import JSON, CallDenied, CallFinished, CallStarted, MalformedCall, ToolCall, ToolResult
+from .messages import JSON, CallDenied, CallFinished, CallStarted, MalformedCall, Notice, ToolCall, ToolResult
 from .security.approval import Answer, Approver, Request
 from .security.policy import Policy
+from .security.review import Panel
 from .tools.context import ToolContext
 from .tools.registry import Registry
 
 Asked: TypeAlias = "ToolCall | MalformedCall"
-Events: TypeAlias = Generator["CallStarted | CallDenied | CallFinished", None, None]
+Events: TypeAlias = Generator["CallStarted | CallDenied | CallFinished | Notice", None, None]
 
 MAX_SAME = 3
 GRACE = 2.0  # seconds that interrupted calls have to end
@@ -59,21 +60,27 @@ class Repeats:
 
 
 class Permission(NamedTuple):
-    """`call` as it may run, or why not; `note`: what the user had to say to the model."""
+    """`call` as it may run, or why not; `note`: what the user had to say to the model, `reviews`: what others said."""
 
     call: ToolCall
     no: str = ""
     note: str = ""
+    reviews: tuple[str, ...] = ()
 
 
 class Calls:
     """Answers calls, for as long as a session: what the user allowed for always stays allowed."""
 
-    def __init__(self, registry: Registry, approver: Approver, policy: Policy, max_parallel: int) -> None:
+    task = ""  # the user's question, for reviewers
+
+    def __init__(
+        self, registry: Registry, approver: Approver, policy: Policy, max_parallel: int, panel: Panel | None = None
+    ) -> None:
         self._registry = registry
         self._approver = approver
         self._policy = policy
         self._max_parallel = max_parallel
+        self._panel = panel
 
     def answer(
         self, asked: Sequence[Asked], ctx: ToolContext, repeats: Repeats, results: dict[int, ToolResult]
@@ -109,7 +116,9 @@ class Calls:
         return risk == "low" and self._policy.decide(call, risk).action == "allow"
 
     def _alone(self, place: int, call: ToolCall, ctx: ToolContext, results: dict[int, ToolResult]) -> Events:
-        call, no, note = self._permission(call, ctx)
+        call, no, note, reviews = self._permission(call, ctx)
+        for line in reviews:
+            yield Notice(f"Reviewed by {line}")
         if no:
             yield CallDenied(call, no)
             results[place] = error(call, f"Not run: {no}")
@@ -119,12 +128,24 @@ class Calls:
         yield CallFinished(call, results[place])
 
     def _permission(self, call: ToolCall, ctx: ToolContext) -> Permission:
-        decision = self._policy.decide(call, self._registry.risk(call.name))
-        if decision.action != "ask":
-            return Permission(call, decision.reason if decision.action == "deny" else "")
+        risk = self._registry.risk(call.name)
+        action, reason, *_ = self._policy.decide(call, risk)
+        if action == "deny":
+            return Permission(call, reason)
+        reviews: tuple[str, ...] = ()
+        if self._panel and self._panel.wants(risk, action):
+            review = self._panel.review(self.task, call, self._registry.preview(call, ctx))
+            if review.vote != "none":
+                no = "reviewers rejected it. " + "; ".join(review.lines) if review.vote == "reject" else ""
+                return Permission(call, no, reviews=review.lines)
+            reviews, reason = review.lines, f"{reason}; its reviewers came to no decision"
+        elif action == "allow":
+            return Permission(call)
+        return self._asked(call, Request(call, reason, self._registry.preview(call, ctx), reviews=reviews))
+
+    def _asked(self, call: ToolCall, request: Request) -> Permission:
         always = self._policy.always(call)
-        preview = self._registry.preview(call, ctx)
-        answer = self._approver.approve(Request(call, decision.reason, preview, str(always or "")))
+        answer = self._approver.approve(request._replace(rule=str(always or "")))
         if not answer.allowed:
             return Permission(call, answer.message or "the user said no.")
         if answer.arguments is not None and answer.arguments != call.arguments:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from src.calls import NOT_FINISHED, Calls, Repeats, in_order
-from src.messages import CallDenied, CallFinished, CallStarted, ToolCall
+from src.errors import ConnectFailed
+from src.messages import CallDenied, CallFinished, CallStarted, Notice, ToolCall
 from src.security.approval import Answer
 from src.security.policy import Policy
+from src.security.review import Panel
 from src.security.rules import rules_of
 from src.tools import Media, Registry, ToolContext
 
@@ -34,11 +36,12 @@ class Asks:
 class Turn:
     """One turn's calls by tools of one's own."""
 
-    def __init__(self, *answers: Answer, at_most: int = 4, rules=()) -> None:
+    def __init__(self, *answers: Answer, at_most: int = 4, rules=(), panel=None) -> None:
         self.policy = Policy(Path("/"), rules=rules_of(rules))
         self.registry = Registry()
         self.approver = Asks(*answers)
         self.at_most = at_most
+        self.panel = panel
         self.results = {}
         self.events = []
 
@@ -48,7 +51,7 @@ class Turn:
 
     def run(self, *calls: tuple[str, dict]):
         self.asked = [ToolCall(f"c{number}", name, arguments) for number, (name, arguments) in enumerate(calls)]
-        self.calls = Calls(self.registry, self.approver, self.policy, self.at_most)
+        self.calls = Calls(self.registry, self.approver, self.policy, self.at_most, self.panel)
         with context().for_run() as ctx:
             for event in self.calls.answer(self.asked, ctx, Repeats(), self.results):
                 self.events.append(event)
@@ -246,7 +249,9 @@ class TestWhatAnApproverSays:
         deny = {"tool": "exec", "command": "rm", "action": "deny"}
         turn = Turn(Answer(True, arguments={"command": "rm build"}), rules=[deny]).tool(exec, "high")
         turn.run(("exec", {"command": "make"}))
-        assert turn.said == ["Not run: the user changed the arguments, and then a rule says deny"]
+        assert turn.said == [
+            "Not run: the user changed the arguments, and then a rule denies it, or what it may turn out to be"
+        ]
 
     def test_a_word_with_the_yes_reaches_the_model(self):
         turn = self.changing(Answer(True, "but be careful.")).run(("change", {"path": "a"}))
@@ -259,3 +264,68 @@ class TestWhatAnApproverSays:
 
         turn = Turn(Answer(True, "nice.")).tool(draw, "high").run(("draw", {}))
         assert [block["type"] for block in turn.said[0]] == ["text", "image"]
+
+
+class Votes:
+    """A Reviewer that answers as told; an exception is raised. `asked` are its prompts."""
+
+    def __init__(self, name: str, answer) -> None:
+        self.name = name
+        self.answer = answer
+        self.asked = []
+
+    def ask(self, prompt: str) -> str:
+        self.asked.append(prompt)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class TestReview:
+    def turn(self, *answers, person=(), rules=(), on="high"):
+        def change(path: str) -> str:
+            """Change a file."""
+            return "changed"
+
+        self.reviewers = [Votes(f"r{number}", answer) for number, answer in enumerate(answers)]
+        return Turn(*person, rules=rules, panel=Panel(self.reviewers, on=on)).tool(change, "high")
+
+    def notices(self, turn):
+        return [event.text for event in turn.events if isinstance(event, Notice)]
+
+    def test_what_a_quorum_approves_runs_and_nobody_is_asked(self):
+        turn = self.turn("APPROVE: fine", "APPROVE: fine", "REJECT: no").run(("change", {"path": "a"}))
+        assert turn.said == ["changed"]
+        assert turn.approver.asked == []
+        assert self.notices(turn)[0] == "Reviewed by r0: APPROVE: fine"
+
+    def test_what_a_quorum_rejects_goes_back_to_the_model_with_the_reasons(self):
+        turn = self.turn("REJECT: it deletes", "REJECT: too much").run(("change", {"path": "a"}))
+        assert turn.said == ["Not run: reviewers rejected it. r0: REJECT: it deletes; r1: REJECT: too much"]
+        assert turn.approver.asked == []
+
+    def test_without_a_quorum_the_person_decides_and_sees_what_was_said(self):
+        turn = self.turn("APPROVE: fine", "REJECT: no", person=[Answer(True)]).run(("change", {"path": "a"}))
+        assert turn.said == ["changed"]
+        (request,) = turn.approver.asked
+        assert request.reviews == ("r0: APPROVE: fine", "r1: REJECT: no")
+        assert request.reason.endswith("its reviewers came to no decision")
+
+    def test_where_one_cannot_be_reached_the_person_decides(self):
+        answers = ("APPROVE: fine", "APPROVE: fine", ConnectFailed("nobody answers"))
+        turn = self.turn(*answers, person=[Answer(False, "no.")]).run(("change", {"path": "a"}))
+        assert turn.said == ["Not run: no."]
+
+    def test_what_the_policy_denies_they_are_not_asked_about(self):
+        rules = [{"tool": "change", "action": "deny"}]
+        self.turn("APPROVE: fine", rules=rules).run(("change", {"path": "a"}))
+        assert self.reviewers[0].asked == []
+
+    def test_what_a_rule_allows_they_see_as_well(self):
+        rules = [{"tool": "change", "action": "allow"}]
+        turn = self.turn("REJECT: no", rules=rules).run(("change", {"path": "a"}))
+        assert turn.said == ["Not run: reviewers rejected it. r0: REJECT: no"]
+
+    def test_on_ask_what_a_rule_allows_runs_at_once(self):
+        rules = [{"tool": "change", "action": "allow"}]
+        assert self.turn("REJECT: no", rules=rules, on="ask").run(("change", {"path": "a"})).said == ["changed"]

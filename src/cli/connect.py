@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import config
-from ..messages import Event, Notice
+from ..messages import JSON, Completed, Event, Notice, UserMessage
 
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..client import Client
     from ..model import Model, Server
+    from ..security.review import Panel
     from ..wire.providers import Provider
 
 
@@ -57,8 +58,14 @@ def served_models(settings: config.Settings, shown: Shown, sleep: Callable[[floa
     return names
 
 
-def model(settings: config.Settings, name: str, sleep: Callable[[float], None], within: float | None = None) -> Model:
-    """`within`: as in `server`; what takes longer is not tried again."""
+def model(
+    settings: config.Settings,
+    name: str,
+    sleep: Callable[[float], None],
+    within: float | None = None,
+    answer_schema: Mapping[str, JSON] | None = None,
+) -> Model:
+    """`within`: as in `server`; what takes longer is not tried again. `answer_schema`: as in Model."""
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
     from ..retry import Patience
     from ..wire.strictness import never
@@ -75,6 +82,7 @@ def model(settings: config.Settings, name: str, sleep: Callable[[float], None], 
         temperature=vllm.temperature,
         max_tokens=vllm.max_tokens,
         constrained=settings.text_protocol.constrained,
+        answer_schema=answer_schema,
         patience=Patience(vllm.retries, vllm.load_timeout) if within is None else Patience(0, 0),
     )
 
@@ -100,3 +108,38 @@ def provider(settings: config.Settings) -> Provider:
     from ..wire.providers import PROVIDERS
 
     return PROVIDERS[settings.vllm.provider]
+
+
+class Asked(NamedTuple):
+    """A model of another server, or of the same, that reviews calls."""
+
+    name: str
+    model: Model
+
+    def ask(self, prompt: str) -> str:
+        """Its answer's text. Raises BotError."""
+        texts = [
+            event.response.text
+            for event in self.model.respond([UserMessage(prompt)])
+            if isinstance(event, Completed) and event.response.stop_reason == "end_turn"
+        ]
+        return texts[-1] if texts else ""
+
+
+def panel(settings: config.Settings, sleep: Callable[[float], None]) -> Panel | None:
+    """The reviewers that the settings name; None where there are none. Raises ConfigError for one that is wrong."""
+    if not settings.review.models:
+        return None
+    from dataclasses import replace
+
+    from ..security.review import SCHEMA, Panel, seats_of
+    from ..wire.providers import PROVIDERS
+
+    review = settings.review
+    reviewers = []
+    for seat in seats_of(review.models, tuple(PROVIDERS)):
+        vllm = replace(settings.vllm, provider=seat.provider, base_url=seat.base_url.rstrip("/"), api_key=seat.api_key)
+        its = replace(settings, vllm=replace(vllm, temperature=None, max_tokens=None))
+        way = model(its, seat.model, sleep, within=review.timeout, answer_schema=SCHEMA)
+        reviewers.append(Asked(seat.name, way))
+    return Panel(reviewers, review.rule, review.on, review.timeout)

@@ -168,6 +168,7 @@ def bot(
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
         output_budget=lambda: budget(model.context_length),
+        panel=connect.panel(settings, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
 

@@ -158,7 +158,8 @@ def _from_file(path: Path | None) -> Iterator[Given]:
         if not isinstance(values, dict):
             raise ConfigError(f"{path}: {section}: expected an object, got {_shown(values)}")
         for name, value in values.items():
-            yield Given(f"{section}.{name}", value, f"{path}: {section}.{name}")
+            key = "on" if name is True else name  # YAML 1.1 reads the word as a truth value
+            yield Given(f"{section}.{key}", value, f"{path}: {section}.{key}")
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
@@ -308,7 +309,7 @@ def _nearest(key: object) -> str:
 
     section, _, name = str(key).rpartition(".")
     names = {each.partition(".")[2]: each for each in OPTIONS} | ({} if section else dict.fromkeys(SECTIONS, ""))
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     return f"; the nearest is {names[near[0]] or near[0]}" if near else ""
 
 

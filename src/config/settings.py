@@ -123,6 +123,24 @@ class Security:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    models: tuple[Mapping[str, Any], ...] = option(
+        (),
+        "Models that vote on a call before it runs: `base_url` and `model`, also `provider` and `api_key`",
+        secret=True,
+    )
+    rule: str = option(
+        "majority", "How many must approve: majority, unanimous, any", choices=("majority", "unanimous", "any")
+    )
+    on: str = option(
+        "high",
+        "What they vote on: high, calls of high risk; ask, calls you would be asked about",
+        choices=("high", "ask"),
+    )
+    timeout: float = option(120.0, "Longest wait for all of them, in seconds", least=0.1, most=WEEK)
+
+
+@dataclass(frozen=True, slots=True)
 class SystemPrompt:
     role: str = option("You are a helpful assistant in a terminal.", "Who the model is")
     workspace_note: str = option(
@@ -142,6 +160,7 @@ class Settings:
     agent: Agent = field(default_factory=Agent)
     workspace: Workspace = field(default_factory=Workspace)
     security: Security = field(default_factory=Security)
+    review: Review = field(default_factory=Review)
     system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
     root: Path = field(default_factory=Path.cwd)  # the workspace: resolved once, so that nothing moves it later
     files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these

@@ -67,7 +67,8 @@ class Model:
     `codec`: whose wire, OpenAI's where none is given; `is_vllm`: what only vLLM has may be used.
     `strict`: which tools the server may hold to their schemas, by the schema. `stream`: as answers are made, or whole.
     `constrained`: "auto", "on" or "off": on the text path, whether the server must allow nothing but a valid call
-    after TOOL_CALL:; "auto" goes on without where it refuses.
+    after TOOL_CALL:; "auto" goes on without where it refuses. `answer_schema`: what an answer's text is, where the
+    server can hold the model to it.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Model:
         strict: Callable[[Mapping[str, JSON]], bool] = never,
         stream: bool = True,
         constrained: str = "auto",
+        answer_schema: Mapping[str, JSON] | None = None,
         new_id: Callable[[], str] = random_id,
         patience: Patience = Patience(),  # noqa: B008 - a NamedTuple
     ) -> None:
@@ -100,6 +102,7 @@ class Model:
         self._strict = strict
         self._stream = stream
         self._constrained = constrained
+        self._answer_schema = answer_schema
         self._new_id = new_id
         self._told: set[str] = set()
         self._grammar_tried = False
@@ -183,6 +186,9 @@ class Model:
 
     def _options(self, tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
+        if self._answer_schema and isinstance(self._codec, OpenAICodec):
+            form: dict[str, JSON] = {"name": "answer", "schema": dict(self._answer_schema), "strict": True}
+            options["response_format"] = {"type": "json_schema", "json_schema": form}
         if not self._is_vllm:
             return options
         options["return_token_ids"] = True

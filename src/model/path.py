@@ -34,6 +34,7 @@ BY_CONFIGURATION = "enable_function_calling is false"
 OPTIONAL_FIELDS = (
     "return_token_ids",
     "structured_outputs",
+    "response_format",
     "stream_options",
     "skip_special_tokens",
     "strict",

@@ -31,6 +31,7 @@ _OWN_ENDS = frozenset("lLsS")
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
+_GLUE = frozenset("\\$-")  # before a name they make it the end of another
 _METHOD = frozenset("./\\-$")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
@@ -122,7 +123,8 @@ class Lookout:
         words = last_words(here.text, here.at, max(here.floor, here.at - LOOK_BACK), here.before)
         named = (word for word in words if self._box.leads(word.name.rstrip(":")))
         word = next(named, None)
-        return None if word is None or (in_word(word.previous) and word.start == word.begin) else word
+        glued = word and word.start == word.begin and (in_word(word.previous) or word.previous in _GLUE)
+        return None if glued else word
 
     def _angle(self, here: Here) -> Sight:
         text, at, floor, line, _ = here

@@ -14,16 +14,23 @@ from .shell import Word
 from .unclear import Unclear
 
 MOST_WORDS = 2_000  # that one glob may become
-ANY_SIGN = "(?:.)"
-LETTERS = re.compile("[A-Za-z]-[A-Za-z]")
+PLAIN_BRACKET = re.compile(r"\[([!^]?)([A-Za-z0-9_.,@+=%-]+)\]")
 
 
 class Pattern(NamedTuple):
-    """A path's part. `hidden`: it may match names that begin with a dot."""
+    """A path's part. `hidden`: it may match names that begin with a dot.
+
+    `loose` is for names that are not ASCII: to some shells a sign is a byte, and `??` one letter.
+    """
 
     literal: str
     regex: re.Pattern[str] | None
+    loose: re.Pattern[str] | None
     hidden: bool
+
+    def matches(self, name: str) -> bool:
+        regex = self.regex if name.isascii() else self.loose
+        return regex is not None and regex.fullmatch(name) is not None
 
 
 def expand(word: Word, ground: Ground) -> list[str]:
@@ -46,6 +53,8 @@ def expand(word: Word, ground: Ground) -> list[str]:
             raise Unclear(f"{word.text} stands for more than {MOST_WORDS:,} files")
         if not last:
             found = [f"{path}/" for path in found]
+    if found and word.text.startswith("-"):
+        raise Unclear(f"{word.text} is an option, or stands for files of such names")
     return found or [word.text]
 
 
@@ -59,9 +68,8 @@ def _matching(part: Pattern, prefix: str, ground: Ground) -> list[str]:
     names = ground.names(prefix)
     if names is None:
         raise Unclear("the workspace holds too many files to look at")
-    assert part.regex  # noqa: S101 - nobody else comes here
     candidates = [*names, ".", ".."] if part.hidden else [name for name in names if not name.startswith(".")]
-    return [name for name in candidates if part.regex.fullmatch(name)]
+    return [name for name in candidates if part.matches(name)]
 
 
 def _refuse_outside(folder: str, shown: str, ground: Ground) -> None:
@@ -78,44 +86,45 @@ def _parts(word: Word) -> list[Pattern]:
 
 
 def _pattern(text: str, quoted: frozenset[int]) -> Pattern:
-    regex, at, is_glob, hidden = [], 0, False, text[:1] == "."
+    regex: list[str] = []
+    loose: list[str] = []
+    at, is_glob, hidden = 0, False, text[:1] == "."
     while at < len(text):
         character = text[at]
         piece, end = re.escape(character), at + 1
-        if at not in quoted:
-            if character == "*":
-                piece = ".*"
-            elif character == "?":
-                piece = ANY_SIGN
-            elif character == "[" and (close := _close(text, at, quoted)):
-                piece, end = _bracket(text, at, close, quoted), close + 1
-                hidden = hidden or (at == 0 and text[1] not in "!^")
-            is_glob = is_glob or piece != re.escape(character)
+        any_piece = piece
+        if at not in quoted and character in "*?":
+            piece, any_piece, is_glob = (".*", ".*", True) if character == "*" else (".", ".?", True)
+        elif at not in quoted and character == "[" and "]" in text[at:]:
+            piece, end = _bracket(text, at, quoted)
+            any_piece, is_glob, hidden = ".*", True, hidden or (at == 0 and text[1] not in "!^")
         regex.append(piece)
+        loose.append(any_piece)
         at = end
-    return Pattern(text, re.compile("".join(regex), re.DOTALL) if is_glob else None, hidden)
+    if not is_glob:
+        return Pattern(text, None, None, hidden)
+    return Pattern(text, _compiled(regex), _compiled(loose), hidden)
 
 
-def _close(text: str, at: int, quoted: frozenset[int]) -> int:
-    """Where the bracket that opens at `at` closes; 0 where it does not, and is a character like any other."""
-    first = at + 2 if text[at + 1 : at + 2] in ("!", "^") else at + 1
-    closing = (each for each in range(first + 1, len(text)) if text[each] == "]" and each not in quoted)
-    return next(closing, 0)
+def _compiled(pieces: list[str]) -> re.Pattern[str]:
+    return re.compile("".join(pieces), re.DOTALL)
 
 
-def _bracket(text: str, at: int, close: int, quoted: frozenset[int]) -> str:
-    """A class of characters, or of all characters where shells do not agree which they are."""
-    inner = text[at + 1 : close]
-    negated = inner[:1] in ("!", "^")
-    members = inner[1:] if negated else inner
-    unusual = any(at < each < close for each in quoted) or not members.isascii() or "[" in members or "\\" in members
-    if unusual or (negated and "-" in members) or not members:
-        return ANY_SIGN
-    sign = "^" if negated else ""
-    letters = "A-Za-z\u0080-\U0010ffff" if LETTERS.search(members) else ""  # in some languages, `a-z` holds B and é
-    escaped = re.sub(r"([\]^&~|])", r"\\\1", members)
+def _bracket(text: str, at: int, quoted: frozenset[int]) -> tuple[str, int]:
+    """What the bracket that opens at `at` matches, and where it ends.
+
+    Only one of plain characters is read as it is; any other matches whatever may stand from there on, since shells
+    do not agree on what it is, nor on where it ends.
+    """
+    inside = PLAIN_BRACKET.match(text, at)
+    if inside is None or not quoted.isdisjoint(range(at, inside.end())):
+        return ".*", len(text)
+    sign, members = inside.groups()
+    if sign and "-" in members:
+        return ".*", len(text)
+    # In some languages `a-z` holds B and é as well.
+    letters = "A-Za-z\u0080-\U0010ffff" if "-" in members else ""
     try:
-        re.compile(f"[{escaped}]")
+        return re.compile(f"[{'^' if sign else ''}{members}{letters}]").pattern, inside.end()
     except re.error:  # a range that runs backwards
-        return ANY_SIGN
-    return f"[{sign}{escaped}{letters}]"
+        return ".*", len(text)

@@ -13,7 +13,7 @@ from . import files, search, shell, todo, cached  # noqa: F401
 from .context import ToolContext
 from .dependencies import DependencyKey
 from .outcome import Media
-from .registry import REGISTRY, Registry, Tool, tool
+from .registry import REGISTRY, Registry, Tool, registry_of, tool
 
 TOOL_DEFINITIONS = REGISTRY.openai_tools
 
@@ -25,5 +25,6 @@ __all__ = [
     "Registry",
     "Tool",
     "ToolContext",
+    "registry_of",
     "tool",
 ]

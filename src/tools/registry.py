@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, overload
@@ -28,7 +28,7 @@ from .outcome import Outcome, outcome, printable
 from .outputs import kept
 from .schema import Convert, given, parameters_of, signature, strict_form, type_name
 
-__all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "tool", "tool_of"]
+__all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
 
 Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
@@ -236,6 +236,14 @@ class Registry:
     def preview(self, call: ToolCall, ctx: ToolContext) -> str:
         """What a call that `check` let through would change, for who is asked to approve it; empty: not known."""
         return self[call.name].previewed(call.arguments, ctx)
+
+
+def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
+    """These tools and no others; a function becomes one. Raises TypeError, or ValueError where two have one name."""
+    registry = Registry()
+    for each in tools:
+        registry.add(each if isinstance(each, Tool) else tool_of(each))
+    return registry
 
 
 def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Preview | None = None) -> Tool:

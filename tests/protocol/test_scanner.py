@@ -135,6 +135,7 @@ class TestLaws:
     @example(('to=tagsf{"name": "read"}', [4]), True)
     @example(('```json\nfunctions.read:0tool_name[read(path="a")]', [36]), True)
     @example(('`Tool Call: {"tool_calls":', [12]), False)
+    @example(('pairs4$get_weather\n{"city": "Oslo"}', [7]), True)
     def test_any_chunking_gives_the_same_events(self, chunks, truncated):
         text, cuts = chunks
         assert account(events_of(text, cuts, truncated=truncated)) == account(events_of(text, truncated=truncated))

@@ -1,0 +1,132 @@
+"""A model with tools, for a program of one's own: what `from vllm_bot import Agent` gives.
+
+    agent = Agent.connect("http://localhost:8000/v1", tools=[weather])
+    for event in agent.ask("Do I need an umbrella in Oslo?"):
+        ...
+
+Everything is as in the chat: calls land natively or in the text, bad ones are answered to the model, those of high
+risk ask.
+Nothing is read from a configuration file or the environment, nothing is printed, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from .agent import Agent as Loop
+from .client import Client
+from .errors import ConfigError
+from .messages import Event, Message, Response, SystemMessage, UserMessage
+from .model import Model, random_id, served_models
+from .security.approval import REFUSE_ALL, Answer, Request
+from .security.policy import Policy
+from .tools import Tool, ToolContext, registry_of
+from .wire.providers import PROVIDERS
+
+DEFAULT_URL = "http://localhost:8000/v1"
+SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
+
+
+class Agent:
+    """One conversation with one model. `conversation` is all that was said; it may be looked at, kept and handed in.
+
+    Made by `connect`, for the most part. A context manager, whose end closes the connection.
+    """
+
+    def __init__(self, loop: Loop, client: Client, model: str, conversation: list[Message]) -> None:
+        self.conversation = conversation
+        self.model = model
+        self._loop = loop
+        self._client = client
+
+    @classmethod
+    def connect(
+        cls,
+        base_url: str = DEFAULT_URL,
+        model: str = "",
+        *,
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        approve: Callable[[Request], bool | Answer] | None = None,
+        system: str = SYSTEM,
+        api_key: str = "",
+        provider: str = "vllm",
+        workspace: str | Path = ".",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        max_tool_turns: int = 10,
+    ) -> Agent:
+        """An agent on a server. `model`: its only one, where none is named.
+
+        `tools`: functions with type hints and a docstring, decorated with @tool or not. One of low risk,
+        `@tool(risk="low")`, runs when the model calls it; of any other `approve` is asked, and where there is no
+        `approve`, it does not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex.
+        `workspace` is the folder of tools that work on files. `max_tokens` is of one answer.
+        Raises BotError where the server does not answer, ConfigError where a model must be named.
+        """
+        row = PROVIDERS.get(provider)
+        if row is None:
+            raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
+        url = base_url.rstrip("/")
+        client = Client(url, api_key, key_header=row.key_header, key_prefix=row.key_prefix, headers=row.headers)
+        codec = row.codec(random_id)
+        name = model or _only(served_models(client, codec), base_url)
+        folder = Path(workspace).resolve()
+        answering = Model(
+            client,
+            name,
+            codec=codec,
+            is_vllm=provider == "vllm",
+            strict=row.strict,
+            temperature=temperature,
+            max_tokens=max_tokens,
+        )
+        loop = Loop(
+            answering,
+            registry_of(tools),
+            ToolContext(workspace=folder),
+            _Asking(approve) if approve else REFUSE_ALL,
+            Policy(workspace=folder),
+            max_tool_turns=max_tool_turns,
+        )
+        return cls(loop, client, name, [SystemMessage(system)] if system else [])
+
+    def ask(self, question: str) -> Generator[Event, None, None]:
+        """What happens, as it happens, until the question is answered. Raises BotError.
+
+        Whatever ends it early, closing this generator included, the conversation can be gone on with.
+        """
+        self.conversation.append(UserMessage(question))
+        yield from self._loop.run(self.conversation)
+
+    def answer(self, question: str) -> str:
+        """The model's answer alone. Raises BotError."""
+        for _ in self.ask(question):
+            pass
+        last = self.conversation[-1]
+        return last.text.strip() if isinstance(last, Response) else ""
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *left: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._client.__exit__(*left)
+
+
+class _Asking:
+    """An Approver that asks a function."""
+
+    def __init__(self, approve: Callable[[Request], bool | Answer]) -> None:
+        self._approve = approve
+
+    def approve(self, request: Request) -> Answer:
+        answer = self._approve(request)
+        return answer if isinstance(answer, Answer) else Answer(bool(answer), "it was not approved.")
+
+
+def _only(names: list[str], base_url: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    said = f"serves several models: {', '.join(names)}" if names else "serves no model"
+    raise ConfigError(f"The server at {base_url} {said}.", "Name one: Agent.connect(base_url, model).")

@@ -1,0 +1,154 @@
+"""`from src import Agent, tool`: the loop in somebody else's program."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import src
+from src import Agent, CallDenied, CallFinished, CallStarted, TextDelta
+from src.cli.demo.loopback import serving
+from src.cli.demo.protocol import MODEL, Protocol, Said
+from src.errors import ConfigError, NeverReached, ServerError
+from src.tools import REGISTRY
+from tests.doubles import ScriptedServer
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(
+    r"<!-- example: library -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"{city}: rain"
+
+
+def model(conversation):
+    """Looks at the weather once, and says then what it was told."""
+    last = conversation.messages[-1]
+    if last["role"] == "tool":
+        return Said(f"I was told: {last['content']}")
+    return Said("", calls=(("weather", {"city": "Oslo"}),))
+
+
+@pytest.fixture
+def server():
+    with serving(Protocol(model, lambda _: None)) as address:
+        yield f"{address}/v1"
+
+
+@pytest.fixture
+def forgotten():
+    """What a program registers is gone after the test."""
+    before = len(REGISTRY.openai_tools)
+    yield
+    for entry in REGISTRY.openai_tools[before:]:
+        del REGISTRY._tools[entry["function"]["name"]]
+    del REGISTRY.openai_tools[before:]
+
+
+def test_the_example_of_the_readme_runs(server, capsys, forgotten):
+    exec(EXAMPLE.replace("http://localhost:8000/v1", server), {"__name__": "example"})
+    printed = capsys.readouterr().out
+    assert "CallFinished" in printed
+    assert "rain, 7 degrees" in "".join(printed.splitlines()[-12:]).replace("\n", "")
+
+
+def test_it_is_ten_lines():
+    assert len([line for line in EXAMPLE.splitlines() if line.strip()]) <= 10
+
+
+class TestAskingAboutTools:
+    def events(self, server, **options):
+        with Agent.connect(server, tools=[weather], **options) as agent:
+            return list(agent.ask("Rain in Oslo?")), agent
+
+    def of(self, events, kind):
+        return [event for event in events if isinstance(event, kind)]
+
+    def test_a_tool_that_may_do_harm_does_not_run_where_nobody_is_asked(self, server):
+        events, _ = self.events(server)
+        assert self.of(events, CallStarted) == []
+        assert len(self.of(events, CallDenied)) == 1
+
+    @pytest.mark.parametrize("yes", [True, False])
+    def test_a_function_is_asked(self, server, yes):
+        requests = []
+        events, _ = self.events(server, approve=lambda request: requests.append(request) or yes)
+        assert requests[0].call.arguments == {"city": "Oslo"}
+        assert len(self.of(events, CallStarted)) == yes
+
+    def test_a_tool_of_low_risk_runs(self, server, forgotten):
+        tool = src.tool(risk="low")(weather)
+        with Agent.connect(server, tools=[tool]) as agent:
+            (finished,) = self.of(agent.ask("Rain?"), CallFinished)
+            assert finished.result.value == "Oslo: rain"
+
+
+class TestTheConversation:
+    def test_the_answer_alone(self, server, forgotten):
+        with Agent.connect(server, tools=[src.tool(risk="low")(weather)]) as agent:
+            assert "Oslo: rain" in agent.answer("Rain?")
+            said = len(agent.conversation)
+            assert agent.answer("Still?")
+            assert len(agent.conversation) > said
+
+    def test_its_pieces_are_the_answer(self):
+        with ScriptedServer([{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]) as scripted:
+            events = list(Agent.connect(scripted.url).ask("Hi"))
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
+
+    def test_without_a_system_prompt(self):
+        with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
+            Agent.connect(scripted.url, system="").answer("Hi")
+            assert [message["role"] for message in scripted.requests[0]["messages"]] == ["user"]
+
+
+class TestConnecting:
+    def test_the_only_model_is_taken(self, server):
+        assert Agent.connect(server).model == MODEL
+
+    def test_of_several_one_must_be_named(self):
+        with ScriptedServer(models=("a", "b")) as scripted:
+            with pytest.raises(ConfigError, match="a, b"):
+                Agent.connect(scripted.url)
+            assert Agent.connect(scripted.url, "b").model == "b"
+
+    def test_no_server(self):
+        with pytest.raises(NeverReached):
+            Agent.connect("http://127.0.0.1:9/v1")
+
+    def test_no_such_provider(self):
+        with pytest.raises(ConfigError, match="vlm"):
+            Agent.connect("http://127.0.0.1:9/v1", provider="vlm")
+
+    def test_what_the_server_refuses_is_raised(self):
+        with ScriptedServer((400, {"error": {"message": "no luck"}})) as scripted, pytest.raises(ServerError):
+            Agent.connect(scripted.url).answer("Hi")
+
+
+class TestTheNames:
+    @pytest.mark.parametrize("name", src._PLACES)
+    def test_each_is_there_and_explained(self, name):
+        assert getattr(src, name).__name__ if name != "tool" else callable(src.tool)
+        assert f"`{name}`" in PAGE
+
+    def test_there_are_few(self):
+        assert len(src.__all__) <= 15
+        assert set(src.__all__) <= set(dir(src))
+
+    def test_another_is_none(self):
+        with pytest.raises(AttributeError, match="Agnet"):
+            _ = src.Agnet
+
+    def test_importing_the_package_loads_nothing(self):
+        code = "import sys; before = set(sys.modules); import src; print(sorted(set(sys.modules) - before))"
+        loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert loaded.stdout == "['src']\n"
+
+    def test_the_package_says_that_it_is_typed(self):
+        assert (ROOT / "src" / "py.typed").is_file()
