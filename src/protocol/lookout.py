@@ -14,7 +14,7 @@ from . import heads
 from .heads import Found
 from .tape import LOOK_BACK
 from .toolbox import Toolbox
-from .words import Word, in_word, last_words
+from .words import Word, in_word, last_words, plain_word
 
 _OWN = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
@@ -105,12 +105,17 @@ class Lookout:
         start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
         if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
             return end
+        if last.isalnum() and (word := plain_word(text, floor)) and self._begins_nothing(word):
+            return end  # as most pieces of an answer end
         if last in "]@>*`":
             return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
         held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
         channel = _HARMONY if text.find("to=", start) >= 0 else _CHANNEL
         begun = (_OWN.search(text, start), channel.search(text, start))
         return min(held, *(match.start() for match in begun if match), end)
+
+    def _begins_nothing(self, word: str) -> bool:
+        return word.isdigit() or not (word.casefold() in _KEYWORD_BEGINNINGS or self._box.may_begin(word))
 
     def _may_begin(self, word: Word) -> bool:
         bare = word.name.rstrip(":")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
+_OWN = re.compile(r"tool|calls\Z", re.IGNORECASE)
 _MAX_GAP, _MAX_WORD = 16, 90
 _SPACES = " \n\t\r"
 
@@ -42,6 +43,14 @@ def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Wo
     for joint in _JOINT.finditer(name):
         at = match.start(2) + joint.end()
         yield Word(at, at, name[joint.end() :], mark, gap, text[at - 1])
+
+
+def plain_word(text: str, floor: int) -> str:
+    """The number or word of letters, after a space, that a text ends in; empty where it may be of our own format."""
+    space = text.rfind(" ")
+    word = text[space + 1 :]
+    plain = word.isascii() and (word.isalpha() or word.isdigit()) and not _OWN.match(word)
+    return word if plain and space >= floor and text.find("to=", floor) < 0 else ""
 
 
 def in_word(character: str) -> bool:

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import quote
 
 MARK = "[redacted]"
@@ -36,6 +37,10 @@ _KEYS = "|".join(
         r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",  # a JSON Web Token
     )
 )
+_PREFIXES = (
+    *("sk-", "sk_", "rk_", "pk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "npm_"),
+    *("pypi-", "xox", "akia", "asia", "abia", "acca", "aiza", "ya29.", "eyj"),
+)  # of these, in small letters
 _BARE = re.compile(_AT + f"(?:{_KEYS})", re.ASCII)
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)[^-]*(?:-(?!----END)[^-]*)*")
 _HEADER = re.compile(
@@ -61,12 +66,11 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
     """The text with known secrets, and whatever has a secret's shape, replaced by MARK."""
     for form in _forms(known):
         text = text.replace(form, MARK)
-    text = _PEM.sub(rf"\1{MARK}", text)
-    text = _USERINFO.sub(rf"\1{MARK}@", text)
-    text = _HEADER.sub(_header, text)
-    text = _SCHEME.sub(rf"\1\2{MARK}", text)
-    text = _BARE.sub(MARK, text)
-    return _NAMED.sub(_named, text)
+    lowered = text.lower()
+    for shape in _SHAPES:
+        if any(word in lowered for word in shape.words):
+            text = shape.pattern.sub(shape.replacement, text)
+    return text
 
 
 def redactor(known: Iterable[str]) -> Callable[[str], str]:
@@ -90,3 +94,21 @@ def _named(found: re.Match[str]) -> str:
     if MARK in found[0]:
         return found[0]
     return f"{found[1]}{found[2]}{found[3] or ''}{MARK}"
+
+
+class _Shape(NamedTuple):
+    """`words`: one of them is in every text that the pattern matches; to look for them costs next to nothing."""
+
+    words: tuple[str, ...]
+    pattern: re.Pattern[str]
+    replacement: str | Callable[[re.Match[str]], str]
+
+
+_SHAPES = (
+    _Shape(("-----begin ",), _PEM, rf"\1{MARK}"),
+    _Shape(("://",), _USERINFO, rf"\1{MARK}@"),
+    _Shape(("authorization", "api-key", "cookie"), _HEADER, _header),
+    _Shape(("bearer", "basic"), _SCHEME, rf"\1\2{MARK}"),
+    _Shape(_PREFIXES, _BARE, MARK),
+    _Shape(("pass", "pwd", "secret", "key", "token"), _NAMED, _named),
+)

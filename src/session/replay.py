@@ -10,9 +10,11 @@ Nothing in a file can stop it: a torn last line is ignored, any other that canno
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +25,9 @@ from .convert import from_json
 from .journal import VERSION
 
 HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
+PIECE, RESPONSE, RESUMED, TORN = b'{"type":"delta",', b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
 MESSAGES = ("system", "user", "order", "response")
+DECODE = json.JSONDecoder().decode
 SHOWN_PROBLEMS = 20
 
 UNKNOWN = (
@@ -90,10 +94,26 @@ def replay(path: Path, until: int | None = None) -> Replayed:
 
     Raises BotError where the file is no journal or cannot be read.
     """
+    with _uncollected():
+        return _replay(path, until)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """All that is read stays: looking through it for garbage again and again takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _replay(path: Path, until: int | None) -> Replayed:
     found = Replayed()
     try:
-        with path.open("rb") as file:
-            kept = _kept(file, found, until)
+        kept = _kept(path.read_bytes(), found, until)
     except OSError as error:
         raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
     if not kept or kept[0].kind != "meta":
@@ -102,44 +122,33 @@ def replay(path: Path, until: int | None = None) -> Replayed:
     return found
 
 
-def _kept(lines: Iterable[bytes], found: Replayed, until: int | None) -> list[Line]:
-    """The lines that still count."""
+def _kept(data: bytes, found: Replayed, until: int | None) -> list[Line]:
+    """The lines that still count. Most lines are pieces of answers that came whole later: they are stepped over."""
+    lines = _lines(data, found)
+    marks = [place for place, line in enumerate(lines) if not line.startswith(PIECE)]
+    torn = {place - 1 for place in marks if lines[place].startswith(RESUMED) and TORN in lines[place]}
     kept: list[Line] = []
-    for place, data in _but_torn(lines):
-        if not data.endswith(b"\n"):
-            found.unended = True
-            found.torn = not _is_whole(data)
-            if found.torn:
-                break
-        head = HEAD.match(data)
-        if head is None:
-            if data != b"\n":
-                _problem(found, f"line {place} cannot be read, and was skipped")
-            continue
-        line = Line(head[1].decode(), int(head[2]), data)
-        if until is not None and line.number >= until:
-            break
-        found.next = max(found.next, line.number + 1)
-        if line.kind == "undo":
-            _take_back(kept, line, found)
-        elif line.kind != "resumed":
-            if line.kind == "response":
-                while kept and kept[-1].kind == "delta":
-                    kept.pop()
-            kept.append(line)
+    behind = 0
+    for place in [*(place for place in marks if place not in torn), len(lines)]:
+        line = lines[place] if place < len(lines) else b""
+        if not line.startswith(RESPONSE):
+            for piece in range(behind, place):
+                if piece not in torn:
+                    _keep(lines[piece], piece, kept, found, until)
+        if line:
+            _keep(line, place, kept, found, until)
+        behind = place + 1
     return kept
 
 
-def _but_torn(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Lines with their places, without those that who resumed the session found to be torn."""
-    before = b""
-    place = 0
-    for place, data in enumerate(lines, 1):
-        if before and not (data.startswith(b'{"type":"resumed"') and b'"torn":true' in data):
-            yield place - 1, before
-        before = data
-    if before:
-        yield place, before
+def _lines(data: bytes, found: Replayed) -> list[bytes]:
+    """Without a last one that is torn: nobody resumed the session since."""
+    lines = data.split(b"\n")
+    found.unended = lines[-1] != b""
+    found.torn = found.unended and not _is_whole(lines[-1])
+    if found.torn or not found.unended:
+        lines.pop()
+    return lines
 
 
 def _is_whole(data: bytes) -> bool:
@@ -148,6 +157,23 @@ def _is_whole(data: bytes) -> bool:
         return isinstance(json.loads(data), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _keep(data: bytes, place: int, kept: list[Line], found: Replayed, until: int | None) -> None:
+    head = HEAD.match(data)
+    if head is None:
+        _problem(found, f"line {place + 1} cannot be read, and was skipped")
+        return
+    line = Line(head[1].decode(), int(head[2]), data)
+    if until is not None and line.number >= until:
+        return
+    found.next = max(found.next, line.number + 1)
+    if line.kind == "undo":
+        _take_back(kept, line, found)
+    elif line.kind != "resumed":
+        while line.kind == "response" and kept and kept[-1].kind == "delta":
+            kept.pop()  # kept for who resumed the session before the answer was written
+        kept.append(line)
 
 
 def _take_back(kept: list[Line], line: Line, found: Replayed) -> None:
@@ -162,7 +188,7 @@ def _take_back(kept: list[Line], line: Line, found: Replayed) -> None:
 
 def _parsed(line: Line, found: Replayed) -> dict[str, Any]:
     try:
-        value = json.loads(line.data)
+        value = DECODE(line.data.decode())
     except (ValueError, RecursionError) as error:
         _problem(found, f"record {line.number} cannot be read, and was skipped: {error}")
         return {}
@@ -181,38 +207,74 @@ class _Entry:
 
     def __init__(self, line: Line) -> None:
         self.line = line
-        self.results: list[Line] = []
+        self.results: list[Line] = []  # of a partial answer: its other pieces
         self.calls: list[Line] = []
 
     @property
     def size(self) -> int:
-        return 2 if self.results or self.calls else 1
+        return 2 if self.line.kind == "response" and (self.results or self.calls) else 1
+
+
+class _Entries:
+    """The conversation as lines; `size` in messages, kept up to date, since it is asked for at every turn."""
+
+    def __init__(self) -> None:
+        self.entries: list[_Entry] = []
+        self.size = 0
+
+    @property
+    def last_kind(self) -> str:
+        return self.entries[-1].line.kind if self.entries else ""
+
+    def add(self, line: Line) -> None:
+        self.entries.append(_Entry(line))
+        self.size += 1
+
+    def attach(self, line: Line) -> None:
+        """A call that began, its result, or a further piece."""
+        last = self.entries[-1]
+        before = last.size
+        (last.calls if line.kind == "call" else last.results).append(line)
+        self.size += last.size - before
+
+    def cut(self, messages: int) -> None:
+        while self.entries and messages > 0:
+            size = self.entries.pop().size
+            messages -= size
+            self.size -= size
+
+    def compact(self, line: Line, keep: int) -> None:
+        """All but the system prompt and the last `keep` messages give way to a summary, which is in `line`."""
+        split = len(self.entries)
+        while split and keep > 0:
+            split -= 1
+            keep -= self.entries[split].size
+        head = [entry for entry in self.entries[:1] if entry.line.kind == "system"]
+        self.entries = [*head, _Entry(line), *self.entries[max(split, len(head)) :]]
+        self.size = sum(entry.size for entry in self.entries)
 
 
 def _build(kept: list[Line], found: Replayed) -> None:
-    entries: list[_Entry] = []
+    so_far = _Entries()
     for line in kept:
         if line.kind in MESSAGES:
-            if line.kind == "user" and not (entries and entries[-1].line.kind == "user"):
-                found.points.append(Point(line.number, sum(entry.size for entry in entries), _question(line, found)))
-            entries.append(_Entry(line))
-        elif line.kind == "delta":
-            if not entries or entries[-1].line.kind != "delta":
-                entries.append(_Entry(line))
-            entries[-1].results.append(line)
-        elif line.kind in ("result", "call") and entries:
-            last = entries[-1]
-            (last.results if line.kind == "result" else last.calls).append(line)
+            if line.kind == "user" and so_far.last_kind != "user":
+                found.points.append(Point(line.number, so_far.size, _question(line, found)))
+            so_far.add(line)
+        elif line.kind == "delta" and so_far.last_kind != "delta":
+            so_far.add(line)
+        elif line.kind in ("delta", "result", "call") and so_far.entries:
+            so_far.attach(line)
             if line.kind == "call":
                 _started(line, found)
         elif line.kind == "cut":
-            _cut(entries, line, found)
+            _cut(so_far, line, found)
         elif line.kind == "compaction":
-            entries = _compacted(entries, line, found)
+            _compact(so_far, line, found)
         else:
             _fact(line, found)
-    for entry in entries:
-        found.messages += _messages(entry, found, last=entry is entries[-1])
+    for entry in so_far.entries:
+        found.messages += _messages(entry, found, last=entry is so_far.entries[-1])
 
 
 def _question(line: Line, found: Replayed) -> str:
@@ -220,14 +282,23 @@ def _question(line: Line, found: Replayed) -> str:
     return str(message.get("text", "")) if isinstance(message, dict) else ""
 
 
-def _cut(entries: list[_Entry], line: Line, found: Replayed) -> None:
-    """The last messages went."""
+def _cut(so_far: _Entries, line: Line, found: Replayed) -> None:
+    """The last messages went, and the turns that began with them."""
     drop = _parsed(line, found).get("drop")
-    while entries and isinstance(drop, int) and drop > 0:
-        drop -= entries.pop().size
-    size = sum(entry.size for entry in entries)
-    while found.points and found.points[-1].messages >= size:
+    so_far.cut(drop if isinstance(drop, int) else 0)
+    while found.points and found.points[-1].messages >= so_far.size:
         found.points.pop()
+
+
+def _compact(so_far: _Entries, line: Line, found: Replayed) -> None:
+    value = _parsed(line, found)
+    keep = value.get("keep")
+    if not isinstance(keep, int):
+        return
+    found.compactions.append(line.number)
+    if value.get("by_hand"):
+        found.points.append(Point(line.number, so_far.size))
+    so_far.compact(line, keep)
 
 
 def _fact(line: Line, found: Replayed) -> None:
@@ -247,9 +318,11 @@ def _fact(line: Line, found: Replayed) -> None:
         )
     elif line.kind == "wrote":
         path, after = str(value.get("path")), _hash(value.get("after"))
-        found.writes[:] = [
-            each._replace(after=after) if each.path == path and each.after == "" else each for each in found.writes
-        ]
+        for place in range(len(found.writes) - 1, -1, -1):  # of the last few
+            if found.writes[place].after != "":
+                break
+            if found.writes[place].path == path:
+                found.writes[place] = found.writes[place]._replace(after=after)
 
 
 def _hash(value: JSON) -> str | None:
@@ -261,26 +334,10 @@ def _started(line: Line, found: Replayed) -> None:
     found.started.append(Started(line.number, str(value.get("id")), str(value.get("name"))))
 
 
-def _compacted(entries: list[_Entry], line: Line, found: Replayed) -> list[_Entry]:
-    """All but the system prompt and the last `keep` messages gave way to a summary."""
-    value = _parsed(line, found)
-    keep = value.get("keep")
-    if not isinstance(keep, int):
-        return entries
-    found.compactions.append(line.number)
-    if value.get("by_hand"):
-        found.points.append(Point(line.number, sum(entry.size for entry in entries)))
-    split = len(entries)
-    while split and keep > 0:
-        split -= 1
-        keep -= entries[split].size
-    head = [entry for entry in entries[:1] if entry.line.kind == "system"]
-    return [*head, _Entry(line), *entries[max(split, len(head)) :]]
-
-
 def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message]:
     if entry.line.kind == "delta":
-        text = "".join(str(_parsed(line, found).get("text", "")) for line in entry.results)
+        pieces = (_parsed(line, found).get("text", "") for line in (entry.line, *entry.results))
+        text = "".join(map(str, pieces))
         partial = Response((Text(text),), "other")
         found.partial = partial if last else None
         yield partial

@@ -73,6 +73,7 @@ class Session:
         self._results: list[ToolResult] = []  # of the last answer, that the journal has
         self._points: list[Point] = []
         self._writes: list[Write] = []
+        self._unfinished: list[int] = []  # places of those whose call has not ended
         self._started: list[Started] = []
         self._compactions: list[int] = []  # their records
         self._last_kind = ""
@@ -170,6 +171,7 @@ class Session:
             return
         where = str(self._root / path)
         number = self._record("write", {"path": where, "before": before, "call": self._running})
+        self._unfinished.append(len(self._writes))
         self._writes.append(Write(number, where, before, self._running))
 
     def rename(self, name: str) -> None:
@@ -202,6 +204,7 @@ class Session:
         self.messages[:] = before
         self._points.pop()
         self._compactions = [each for each in self._compactions if each < point.number]
+        self._unfinished = []
         self._writes = [each for each in self._writes if each.number < point.number]
         self._started = [each for each in self._started if each.number < point.number]
         self._kept = len(before)
@@ -240,11 +243,12 @@ class Session:
     def _finish(self, result: ToolResult) -> None:
         self._results.append(result)
         self._record("result", {"result": to_json(result)})
-        for place, write in enumerate(self._writes):
-            if write.after == "":
-                after = _left(Path(write.path))
-                self._writes[place] = write._replace(after=after)
-                self._record("wrote", {"path": write.path, "after": after})
+        for place in self._unfinished:
+            write = self._writes[place]
+            after = _left(Path(write.path))
+            self._writes[place] = write._replace(after=after)
+            self._record("wrote", {"path": write.path, "after": after})
+        self._unfinished = []
 
     def _compact(self, event: Compacted) -> None:
         fields: dict[str, JSON] = {"keep": event.kept, "message": to_json(event.summary), "by_hand": event.by_hand}

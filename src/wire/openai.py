@@ -39,6 +39,7 @@ from .answer import cut
 from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .deltas import CallAssembler, as_sent
+from .likeness import Likeness
 from .replies import broken_off, is_error, model_names, openai_names, refusal
 from .sse import EventDecoder
 from .values import body, count, dumps, load, mapping, objects, text
@@ -51,6 +52,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 _DONE = b"[DONE]"
+LONG = 65536  # bytes of an event that is not held beside what it says
 
 
 class OpenAICodec:
@@ -172,6 +174,7 @@ class StreamDecoder:
         self._model = ""
         self._token_ids: list[int] = []
         self._silent = 0
+        self._likeness = Likeness()
 
     def feed(self, chunk: bytes) -> list[WireEvent]:
         found: list[WireEvent] = []
@@ -181,11 +184,26 @@ class StreamDecoder:
             if events[-1] == _DONE:
                 self._done = True
                 found += self.close()
-            elif events[-1].strip():
+            elif alike := self._likeness.read(events[-1]):
+                said, ids = alike
+                self._text.append(said)
+                self._token_ids += ids
+                found.append(TextDelta(said))
+            elif len(events[-1]) > LONG:
                 self._chunk(load(events.pop()), found)  # handed over: a huge event is not held twice
                 continue
+            elif events[-1].strip():
+                self._other(events[-1], found)
             events.pop()
         return found
+
+    def _other(self, data: bytes, found: list[WireEvent]) -> None:
+        """An event that is not like the last; those after it may be like this one."""
+        before, finish, usage = len(found), self._finish, self._usage
+        self._chunk(load(data), found)
+        unchanged = self._finish == finish and self._usage is usage and len(found) == before + 1
+        if unchanged and isinstance(said := found[-1], TextDelta):
+            self._likeness.learn(data, said.text, _said)
 
     def _chunk(self, chunk: Any, found: list[Any]) -> None:
         if not isinstance(chunk, dict):  # no event of any server we know, and nothing is lost with it
@@ -247,6 +265,13 @@ class StreamDecoder:
         tokens = [RawTokens(self._token_ids, self._silent)] if self._token_ids else []
         response = Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model)
         return [*tokens, Completed(response)]
+
+
+def _said(data: bytes) -> tuple[str, list[int]]:
+    """The text and the token ids of one event."""
+    decoder, found = StreamDecoder(str), list[Any]()
+    decoder._chunk(load(data), found)
+    return "".join(event.text for event in found if isinstance(event, TextDelta)), decoder._token_ids
 
 
 def _blocks(reasoning: str, text: str, calls: Iterable[ToolCall | MalformedCall]) -> tuple[Block, ...]:

@@ -51,7 +51,9 @@ def event(text, finish=None):
 
 def said(at, size):
     # Another each time: what repeats itself without end would be stopped.
-    return f"{at:0{size}d}" if size <= 20 else "".join(f"{each:08d}" for each in range(size // 8)) if size else ""
+    if size > 20:
+        return "".join(f"{each:08d}" for each in range(size // 8))
+    return " " * (size > 0) + "".join(chr(97 + at // 26**place % 26) for place in range(size - 1))
 
 def serve(connection):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -58,6 +58,7 @@ class Row(NamedTuple):
     settings: dict[str, object] = {}  # noqa: RUF012 - of the section vllm
     silent: bool = False  # nothing at all on standard error
     url: str = ""  # another address than the server's; {port} is its port
+    bound: float = 5.0  # seconds, whatever the server does
     aside: dict[str, tuple[Script, ...]] = {}  # noqa: RUF012 - what is asked beside the chat, by path
 
 
@@ -84,7 +85,7 @@ def used(tokens: int) -> bytes:
 THREE = {"requests": 3, "waits": (0.5, 1.0)}
 LOADING = refused("503 Service Unavailable", "Loading model")
 WELL, ILL = body("", ""), refused("503 Service Unavailable")  # /health
-LONG = "".join(f"{number:08d}" for number in range(2_500_000))  # 20 MB
+LONG = "".join(f"{number} and so on, and on; " for number in range(800_000))[:20_000_000].strip()  # in one line
 HERMES = "<tool_call>\n{'name': 'read', 'arguments': {'path': 'notes.txt'}}\n</tool_call>"  # which its parser swallows
 SWALLOWED = stream(delta({}, "stop"), used(30), DONE)
 RAW = {
@@ -206,7 +207,7 @@ ROWS = (
                 text("lo").replace(b'"choices"', b'\ndata: "choices"'), *HELLO_PARTS[3:])),
     fine(42, "U+2028 and U+0085 in a string", stream(text("a\u2028b\u0085c"), *HELLO_PARTS[3:]), out="a\u2028b\u0085c\n"),
     fine(43, "one byte a chunk", stream(*(b"".join(HELLO_PARTS)[at : at + 1] for at in range(len(b"".join(HELLO_PARTS)))))),
-    fine(44, "one line of 20 MB", stream(text(LONG), *HELLO_PARTS[3:]), out=f"{LONG}\n"),
+    fine(44, "one line of 20 MB", stream(text(LONG), *HELLO_PARTS[3:]), out=f"{LONG}\n", bound=20.0),
     failing(44, "a line beyond the cap", stream(*HALF_PARTS, b"data: " + b"x" * 70_000_000), out=PARTIAL, said=("more than 67,108,864 bytes",)),
     fine(45, "choices null or empty, delta null", stream(
         data({"choices": None, "usage": {"prompt_tokens": 5}}), data({"choices": []}), delta(None), *HELLO_PARTS)),

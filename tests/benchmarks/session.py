@@ -1,0 +1,171 @@
+"""What keeping a session costs: per turn over 1,000 turns, in memory and open files, and when it is resumed.
+
+    python -m tests.benchmarks.session [--kills N]
+
+The model is scripted and its context bounded, so that the conversation is compacted again and again, as it is in a
+day's work. CPU is the process's own; the share of the journal is what the same turns cost less without one. Goals:
+the last hundred turns cost what the first did, memory and files stay, a journal of 100 MB is resumed in 2 seconds.
+`--kills` also kills a session that often and looks for what was lost (see tests/session/killing.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from src.agent import Agent
+from src.cli.start import cleaner
+from src.config import Settings
+from src.context import Compactor
+from src.messages import Completed, Response, Text, TextDelta, ToolCall, UserMessage
+from src.security.approval import APPROVE_ALL
+from src.session.session import Session
+from src.session.store import Store
+from tests.doubles import POLICY, context, toolbox
+from tests.session.doubles import SYSTEM
+
+TURNS = 1000
+SPAN = 100  # turns compared at either end
+CONTEXT = 60_000  # characters
+JOURNAL = 100_000_000  # bytes
+RESUMED = 2.0  # seconds of CPU: the machine may have other work
+GROWTH = 1.3  # of the last turns' cost to the first ones'; timing is that noisy
+MEMORY = 4_000  # KB more after the last turn than after the first hundred
+
+
+class Scripted:
+    """A question is answered by a call and then by 40 pieces of text; sizes are counted in characters."""
+
+    def filled(self, messages, tools=(), *, exact_from=0.0):
+        return sum(len(getattr(message, "text", "x" * 600)) for message in messages) / CONTEXT
+
+    def respond(self, messages, tools=()):
+        if not tools:
+            yield Completed(Response((Text("The gist of it all. " * 20),)))
+        elif isinstance(messages[-1], UserMessage):
+            yield Completed(Response((ToolCall(f"c{len(messages)}", "look", {"path": "a" * 200}),), "tool_use"))
+        else:
+            for _ in range(40):
+                yield TextDelta("some words ")
+            yield Completed(Response((Text("some words " * 40),)))
+
+
+def run(session: Session, turns: int) -> list[tuple[float, int, int]]:
+    """After each turn: its CPU in ms, resident memory in KB, open files."""
+    model = Scripted()
+    registry, ran = toolbox()
+    agent = Agent(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
+    rows = []
+    for number in range(turns):
+        began = time.process_time()
+        session.messages.append(UserMessage(f"question {number}"))
+        for _ in session.follow(agent.run(session.messages)):
+            pass
+        ran.clear()
+        cost = (time.process_time() - began) * 1000
+        if number % 50 == 49:
+            gc.collect()
+        rows.append((cost, resident(), sum(1 for _ in Path("/proc/self/fd").iterdir())))
+    session.close()
+    return rows
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def thousand_turns(folder: Path) -> bool:
+    clean = cleaner(Settings())
+    kept = run(Store(folder, clean).new(SYSTEM, folder, {}), TURNS)
+    bare = run(Session(SYSTEM, folder), TURNS)
+    first, last = median([row[0] for row in kept[:SPAN]]), median([row[0] for row in kept[-SPAN:]])
+    without = median([row[0] for row in bare])
+    memory = kept[-1][1] - kept[SPAN][1]
+    files = kept[-1][2] - kept[SPAN][2]
+    print(f"{TURNS} turns: {first:.2f} ms of CPU a turn at first, {last:.2f} at last ({last / first:.2f} times)")
+    print(f"  of it the journal's own, secrets looked for: {median([row[0] for row in kept]) - without:.2f} ms")
+    print(f"  memory {memory:+,} KB since turn {SPAN}, open files {files:+}")
+    return last <= GROWTH * first and memory <= MEMORY and files == 0
+
+
+def resumed(folder: Path) -> bool:
+    """Two journals of 100 MB: one long conversation, and one of large results that was compacted on the way."""
+    kept = True
+    for name, length, compacting in (("short messages", 2000, False), ("long results, compacted", 50_000, True)):
+        session = Store(folder).new(SYSTEM, folder, {})
+        path = journal_of(session, length, compacting)
+        began, clock = time.process_time(), time.perf_counter()
+        again, _ = Session.resumed(path, SYSTEM, folder)
+        seconds, waited = time.process_time() - began, time.perf_counter() - clock
+        size = path.stat().st_size
+        print(
+            f"resume of {size / 1e6:.0f} MB, {name}: {seconds:.2f} s of CPU, {waited:.2f} by the clock, {len(again.messages):,} messages"
+        )
+        again.close()
+        kept = kept and seconds <= RESUMED
+        path.unlink()
+    return kept
+
+
+def journal_of(session: Session, length: int, compacting: bool) -> Path:
+    """Written without a disk's delay; the content of code, with quotes and line ends."""
+    line = 'def f(self, x: int) -> str:  # "quoted" and\\so on\n    return f"{x!r}"\n'
+    text = (line * (length // len(line) + 1))[:length]
+    journal = session._journal
+    journal.sync = lambda: None
+    model = Scripted()
+    registry, _ = toolbox()
+
+    @registry.tool(risk="low")
+    def show() -> str:
+        """Show it."""
+        return text
+
+    class Shows(Scripted):
+        def respond(self, messages, tools=()):
+            if tools and isinstance(messages[-1], UserMessage):
+                yield Completed(Response((ToolCall(f"c{len(messages)}", "show", {}),), "tool_use"))
+            else:
+                yield from model.respond(messages, tools)
+
+    agent = Agent(
+        Shows(), registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(Shows()) if compacting else None
+    )
+    number = 0
+    while not journal.path.exists() or journal.path.stat().st_size < JOURNAL:
+        session.messages.append(UserMessage(f"question {number}"))
+        for _ in session.follow(agent.run(session.messages)):
+            pass
+        number += 1
+    session.close()
+    return journal.path
+
+
+def killed(folder: Path, times: int) -> bool:
+    done = subprocess.run([sys.executable, "-m", "tests.session.killing", str(folder / "killed"), str(times)])
+    return done.returncode == 0
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--kills", type=int, default=0, metavar="N")
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        met = [thousand_turns(folder), resumed(folder), killed(folder, given.kills) if given.kills else True]
+    print("goals met" if all(met) else "goals MISSED")
+    return int(not all(met))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
