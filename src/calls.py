@@ -147,7 +147,8 @@ class Calls:
         always = self._policy.always(call)
         answer = self._approver.approve(request._replace(rule=str(always or "")))
         if not answer.allowed:
-            return Permission(call, answer.message or "the user said no.")
+            said = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
+            return Permission(call, (answer.message or "the user said no.") + said)
         if answer.arguments is not None and answer.arguments != call.arguments:
             return self._changed(call, answer, answer.arguments)
         if answer.always and always:

@@ -314,7 +314,9 @@ class TestReview:
     def test_where_one_cannot_be_reached_the_person_decides(self):
         answers = ("APPROVE: fine", "APPROVE: fine", ConnectFailed("nobody answers"))
         turn = self.turn(*answers, person=[Answer(False, "no.")]).run(("change", {"path": "a"}))
-        assert turn.said == ["Not run: no."]
+        (said,) = turn.said
+        assert said.startswith("Not run: no. What reviewers said: r0: APPROVE: fine; ")
+        assert said.endswith("r2: no vote: nobody answers")
 
     def test_what_the_policy_denies_they_are_not_asked_about(self):
         rules = [{"tool": "change", "action": "deny"}]

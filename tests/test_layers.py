@@ -68,6 +68,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "regex": {"tools"},
     "fastjsonschema": {"tools"},
     "argcomplete": {"cli"},
+    "opentelemetry": {"cli"},
     "markdown_it": {"cli"},
     "prompt_toolkit": {"cli"},
     "rich": {"cli"},

@@ -92,11 +92,65 @@ def _copy(state: State, what: str) -> None:
     state.screen.say(f"  {len(text):,} characters copied {copied(text)}")
 
 
+def _permissions(state: State, words: str) -> None:
+    """What runs without asking, and why."""
+    from ..security.policy import PROFILES
+
+    kept = start.allowed(state.settings)
+    if words == "forget":
+        kept.forget()
+        state.renew_bot()
+        state.screen.say("  What you always allowed here is asked about again.")
+        return
+    security = state.settings.security
+    rows = [f"  profile {security.profile}: {PROFILES[security.profile]}"]
+    rows += [f"  allowed_commands: {plain(each)}" for each in security.allowed_commands]
+    rows += [f"  rule of the settings: {plain(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
+    rows += [f"  always allowed here: {plain(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()]
+    rows.append(f"  commands run in: {state.bot().sandbox or 'no sandbox'}")
+    state.screen.say("\n".join(rows))
+
+
+def _todos(state: State, _: str) -> None:
+    todos = state.bot().todos
+    state.screen.say("\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  There are none.")
+
+
+def _doctor(state: State, _: str) -> None:
+    from argparse import Namespace
+
+    from .doctor import run
+
+    settings = state.settings
+    file = next((str(each) for each in settings.files if each.is_file()), None)
+    run(
+        Namespace(
+            config=file,
+            base_url=settings.vllm.base_url,
+            model=state.model_name,
+            no_function_calling=not settings.vllm.enable_function_calling,
+            workspace=str(settings.root),
+            profile=settings.security.profile,
+            max_turns=settings.agent.max_tool_turns,
+            output="text",
+        )
+    )
+
+
 def _expand(state: State, _: str) -> None:
     state.screen.expand()
 
 
 ABOUT = (
+    Command(
+        "/permissions",
+        "what runs without asking; forget: ask again about what you always allowed",
+        _permissions,
+        "[forget]",
+        complete=lambda _: ("forget",),
+    ),
+    Command("/todos", "what the model says it has to do", _todos),
+    Command("/doctor", "check server, model and terminal, a line each, and say what to do", _doctor),
     Command(
         "/copy",
         "the last answer to the clipboard; with code: its last block of code",

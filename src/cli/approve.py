@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from ..messages import JSON
 from ..security.approval import Answer, Request
@@ -35,7 +36,8 @@ class AtTerminal:
     """An Approver that asks. Only y or yes, typed after the question, is a yes.
 
     `ask` gives a line for a question and what stands in it already, and raises EOFError and KeyboardInterrupt;
-    `show` takes lines; `paused` is around it all; `edit` gives a text back as the user changed it.
+    `show` takes lines; `paused` is around it all; `edit` gives a text back as the user changed it; `remember` keeps a
+    rule, an entry of `security.rules`, for chats to come, and may raise OSError.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class AtTerminal:
         coloured: bool = False,
         paused: Callable[[], AbstractContextManager[None]] = nullcontext,
         edit: Callable[[str], str] | None = None,
+        remember: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._ask = ask
         self._show = show or (lambda text: print(text, file=sys.stderr))
         self._coloured = coloured
         self._paused = paused
         self._edit = edit
+        self._remember = remember
 
     def approve(self, request: Request) -> Answer:
         with self._paused():
@@ -92,12 +96,21 @@ class AtTerminal:
             if word in ("", "n", "no"):
                 return NO
             if word in ("a", "always") and always:
+                self._keep(request.rule)
                 return Answer(True, always=True)
             if word in ("e", "edit"):
                 return self._changed(request, arguments or request.call.arguments)
             if len(said) > 1:
                 return Answer(False, INSTEAD.format(said=said))
             self._show(f"  {plain(said)} is no answer here.")
+
+    def _keep(self, rule: str) -> None:
+        """For chats to come; for this one the agent keeps it."""
+        try:
+            if self._remember:
+                self._remember(json.loads(rule))
+        except (OSError, ValueError) as error:
+            self._show(f"  It holds for this chat only, as it could not be kept: {error}")
 
     def _changed(self, request: Request, arguments: Mapping[str, JSON]) -> Answer:
         """The call with arguments of the user's own, shown and asked about once more."""
@@ -115,9 +128,11 @@ class AtTerminal:
         """None where what was typed cannot be read."""
         command = arguments.get("command")
         if name == "exec" and isinstance(command, str) and "\n" not in command:
-            return {**arguments, "command": self._ask("  command: ", command)}
+            return {**arguments, "command": self._ask("  Change it to: ", command)}
         text = json.dumps(arguments, indent=2, ensure_ascii=False)
-        text = self._edit(text) if self._edit else self._ask("  arguments: ", json.dumps(arguments, ensure_ascii=False))
+        text = (
+            self._edit(text) if self._edit else self._ask("  Change it to: ", json.dumps(arguments, ensure_ascii=False))
+        )
         try:
             new = json.loads(text)
         except ValueError as error:

@@ -75,13 +75,13 @@ def ask(
             for notice in told:
                 outlet.draw(Notice(notice))
             session.meta.setdefault("model", met.model)
-            approver, before_write = start.approver(yes), session.before_write
+            approver, before_write = start.approver(yes, settings), session.before_write
             bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
             if bot.warning:
                 outlet.draw(Notice(bot.warning))
-            with closing(session.follow(bot.agent.run(conversation))) as events:
+            about = start.about(met.settings, met.model, session.id)
+            with closing(debug.follow(session.follow(bot.agent.run(conversation)), about)) as events:
                 for event in events:
-                    debug.trace(event)
                     report.take(event)
                     outlet.draw(event)
                     _spend(bot, report, limits)

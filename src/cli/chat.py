@@ -14,13 +14,12 @@ from ..security.sanitise import plain
 from . import start
 from .command import Display, State
 from .commands import run_command
-from .compose import finished, is_open, with_more
+from .compose import PROMPT, finished, is_open, with_more
 from .debug import Debug
 from .find import Met
 from .mention import with_mentioned
 from .own import run_own
 
-PROMPT = "> "
 GOES_ON = ". "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
 
@@ -106,11 +105,11 @@ class Chat:
     def _draw_answer(self) -> None:
         state = self.state
         with self._front.turn():
-            events = state.session.follow(state.bot().agent.run(state.conversation))
+            about = start.about(state.settings, state.model_name, state.session.id)
+            events = state.debug.follow(state.session.follow(state.bot().agent.run(state.conversation)), about)
             try:
                 for event in events:
                     state.count(event)
-                    state.debug.trace(event)
                     state.screen.draw(event)
                 state.context_length = state.bot().model.context_length
             finally:

@@ -30,6 +30,9 @@ class Display(Protocol):
     def say(self, text: str) -> None:
         """Lines of the program's own. What others wrote in them has been made plain."""
 
+    def wipe(self) -> None:
+        """Begin at the top of an empty screen, where there is one."""
+
     def expand(self) -> None:
         """Show all of what was last shown in short."""
 
@@ -88,6 +91,10 @@ class State:
     def conversation(self) -> list[Message]:
         """What was said; the loop appends to it."""
         return self.session.messages
+
+    def renew_bot(self) -> None:
+        """What answers is made anew when it is next needed: what it was made of has changed."""
+        self._bot = None
 
     def begin_anew(self) -> None:
         self.go_on_with(self._new_session())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..messages import Completed, Event, MalformedCall, Response, ToolCall, TurnStarted
-from ..security.redact import redact
 from ..security.sanitise import plain
 
 if TYPE_CHECKING:
     import logging
+
+    from .trace import Observer
 
 
 class Debug:
@@ -20,6 +23,7 @@ class Debug:
         self._secret = secret
         self._listening = False
         self.level = level
+        self.observers: list[Observer] = []
 
     @property
     def level(self) -> int:
@@ -52,6 +56,26 @@ class Debug:
             for line in _call_lines(event.response):
                 self._print(line)
 
+    def follow(self, events: Generator[Event, None, None], about: Mapping[str, str]) -> Generator[Event, None, None]:
+        """The same events, watched. `about` says who answers, as in trace.Observer."""
+        for observer in self.observers:
+            observer.begin(about)
+        try:
+            with closing(events):
+                for event in events:
+                    self.trace(event)
+                    for observer in self.observers:
+                        observer.take(event)
+                    yield event
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        for observer in self.observers:
+            observer.end(error)
+
     def traceback(self) -> None:
         """Of the error being handled."""
         if self._level:
@@ -68,6 +92,8 @@ class Debug:
 
     def _safe(self, text: str) -> str:
         """Without secrets, and without what would steer the terminal."""
+        from ..security.redact import redact  # start-up is measured, and few debug
+
         return plain(redact(text, (self._secret,)))
 
 

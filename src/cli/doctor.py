@@ -112,6 +112,8 @@ def examine(patient: Patient) -> Iterator[Check]:
         for probe in (_version, _context, _calls, _template, _constrained, _streaming, _reasoning):
             if found := probe(patient):
                 yield found
+    if check.name != "configuration":
+        yield _commands(patient)
     yield _terminal()
 
 
@@ -355,6 +357,17 @@ def _reasoning(patient: Patient) -> Check | None:
         advice = f"The bot tells them from it. To have the server do so: --reasoning-parser {parser or 'PARSER'}."
         return Check("reasoning", "warn", "thoughts stand in the answer", advice)
     return Check("reasoning", "pass", "the model showed no thoughts")
+
+
+def _commands(patient: Patient) -> Check:
+    """What they run in."""
+    if not patient.settings.security.exec_enabled:
+        return Check("commands", "pass", "none are run (security.exec_enabled)")
+    chosen = start.sandbox(patient.settings)
+    said = "; ".join([chosen.sandbox.description, *chosen.tried])
+    if chosen.sandbox.kind not in ("none", "refused"):
+        return Check("commands", "pass", said)
+    return Check("commands", "warn", said, "Install bubblewrap (bwrap), and see docs/security.md.")
 
 
 def _terminal() -> Check:

@@ -11,25 +11,33 @@ from collections.abc import Iterator
 
 from .. import config
 from . import start
-from .approve import AtTerminal
-from .chat import PROMPT, Front, converse, load_behind, new_state
+from .compose import PROMPT
 from .debug import Debug
 from .find import Met
-from .own import edited
-from .typeahead import unecho
+from .tty import unecho
 
 
 def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
     """The exit code. The terminal is afterwards as it was before, whatever happens. Raises BotError."""
     with _as_it_was():
         with _prompt_shown():
+            from .approve import AtTerminal
+            from .chat import Front, converse, load_behind, new_state
+            from .own import edited
             from .terminal import Terminal, live_screen
 
             live = live_screen()
             state = new_state(met, live, debug, lambda: approver, relearn=relearn)
             terminal = Terminal(state, live, config.state_folder(os.environ))
-            asking = AtTerminal(terminal.ask, _print, coloured=True, paused=terminal.paused, edit=edited)
-            approver = start.approver(yes) if yes else asking
+            asking = AtTerminal(
+                terminal.ask,
+                _print,
+                coloured=True,
+                paused=terminal.paused,
+                edit=edited,
+                remember=start.allowed(met.settings).keep,
+            )
+            approver = start.approver(yes, met.settings) if yes else asking
         load_behind()
         return converse(state, Front(terminal.read, terminal.turn), resume)
 

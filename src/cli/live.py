@@ -122,6 +122,7 @@ class Live:
         with self.lock:
             self._settle()
             self._running.clear()
+            self._draw_blocks()
             if self._last:
                 self._add("aside", [""])
             self._active = False
@@ -132,7 +133,7 @@ class Live:
         try:
             with self.lock:
                 self._note(event)
-                self.frame()
+                self.frame(now=not self._active)  # nobody draws later what comes between two answers
         finally:
             self.drawing = False
         if self.interrupted:
@@ -144,6 +145,10 @@ class Live:
             self._settle()
             self._add("aside", text.split("\n"))
             self.frame(now=True)
+
+    def wipe(self) -> None:
+        with self.lock:
+            self._region.wipe()
 
     def expand(self) -> None:
         """Show all of the last thing that was folded, and next time what is before it."""

@@ -65,6 +65,8 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     )
     _add_common(options, None)
     add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
+    add("--plain", action="store_true", help="lines that only grow: no colours, nothing drawn in place")
+    add("--trace", metavar="FILE", help="append what happens to FILE, a JSON object a line (see docs/tracing.md)")
     add("--demo", action="store_true", help="try it without a server: a script answers, in a folder of its own")
     add("--version", action="version", version=f"vllm-bot {__version__}")
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")

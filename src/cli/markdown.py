@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
 from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown
+from rich.markdown import CodeBlock, Heading, HorizontalRule, ListItem, Markdown
 from rich.rule import Rule
 from rich.segment import Segment
 from rich.syntax import Syntax
@@ -57,6 +57,25 @@ class _Heading(Heading):
     LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}  # all to the left
 
 
+class _ListItem(ListItem):
+    """A numbered one with its full stop: an answer of `42.` is one, too."""
+
+    def render_number(
+        self,
+        console: Console,
+        options: ConsoleOptions,
+        number: int,
+        last_number: int,  # noqa: ARG002 - rich calls it
+    ) -> RenderResult:
+        width = len(f"{number}. ")
+        style = console.get_style("markdown.item.number")
+        lines = console.render_lines(self.elements, options.update(width=options.max_width - width), style=self.style)
+        for index, line in enumerate(lines or [[]]):
+            yield Segment(" " * width if index else f"{number}. ", style)
+            yield from line
+            yield Segment("\n")
+
+
 class _Rule(HorizontalRule):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Rule(style="dim")
@@ -64,7 +83,7 @@ class _Rule(HorizontalRule):
 
 class _Markdown(Markdown):
     elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "fence": _Code, "code_block": _Code, "hr": _Rule}
-    elements["heading_open"] = _Heading
+    elements.update(heading_open=_Heading, list_item_open=_ListItem)
 
     def __init__(self, tokens: Sequence[Any]) -> None:
         self.markup, self.parsed = "", list(tokens)

@@ -12,7 +12,6 @@ from ..errors import ConfigError
 from ..security.sanitise import plain
 from . import find, start
 from .banner import banner
-from .chat import Front, converse, load_behind, new_state
 from .debug import Debug
 from .render import Screen
 
@@ -30,7 +29,7 @@ def open_chat(
 
     Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
     """
-    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled())
+    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
     start.warn(settings, screen)
     met = find.meet(settings, screen, _choose, time.sleep)
     if not settings.vllm.model:  # the server has been asked already: it may show this, too
@@ -40,9 +39,11 @@ def open_chat(
         from .full import run_full
 
         return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
+    from .chat import Front, converse, load_behind, new_state
+
     load_behind()
     _edit_lines()
-    state = new_state(met, screen, debug, lambda: start.approver(yes), relearn=relearn)
+    state = new_state(met, screen, debug, lambda: start.approver(yes, met.settings), relearn=relearn)
     return converse(state, Front(), resume)
 
 

@@ -95,9 +95,14 @@ _EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
 
 def line(event: Event) -> str:
     """An event as a line of stream-json; "" for what `end` sums up."""
-    if found := _EVENTS.get(type(event)):
-        return as_line(*found(event))
-    return ""
+    found = as_fields(event)
+    return as_line(*found) if found else ""
+
+
+def as_fields(event: Event) -> tuple[str, dict[str, Any]] | None:
+    """An event's type and fields; None for what `end` sums up."""
+    found = _EVENTS.get(type(event))
+    return found(event) if found else None
 
 
 def as_line(kind: str, fields: Mapping[str, Any]) -> str:

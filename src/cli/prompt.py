@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.completion import Completion as Offer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import completion_is_selected
+from prompt_toolkit.filters import completion_is_selected, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
@@ -94,7 +95,6 @@ class Prompt:
             key_bindings=_keys(self._pastes, expand),
             bottom_toolbar=lambda: _toolbar(toolbar()),
             style=STYLE,
-            enable_suspend=True,
             enable_open_in_editor=True,
             reserve_space_for_menu=6,
         )
@@ -136,7 +136,7 @@ def _history(folder: Path | None, pastes: Pastes) -> History:
 def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
-    @keys.add("enter", filter=~completion_is_selected)
+    @keys.add("enter", filter=~completion_is_selected & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.cursor_position == len(buffer.text) and is_open(buffer.text):
@@ -145,16 +145,16 @@ def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
-    @keys.add("enter", filter=completion_is_selected)
+    @keys.add("enter", filter=completion_is_selected & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.complete_state = None  # it is in the line already
 
     @keys.add("escape", "enter")
-    @keys.add("c-j")
+    @keys.add("c-j", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.text:
@@ -162,6 +162,10 @@ def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
             buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt)
+
+    @keys.add("c-z")
+    def _(_event: KeyPressEvent) -> None:
+        run_in_terminal(lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
     @keys.add("c-o")
     def _(_event: KeyPressEvent) -> None:

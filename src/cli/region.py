@@ -45,6 +45,11 @@ class Region:
         self._stream.flush()
         self._lines, self._drawn_for = new, columns
 
+    def wipe(self) -> None:
+        """Empty the screen; what has scrolled away is still there."""
+        self._stream.write("\x1b[H\x1b[2J")
+        self.forget()
+
     def forget(self) -> None:
         """The cursor is somewhere else by now, at the start of a line: nothing is drawn over."""
         self._lines = []

@@ -122,6 +122,9 @@ class Screen:
         self.end_line()
         self._write(self._aside, f"{text}\n")
 
+    def wipe(self) -> None:
+        """What is printed stays."""
+
     def expand(self) -> None:
         """Show all of the last call, and next time of what is before it."""
         if not self.folded:

@@ -7,11 +7,15 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..config import Settings
 from ..errors import ConfigError
 from . import start
 from .debug import Debug
+
+if TYPE_CHECKING:
+    from .trace import Observer
 
 ONE_QUESTION = ("output", "max_tokens", "timeout")  # options that mean nothing in a chat
 STDIN_PATIENCE = 3.0  # seconds before whoever waits is told for what
@@ -40,13 +44,16 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
 
 def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep: Callable[[float], None]) -> int:
     debug = Debug(debug_level, settings.vllm.api_key)
+    debug.observers = _observers(given, settings)
     question = _question(given)
     if question is None:
         if unfit := [name for name in ONE_QUESTION if getattr(given, name) is not None]:
             raise ConfigError(f"{_option(unfit[0])} is for one question, and none is given.", _HOW_TO_ASK)
         from .opening import open_chat
 
-        return open_chat(settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume)
+        return open_chat(
+            settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume, only_plain=given.plain
+        )
     from .ask import Limits, ask
 
     return ask(
@@ -60,6 +67,24 @@ def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep:
         limits=Limits(given.max_tokens, given.timeout),
         resume=given.resume,
     )
+
+
+def _observers(given: argparse.Namespace, settings: Settings) -> list[Observer]:
+    """Who watches, as the options and the environment ask for. Raises ConfigError."""
+    observers: list[Observer] = []
+    if given.trace:
+        from .trace import TraceFile
+
+        observers.append(TraceFile(given.trace, [settings.vllm.api_key]))
+    if any(name.startswith("OTEL_") for name in os.environ):
+        from .spans import MISSING, Spans, is_wanted, tracer_of
+
+        if is_wanted(os.environ):
+            try:
+                observers.append(Spans(tracer_of(os.environ)))
+            except ImportError:
+                print(f"! {MISSING}", file=sys.stderr)
+    return observers
 
 
 def _option(name: str) -> str:

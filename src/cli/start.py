@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..session.store import Store
     from ..tools import Registry, ToolContext
     from ..tools.context import BeforeWrite
+    from .allowed import Allowed
     from .learnt import Learnt
 
 
@@ -113,6 +114,17 @@ def session_for(settings: config.Settings, resume: str | None) -> tuple[Session,
     return where.resume(resume, opening(settings), settings.root)
 
 
+def about(settings: config.Settings, model: str, session_id: str) -> dict[str, str]:
+    """Who answers, for a trace."""
+    return {
+        "server": settings.vllm.base_url,
+        "provider": settings.vllm.provider,
+        "model": model,
+        "workspace": str(settings.root),
+        "session": session_id,
+    }
+
+
 class Bot(NamedTuple):
     """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
 
@@ -121,6 +133,7 @@ class Bot(NamedTuple):
     learnt: Learnt
     server: str
     sandbox: str = ""  # a line for people
+    todos: Sequence[tuple[str, str]] = ()  # content and status, as the model keeps them
     warning: str = ""  # what of the sandbox they must know before commands run
 
     def keep(self) -> str:
@@ -148,6 +161,7 @@ def bot(
     `before_write` is told what a file holds before a tool writes it.
     """
     from ..agent import Agent
+    from ..context import budget
     from .learnt import Learnt
 
     chosen = sandbox(settings)
@@ -166,9 +180,10 @@ def bot(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
+        output_budget=lambda: budget(model.context_length),
         panel=connect.panel(settings, sleep),
     )
-    return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, chosen.warning)
+    return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
 
 
 def sandbox(settings: config.Settings) -> Choice:
@@ -212,21 +227,29 @@ def policy(settings: config.Settings) -> Policy:
     return Policy(
         workspace=settings.root,
         profile=security.profile,
-        rules=rules_of(security.rules),
+        rules=(*rules_of(security.rules), *rules_of(allowed(settings).rules())),
         allowed_commands=security.allowed_commands,
         protected=(*settings.files, *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
 
-def approver(yes: bool) -> Approver:
+def allowed(settings: config.Settings) -> Allowed:
+    """What the user always allowed in this workspace."""
+    from .allowed import Allowed
+
+    return Allowed(config.state_folder(os.environ), settings.root)
+
+
+def approver(yes: bool, settings: config.Settings) -> Approver:
     """Whoever is asked whether a call may run: the person at the terminal, where there is one."""
     from ..security.approval import APPROVE_ALL, REFUSE_ALL
     from .approve import AtTerminal
 
     if yes:
         return APPROVE_ALL
-    return AtTerminal() if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
+    asking = AtTerminal(remember=allowed(settings).keep)
+    return asking if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty() else REFUSE_ALL
 
 
 def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:

@@ -25,6 +25,11 @@ def _new(state: State, _: str) -> None:
     state.screen.say("The conversation starts anew.")
 
 
+def _clear(state: State, _: str) -> None:
+    state.screen.wipe()
+    _new(state, "")
+
+
 def _model(state: State, name: str) -> None:
     """Show the model, or take another that the server has."""
     if not name:
@@ -92,7 +97,8 @@ def _edit(state: State, words: str) -> None:
 
 STEER = (
     Command("/exit", "leave", _leave, aliases=("/quit",)),
-    Command("/new", "forget the conversation and start anew", _new, aliases=("/reset", "/clear")),
+    Command("/new", "start anew; the conversation so far is kept, see /sessions", _new, aliases=("/reset",)),
+    Command("/clear", "start anew on an empty screen", _clear),
     Command("/model", "the model in use; with a name: take another", _model, "[NAME]", complete=_model_names),
     Command("/path", "how tools are called, and why; with a name: take another", _path, "[PATH]", complete=_path_names),
     Command("/edit", "write the next message in your editor", _edit, "[TEXT]"),

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .keys import Typed
+from .tty import unecho
 
 TICK = 0.1  # seconds between looks at the clock
 PASTES_MARKED, PASTES_PLAIN = "\x1b[?2004h", "\x1b[?2004l"
-_INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
 
 
 class TypeAhead:
@@ -94,18 +94,8 @@ class TypeAhead:
                     self._changed()
                 else:
                     self._typed.lone_escape()
-                    self._tick()
+                    self._changed() if self._typed.wishes else self._tick()
         except OSError:  # the terminal is gone; the program is told by a signal
             return
         finally:
             os.close(woken)
-
-
-def unecho(terminal: int) -> None:
-    """Keys one by one, unchanged and unseen; those that are signals stay signals. Raises termios.error."""
-    mode = termios.tcgetattr(terminal)
-    mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
-    mode[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
-    mode[_CONTROL] = [*mode[_CONTROL]]
-    mode[_CONTROL][termios.VMIN], mode[_CONTROL][termios.VTIME] = 1, 0
-    termios.tcsetattr(terminal, termios.TCSANOW, mode)

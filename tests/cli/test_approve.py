@@ -11,11 +11,16 @@ from src.security.approval import Request
 class Asked:
     """An approver whose user answers these, one a question; an exception in their place is raised."""
 
-    def __init__(self, *answers, edit=None, **fields):
+    def __init__(self, *answers, edit=None, remember=None, **fields):
         self.answers, self.shown, self.questions = list(answers), "", []
         call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
         terminal = AtTerminal(
-            self._ask, self._show, edit=edit, paused=self._paused, coloured=fields.pop("coloured", False)
+            self._ask,
+            self._show,
+            edit=edit,
+            remember=remember,
+            paused=self._paused,
+            coloured=fields.pop("coloured", False),
         )
         self.inside = False
         self.answer = terminal.approve(Request(call, "it changes files", **fields))
@@ -121,7 +126,7 @@ class TestChanges:
     def test_a_command_is_changed_in_place_shown_again_and_asked_about_again(self):
         asked = Asked("e", "ls -a", "y")
         assert asked.answer == (True, "", False, {"command": "ls -a"})
-        assert asked.questions[1] == ("command:", "ls")
+        assert asked.questions[1] == ("Change it to:", "ls")
         assert "exec as you changed it:\n    command: ls -a" in asked.shown
 
     def test_other_arguments_are_changed_as_json_in_an_editor(self):
@@ -140,3 +145,26 @@ class TestChanges:
         asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=lambda _: text)
         assert asked.answer == (True, "", False, None)
         assert "Nothing was changed" in asked.shown
+
+
+class TestAlways:
+    RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
+
+    def test_the_rule_is_kept_for_chats_to_come(self):
+        kept = []
+        Asked("a", rule=self.RULE, remember=kept.append)
+        assert kept == [json.loads(self.RULE)]
+
+    def test_where_it_cannot_be_kept_the_user_is_told_and_it_runs(self):
+        def full(_):
+            raise OSError("No space left on device")
+
+        asked = Asked("a", rule=self.RULE, remember=full)
+        assert asked.answer.always
+        assert "this chat only, as it could not be kept: No space left" in asked.shown
+
+    def test_nothing_else_is_kept(self):
+        kept = []
+        for said in ("y", "n", "maybe"):
+            Asked(said, rule=self.RULE, remember=kept.append)
+        assert kept == []

@@ -62,7 +62,8 @@ def doctor(tmp_path, capsys):
 
 
 def status(checks):
-    return {name: check["status"] for name, check in checks.items()}
+    """Of all checks but what commands run in: that is the machine's."""
+    return {name: check["status"] for name, check in checks.items() if name != "commands"}
 
 
 def test_where_all_is_well_every_check_passes(doctor):
@@ -70,7 +71,7 @@ def test_where_all_is_well_every_check_passes(doctor):
     assert (set(status(checks).values()), code) == ({"pass"}, 0)
     assert list(checks) == [
         "configuration", "server", "model", "version", "context", "native calls", "template", "constrained decoding",
-        "streaming", "reasoning", "terminal",
+        "streaming", "reasoning", "commands", "terminal",
     ]  # fmt: skip
     assert command == (
         "vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3"
@@ -132,6 +133,14 @@ def test_thoughts_in_the_answer_name_the_parser_for_them(doctor):
 
 def test_thoughts_in_their_own_field(doctor):
     assert "field of their own" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
+
+
+def test_what_commands_run_in_is_said(doctor):
+    checks, _, _ = doctor(Server(), settings={"security": {"sandbox": "off"}})
+    assert checks["commands"]["status"] == "warn"
+    assert checks["commands"]["said"].startswith("none (security.sandbox is off)")
+    checks, _, _ = doctor(Server(), settings={"security": {"exec_enabled": False}})
+    assert checks["commands"]["said"] == "none are run (security.exec_enabled)"
 
 
 class TestWhatFails:

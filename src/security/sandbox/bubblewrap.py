@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from .keep import ways_to
 from .view import ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
@@ -52,10 +53,12 @@ def _bound(option: str, path: Path | str) -> Sequence[str]:
 
 def _mounts(top: Path, protected: Iterable[Path]) -> Iterator[tuple[str, Path]]:
     """What is protected and there, read-only, after the folders on the way to it; less what a link leads to."""
+    protected = list(protected)
+    passed = {way for path in protected for way in ways_to(top, path)}
     pinned: set[Path] = set()
     for path in sorted(protected):
-        ways = [each for each in reversed(path.parents) if each != top and each.is_relative_to(top)]
-        if path.is_symlink() or not path.exists() or any(each.is_symlink() for each in ways):
+        ways = ways_to(top, path)
+        if not path.exists() or path.is_symlink() or any(each.is_symlink() for each in ways):
             continue
         for way in ways:
             if way not in pinned:
@@ -63,8 +66,4 @@ def _mounts(top: Path, protected: Iterable[Path]) -> Iterator[tuple[str, Path]]:
                 yield "--bind", way
         if path not in pinned:
             pinned.add(path)
-            yield ("--bind" if _is_way(path, protected) else "--ro-bind"), path
-
-
-def _is_way(path: Path, protected: Iterable[Path]) -> bool:
-    return any(path in each.parents for each in protected)
+            yield ("--bind" if path in passed else "--ro-bind"), path

@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Union
 
@@ -44,7 +45,7 @@ class Keeper:
     def look(self, paths: Iterable[Path]) -> None:
         """Take down what is there, and not there, at each path and on the way to it. Raises OSError."""
         paths = [path for path in paths if path != self._top and path.is_relative_to(self._top)]
-        ways = {each for path in paths for each in path.parents if each != self._top and each.is_relative_to(self._top)}
+        ways = {each for path in paths for each in ways_to(self._top, path)}
         leaves = sorted(set(paths) - ways)
         self._ways = {way: _entry(way, None, whole=False) for way in sorted(ways)}
         self._known = {path: _entry(path, self._known.get(path)) for path in leaves if not self._beyond(path)}
@@ -77,7 +78,13 @@ class Keeper:
 
     def _beyond(self, path: Path) -> bool:
         """Whether a link or a file is on the way, so that the path is not in the workspace at all."""
-        return any(_kind(way) in ("link", "file") for way in path.parents if way in self._ways)
+        return any(_kind(way) in ("link", "file") for way in ways_to(self._top, path))
+
+
+@lru_cache(4096)  # asked several times a command
+def ways_to(top: Path, path: Path) -> tuple[Path, ...]:
+    """The folders between `top` and a path below it, the outermost first."""
+    return tuple(each for each in reversed(path.parents) if each != top and each.is_relative_to(top))
 
 
 def _entry(path: Path, known: Entry | None, *, whole: bool = True) -> Entry | None:

@@ -1,0 +1,17 @@
+"""The modes of the terminal that the keys come from."""
+
+from __future__ import annotations
+
+import termios
+
+_INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
+
+
+def unecho(terminal: int) -> None:
+    """Keys one by one, unchanged and unseen; those that are signals stay signals. Raises termios.error."""
+    mode = termios.tcgetattr(terminal)
+    mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
+    mode[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
+    mode[_CONTROL] = [*mode[_CONTROL]]
+    mode[_CONTROL][termios.VMIN], mode[_CONTROL][termios.VTIME] = 1, 0
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)

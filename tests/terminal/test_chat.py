@@ -1,0 +1,508 @@
+"""A chat on a full terminal, as a person has it: every key, in every state."""
+
+import json
+import os
+import re
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from .terminal import Gate, Server, Terminal
+
+CTRL_C, CTRL_D, CTRL_J, CTRL_L, CTRL_O, CTRL_R, CTRL_Z = "\x03", "\x04", "\n", "\x0c", "\x0f", "\x12", "\x1a"
+ALT_ENTER, UP, ESCAPE = "\x1b\r", "\x1b[A", "\x1b"
+
+
+def call(name, **arguments):
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"index": 0, "id": f"call-{name}", "type": "function", "function": function}]}
+
+
+@pytest.fixture
+def chat(tmp_path):
+    """Opens a terminal with a chat on it, and waits for its prompt."""
+    opened = []
+
+    def start(*scripts, files=None, **options):
+        (tmp_path / "work").mkdir(exist_ok=True)
+        for name, content in (files or {}).items():
+            (tmp_path / "work" / name).write_text(content)
+        server = Server(*scripts).__enter__()
+        terminal = Terminal(tmp_path, server, **options)
+        opened.append((terminal, server))
+        terminal.server = server
+        terminal.prompts()
+        return terminal
+
+    yield start
+    for terminal, server in opened:
+        terminal.__exit__()
+        server.__exit__()
+
+
+def asked(chat, number=-1):
+    """What the user said last in a request to the server."""
+    return [m["content"] for m in chat.server.requests[number]["messages"] if m["role"] == "user"][-1]
+
+
+class TestAtThePrompt:
+    def test_a_question_is_answered_and_the_next_can_be_asked(self, chat):
+        chat = chat(["Hello **there**."], ["Again."])
+        chat.line("hi")
+        chat.shows("^Hello there.$")
+        chat.prompts()
+        chat.line("and?")
+        chat.shows("^Again.$")
+        chat.prompts()
+        assert "**" not in chat.text
+
+    def test_messages_of_several_lines(self, chat):
+        chat = chat(["1"], ["2"], ["3"], ["4"])
+        for number, typed in enumerate([f"a{ALT_ENTER}b", f"a{CTRL_J}b", "a\\\rb", '"""\ra\rb\r"""']):
+            chat.line(typed)
+            chat.shows(f"^{number + 1}$")
+            chat.prompts()
+            assert asked(chat) == "a\nb"
+
+    def test_ctrl_c_clears_what_was_typed_then_hints_then_leaves(self, chat):
+        chat = chat()
+        chat.keys("something")
+        chat.shows("^> something")
+        chat.keys(CTRL_C)
+        chat.prompts()
+        chat.keys(CTRL_C)
+        chat.shows("Ctrl-D or /exit leaves")
+        chat.prompts()
+        chat.keys(CTRL_C)
+        assert chat.ends() == 0
+
+    @pytest.mark.parametrize("keys", [CTRL_D, "/exit\r", "/quit\r"])
+    def test_it_is_left(self, chat, keys):
+        chat = chat()
+        chat.keys(keys)
+        assert chat.ends() == 0
+
+    def test_history_goes_across_chats_and_is_nobody_elses(self, chat, tmp_path):
+        first = chat(["1"])
+        first.line("a question to find again")
+        first.shows("^1$")
+        first.prompts()
+        first.keys(CTRL_D)
+        first.ends()
+        assert stat.S_IMODE((tmp_path / "state" / "vllm-bot" / "history").stat().st_mode) == 0o600
+
+        second = chat(["2"], ["3"])
+        second.keys(UP)
+        second.shows("^> a question to find again")
+        second.keys(CTRL_C)
+        second.prompts()
+        second.keys(f"{CTRL_R}to find")
+        second.shows("a question to find again")
+        second.keys("\r\r")
+        second.shows("^2$")
+        assert asked(second) == "a question to find again"
+
+    def test_commands_and_paths_are_completed(self, chat):
+        chat = chat(["1"], files={"notes.txt": "The heron.", "日本.txt": "x"})
+        chat.keys("/sta")
+        chat.shows("/status")
+        chat.keys("\t")
+        chat.shows("^> /status")
+        chat.keys(f"{CTRL_C}what is in @no")
+        chat.shows("@notes.txt")
+        chat.keys("\t")
+        chat.shows("^> what is in @notes.txt")
+        chat.keys("\r")
+        chat.shows("^> what is in @notes.txt")
+        chat.keys("\r")
+        chat.shows("^1$")
+        assert asked(chat) == "what is in @notes.txt\n\nContent of notes.txt:\n```\nThe heron.\n```"
+
+    def test_a_command_of_ones_own_is_run_and_told_to_the_model_with_the_next_message(self, chat):
+        chat = chat(["1"])
+        chat.line("!echo one; printf '\\033[31mtwo\\033[0m\\n'; exit 3")
+        chat.shows("^one$")
+        chat.shows("^two$")
+        chat.shows("exit code 3")
+        chat.prompts()
+        chat.line("and?")
+        chat.shows("^1$")
+        assert asked(chat).startswith("I ran this command:\n$ echo one;")
+        assert asked(chat).endswith("one\ntwo\n[exit code 3]\n\nand?")
+
+    def test_ctrl_c_ends_a_command_of_ones_own_and_not_the_chat(self, chat):
+        chat = chat()
+        chat.line("!echo begun; sleep 60")
+        chat.shows("^begun$")
+        chat.keys(CTRL_C)
+        chat.shows("exit code -")
+        chat.prompts()
+
+    def test_a_paste_of_ten_thousand_lines_is_one_message_and_a_note_in_the_line(self, chat):
+        chat = chat(["1"])
+        text = "\n".join(f"line {number} of what is pasted" for number in range(10_000))
+        chat.keys(f"\x1b[200~{text}\x1b[201~")
+        chat.shows(r"\[pasted text 1: 10,000 lines\]")
+        chat.keys("\r")
+        chat.shows("^1$")
+        assert asked(chat) == text
+
+    def test_a_short_paste_is_in_the_line_and_its_line_ends_send_nothing(self, chat):
+        chat = chat(["1"])
+        chat.keys("\x1b[200~a\r\nb\x1b[201~")
+        chat.shows("^> a\n  b$")
+        chat.keys("\r")
+        chat.shows("^1$")
+        assert asked(chat) == "a\nb"
+
+    def test_japanese_is_typed_and_taken_back_by_characters(self, chat):
+        chat = chat(["こんにちは。"])
+        chat.keys("日本語🙂\x7f\x7f")
+        chat.shows("^> 日 ?本 ?$")
+        chat.keys("\r")
+        chat.shows("こ ?ん ?に ?ち ?は")
+        assert asked(chat) == "日本"
+
+    def test_an_unknown_command_is_not_sent(self, chat):
+        chat = chat()
+        chat.line("/hlep")
+        chat.shows("Did you mean /help")
+        assert chat.server.requests == []
+
+    def test_what_is_typed_before_the_prompt_is_there_is_not_lost(self, tmp_path):
+        with Server(["1"]) as server, Terminal(tmp_path, server) as chat:
+            chat.keys("early words")
+            chat.shows("^> early words")
+            chat.keys("\r")
+            chat.shows("^1$")
+            assert server.requests[0]["messages"][-1]["content"] == "early words"
+
+    def test_the_line_below_says_how_full_the_context_is(self, chat):
+        usage = {"prompt_tokens": 900, "completion_tokens": 100}
+        chat = chat(["1", {"content": "", "usage": usage}])
+        chat.line("hi")
+        chat.shows(r"tiny  native calls  context 1,000 of 4,000 \(25%\)  tokens 900 in, 100 out")
+
+    def test_ctrl_z_and_back(self, chat):
+        chat = chat(["1"])
+        chat.keys("typed")
+        chat.shows("^> typed")
+        chat.keys(CTRL_Z)
+        chat._until(lambda: state_of(chat.child.pid) == "T", "it to stop")
+        drawn = chat.raw.count("\x1b[6n")
+        os.kill(chat.child.pid, signal.SIGCONT)
+        chat._until(lambda: chat.raw.count("\x1b[6n") > drawn, "the prompt")
+        chat.keys(" on")
+        chat.shows("^> typed on")
+        chat.keys("\r")
+        chat.shows("^1$")
+        assert asked(chat) == "typed on"
+
+
+class TestWhileTheModelWorks:
+    def test_one_waits_with_a_clock_and_answers_with_a_rate(self, chat):
+        waiting, answering = Gate(), Gate()
+        chat = chat([waiting, "One ", "two ", "three ", answering, "four."])
+        chat.line("hi")
+        chat.shows(r"waiting \d+\.\d s .* Ctrl-C stops")
+        waiting.set()
+        chat.shows(r"answering \d+\.\d s · 3 tokens · \d+\.\d tokens/s")
+        chat.shows("^One two three")
+        answering.set()
+        chat.shows("^One two three four.$")
+        chat.prompts()
+        assert "Ctrl-C stops" not in chat.text
+
+    def test_ctrl_c_stops_the_answer_and_keeps_what_came_and_what_was_typed(self, chat):
+        gate = Gate()
+        chat = chat(["Half an ", "answer", gate], ["Go on."])
+        chat.line("hi")
+        chat.shows("^Half an answer")
+        chat.keys("my next")
+        chat.shows("^> my next")
+        chat.keys(CTRL_C)
+        chat.shows(r"^\(stopped\)$")
+        chat.shows("^> my next$")
+        chat.keys(" words\r")
+        chat.shows("^Go on.$")
+        roles = [(m["role"], m["content"]) for m in chat.server.requests[1]["messages"]]
+        assert roles[-2:] == [("assistant", "Half an answer"), ("user", "my next words")]
+        gate.set()
+
+    def test_a_lone_escape_stops_it_too(self, chat):
+        gate = Gate()
+        chat = chat(["Half", gate])
+        chat.line("hi")
+        chat.shows("^Half")
+        chat.keys(ESCAPE)
+        chat.shows(r"^\(stopped\)$")
+        chat.prompts()
+        gate.set()
+
+    def test_what_is_typed_is_the_next_message(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."], ["Second."], ["Third."])
+        chat.line("one")
+        assert gate.reached.wait(20)
+        chat.keys("two\rthree\\\rlines\r")
+        chat.shows("queued: two")
+        chat.shows("queued: three ⏎ lines")
+        gate.set()
+        chat.shows("^Third.$")
+        chat.prompts()
+        assert [asked(chat, number) for number in range(3)] == ["one", "two", "three\nlines"]
+        assert re.search("^First.\n\n> two\nSecond.$", chat.everything, re.M)
+
+    def test_a_queued_message_is_taken_back_to_be_changed(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."], ["Second."])
+        chat.line("one")
+        assert gate.reached.wait(20)
+        chat.keys(f"twx\r{UP}\x7fo")
+        chat.shows("^> two")
+        gate.set()
+        chat.shows("^First.")
+        chat.shows("^> two")
+        assert len(chat.server.requests) == 1
+
+    def test_a_command_typed_meanwhile_is_a_command(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."])
+        chat.line("one")
+        assert gate.reached.wait(20)
+        chat.line("/tokens")
+        gate.set()
+        chat.shows("the server has counted none yet")
+        assert len(chat.server.requests) == 1
+
+    def test_ctrl_d_leaves_after_it(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."])
+        chat.line("one")
+        assert gate.reached.wait(20)
+        chat.keys(CTRL_D)
+        chat.shows("queued: /exit")
+        gate.set()
+        assert chat.ends() == 0
+        assert "First." in chat.everything
+
+    def test_a_paste_meanwhile_is_one_message(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."], ["Second."])
+        chat.line("one")
+        assert gate.reached.wait(20)
+        chat.keys("\x1b[200~a\rb\x1b[201~\r")
+        chat.shows("queued: a ⏎ b")
+        gate.set()
+        chat.shows("^Second.$")
+        assert asked(chat) == "a\nb"
+
+    def test_a_long_answer_scrolls_by_whole_and_once(self, chat):
+        words = [f"word{number} " for number in range(3000)]
+        text = [w + ("\n\n" if n % 50 == 49 else "") for n, w in enumerate(words)]
+        chat = chat(text)
+        chat.line("hi")
+        chat.shows("word2999")
+        chat.prompts()
+        shown = re.findall(r"word\d+", chat.everything)
+        assert shown == [word.strip() for word in words]
+
+    def test_a_table_taller_than_the_screen_is_whole_in_the_end(self, chat):
+        rows = [f"| row{number} | {number} |\n" for number in range(60)]
+        gate = Gate()
+        chat = chat(["| a | b |\n|---|---|\n", *rows, gate, "\nAfter."])
+        chat.line("hi")
+        chat.shows("row59")
+        gate.set()
+        chat.shows("^After.")
+        chat.prompts()
+        assert re.findall(r"row\d+", chat.everything) == [f"row{number}" for number in range(60)]
+
+    def test_the_window_is_resized_in_the_middle(self, chat):
+        gate = Gate()
+        chat = chat(["A first paragraph that is there.\n\n", "And one ", gate, "that ends."])
+        chat.line("hi")
+        chat.shows("And one")
+        chat.resize(50, 24)
+        gate.set()
+        chat.shows("And one that ends.")
+        chat.prompts()
+        assert chat.everything.count("A first paragraph") == 1
+        assert chat.everything.count("And one") == 1
+
+    def test_a_thought_is_folded_to_a_line_and_opened_by_ctrl_o(self, chat):
+        gate = Gate()
+        chat = chat([{"reasoning_content": "Let me see.\nIt is so."}, gate, "So it is."])
+        chat.line("hi")
+        chat.shows("^It is so.")
+        gate.set()
+        chat.shows("^So it is.$")
+        chat.shows(r"thought for \d+\.\d s, 6 words")
+        chat.prompts()
+        assert "It is so." not in chat.text
+        chat.keys(CTRL_O)
+        chat.shows("│ It is so.")
+
+    def test_thoughts_can_stay_and_can_be_hidden(self, chat):
+        thinks = [{"reasoning_content": "Hm, hm."}, "So."]
+        chat = chat(thinks, thinks)
+        chat.line("/thinking show")
+        chat.line("hi")
+        chat.shows("^Hm, hm.\n\nSo.$")
+        chat.prompts()
+        chat.line("/thinking hide")
+        chat.line("hi")
+        chat.shows("^> hi\nSo.$")
+
+    def test_nothing_that_a_model_writes_steers_the_terminal(self, chat):
+        evil = "a\x1b[2Jb\x1b]0;title\x07c\x1b]52;c;AAAA\x07d\u202ee\x9b31mf\rg &#x202e;"
+        chat = chat([evil[:3], evil[3:9], evil[9:]])
+        chat.line("hi")
+        chat.shows("^abcdef g &#x202e;$")
+        chat.prompts()
+        assert not re.search("\x1b\\]|\x1b\\[2J|[\x80-\x9f\u202e]", chat.raw)
+
+    def test_it_is_killed_and_leaves_the_terminal_as_it_was(self, chat):
+        import termios
+
+        gate = Gate()
+        chat = chat(["Half", gate])
+        chat.line("hi")
+        chat.shows("^Half")
+        assert not termios.tcgetattr(chat.child.child_fd)[3] & termios.ECHO
+        chat.child.kill(signal.SIGTERM)
+        chat.is_sent("\x1b[?2004l")
+        assert chat.ends() == 143
+        assert "Traceback" not in chat.raw
+
+    def test_ctrl_z_and_back(self, chat):
+        gate = Gate()
+        chat = chat(["Half ", gate, "and half."])
+        chat.line("hi")
+        chat.shows("^Half")
+        chat.keys(CTRL_Z)
+        chat._until(lambda: state_of(chat.child.pid) == "T", "it to stop")
+        os.kill(chat.child.pid, signal.SIGCONT)
+        gate.set()
+        chat.shows("^Half and half.$")
+        chat.prompts()
+
+
+class TestWhileAToolRuns:
+    def test_its_line_has_its_arguments_its_result_and_its_time(self, chat):
+        chat = chat([call("read", path="notes.txt")], ["Seen."], files={"notes.txt": "The heron stands.\n"})
+        chat.line("look")
+        chat.shows(r'^  read\(path="notes.txt"\) -> .*  \d+\.\d s$')
+        chat.shows("^Seen.$")
+        chat.prompts()
+        chat.keys(CTRL_O)
+        chat.shows("│ .*The heron stands.")
+
+    @pytest.fixture
+    def running(self, chat):
+        chat = chat([call("exec", command="echo $$; sleep 60")], ["Well."], options=["--yes"])
+        chat.line("go")
+        chat.shows(r'^  exec\(command="echo \$\$; sleep 60"\) -> \.\.\.  \d+\.\d s')
+        return chat
+
+    def test_its_clock_runs_and_ctrl_c_stops_it(self, running):
+        running.shows(r"running [1-9]\d*\.\d s|running 0\.[5-9] s")
+        running.keys(CTRL_C)
+        running.shows(r"^\(stopped\)$")
+        running.prompts()
+        running.line("and?")
+        running.shows("^Well.$")
+
+    def test_what_is_typed_is_kept(self, running):
+        running.keys("next")
+        running.shows("^> next")
+        running.keys(CTRL_C)
+        running.shows(r"^\(stopped\)$")
+        running.shows("^> next$")
+
+
+class TestAtAnApproval:
+    def test_typed_before_is_no_answer(self, chat, tmp_path):
+        gate = Gate()
+        chat = chat([gate, call("write", path="new.txt", content="x\n")], ["Well."], ["Next."])
+        chat.line("go")
+        assert gate.reached.wait(20)
+        chat.keys("y\ry\r")
+        chat.shows("queued: y")
+        gate.set()
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.line("n")
+        chat.shows("the user said no")
+        assert not (tmp_path / "work" / "new.txt").exists()
+
+    def test_a_diff_is_shown_and_yes_runs_it(self, chat, tmp_path):
+        chat = chat(
+            [call("edit", path="a.txt", oldText="two", newText="2")], ["Done."], files={"a.txt": "one\ntwo\nthree\n"}
+        )
+        chat.line("go")
+        chat.shows(r"^ +-two\n +\+2$")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.line("y")
+        chat.shows("^Done.$")
+        assert (tmp_path / "work" / "a.txt").read_text() == "one\n2\nthree\n"
+        assert "\x1b[32m" in chat.raw
+
+    def test_the_whole_command_is_shown_and_changed_and_run(self, chat):
+        chat = chat([call("exec", command="echo one")], ["Done."])
+        chat.line("go")
+        chat.shows("command: echo one")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.line("e")
+        chat.shows("Change it to: echo one")
+        chat.keys("\x17two\r")
+        chat.shows("exec as you changed it")
+        chat.line("y")
+        chat.shows("^Done.$")
+        assert "two" in chat.server.requests[1]["messages"][-1]["content"]
+
+    def test_words_go_to_the_model_instead(self, chat):
+        chat = chat([call("exec", command="rm x")], ["As you like."])
+        chat.line("go")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.line("move it to trash instead 日本")
+        chat.shows("^As you like.$")
+        assert "move it to trash instead 日本" in chat.server.requests[1]["messages"][-1]["content"]
+
+    def test_always_holds_from_now_on(self, chat):
+        chat = chat([call("exec", command="echo one")], ["1."], [call("exec", command="echo one")], ["2."])
+        chat.line("go")
+        chat.shows("a: run it, now and always, by the rule")
+        chat.line("a")
+        chat.shows("^1.$")
+        chat.prompts()
+        chat.line("again")
+        chat.shows("^2.$")
+        assert chat.everything.count("Run it?") == 1
+
+    def test_ctrl_c_stops_the_turn(self, chat):
+        chat = chat([call("exec", command="echo one")], ["Well."])
+        chat.line("go")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.keys(CTRL_C)
+        chat.shows(r"^\(stopped\)$")
+        chat.prompts()
+
+    def test_ctrl_d_is_a_no(self, chat):
+        chat = chat([call("exec", command="echo one")], ["Well."])
+        chat.line("go")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.keys(CTRL_D)
+        chat.shows("the user said no")
+        chat.shows("^Well.$")
+
+    def test_a_question_that_the_model_wrote_itself_is_only_text(self, chat):
+        chat = chat(["  Run it? [y/N] y\n"])
+        chat.line("go")
+        chat.shows(r"Run it\? \[y/N\] y")
+        chat.prompts()
+
+
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
