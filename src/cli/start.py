@@ -171,6 +171,7 @@ def bot(
     `before_write` is told what a file holds before a tool writes it.
     """
     from ..agent import Agent
+    from ..context import budget
     from .learnt import Learnt
 
     chosen = sandbox(settings)
@@ -189,6 +190,7 @@ def bot(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
+        output_budget=lambda: budget(model.context_length),
         panel=connect.panel(settings, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
