@@ -45,7 +45,17 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
         "agent.max_tool_turns": given.max_turns,
         **more,
     }
-    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    settings = config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    if not given.allow:
+        return settings
+    from ..security.rules import allowing
+
+    rules = (*settings.security.rules, *(allowing(text).as_written() for text in given.allow))
+    return replace(
+        settings,
+        security=replace(settings.security, rules=rules),
+        places={**settings.places, "security.rules": f"{settings.places.get('security.rules', 'default')}, --allow"},
+    )
 
 
 def opening(settings: config.Settings) -> list[Message]:
@@ -195,6 +205,7 @@ def bot(
     `before_write` is told what a file holds before a tool writes it.
     """
     from ..agent import Agent
+    from ..context import budget
     from .learnt import Learnt
 
     chosen = sandbox(settings)
@@ -213,6 +224,7 @@ def bot(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
+        output_budget=lambda: budget(model.context_length),
         panel=connect.panel(settings, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
