@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .harmless import LAUNCHERS, SHELLS
-from .shell import literal
+from .shell import LONGEST, literal
 from .syntax import WORDS, parse
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Words = Sequence[str | None]  # None: not known before it runs
 UNKNOWN: Words = (None,)
 DEEPEST = 5  # command lines inside command lines
+MOST_WORDS = 200  # of a command that runs another
 EVALUATING = frozenset({"eval", "source", ".", "trap", "alias"})
 RUNNING = LAUNCHERS | frozenset({"exec", "command", "builtin", "trap"})
 FINDING = {"find": ("-exec", "-execdir", "-ok", "-okdir"), "fd": ("-x", "-X", "--exec", "--exec-batch")}
@@ -42,7 +43,7 @@ def written(line: str) -> Iterator[str | None]:
 
 
 def _unreadable(line: str) -> bool:
-    return "\0" in line or any("\ud800" <= character <= "\udfff" for character in line)
+    return len(line) > LONGEST or "\0" in line or any("\ud800" <= character <= "\udfff" for character in line)
 
 
 def _commands(line: str, depth: int) -> Iterator[Words]:
@@ -70,30 +71,37 @@ def _commands(line: str, depth: int) -> Iterator[Words]:
 
 def _unwrapped(words: Words, depth: int) -> Iterator[Words]:
     """The command, and those that it runs."""
-    if depth > DEEPEST:
-        yield UNKNOWN
-    if not words or depth > DEEPEST:
+    if not words:
         return
+    yield from _direct(words, depth)
+    name = _name(words)
+    starts: Sequence[int] = range(1, len(words)) if name in RUNNING else ()
+    if name in FINDING:
+        starts = [at + 1 for at, word in enumerate(words[:-1]) if word in FINDING[name]]
+    if len(starts) > MOST_WORDS:
+        yield UNKNOWN
+        return
+    for at in starts:
+        yield from _direct(words[at:], depth)
+
+
+def _direct(words: Words, depth: int) -> Iterator[Words]:
+    """The command, and those in the command lines that it is given."""
     yield words
-    name = words[0] and words[0].rpartition("/")[2]
-    rest = words[1:]
+    name, rest = _name(words), words[1:]
     if name in SHELLS and not any(word and not word.startswith("-") for word in rest):
         yield UNKNOWN  # it reads what to run
     if name in EVALUATING and None in rest:
         yield UNKNOWN
-    if name == "eval" and None not in rest:
-        yield from _commands(" ".join(word or "" for word in rest), depth + 1)
-    elif name in FINDING:
-        for at, word in enumerate(rest[:-1], start=1):
-            if word in FINDING[name]:
-                yield from _unwrapped(rest[at:], depth + 1)
-    elif name in RUNNING:
-        for at, word in enumerate(rest):
-            yield rest[at:]
-            if word and " " in word:
-                yield from _commands(word, depth + 1)
-            elif word and word.rpartition("/")[2] in RUNNING | EVALUATING:
-                yield from _unwrapped(rest[at:], depth + 1)
+    lines = [word for word in rest if word and " " in word] if name in RUNNING else []
+    if name == "eval":
+        lines = [" ".join(word or "" for word in rest)]
+    for line in lines:
+        yield from _commands(line, depth + 1)
+
+
+def _name(words: Words) -> str:
+    return (words[0] or "").rpartition("/")[2]
 
 
 def _matches(words: Words, denied: Sequence[str]) -> bool:

@@ -14,23 +14,36 @@ from .shell import Word
 from .unclear import Unclear
 
 MOST_WORDS = 2_000  # that one glob may become
+CLASSES = re.compile(
+    r"\[[!^]?[A-Za-z0-9_]*(?:\[:(?:alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit):\])+"
+    r"[A-Za-z0-9_]*\]"
+)
 PLAIN_BRACKET = re.compile(r"\[([!^]?)([A-Za-z0-9_.,@+=%-]+)\]")
 
 
 class Pattern(NamedTuple):
-    """A path's part. `hidden`: it may match names that begin with a dot.
+    """A path's part: what stands between its stars, none where it is no glob, as an expression of one length each.
 
-    `loose` is for names that are not ASCII: to some shells a sign is a byte, and `??` one letter.
+    `hidden`: it may match names that begin with a dot. `loose` is for names that are not ASCII: to some shells a sign
+    is a byte, and `??` one letter.
     """
 
     literal: str
-    regex: re.Pattern[str] | None
-    loose: re.Pattern[str] | None
-    hidden: bool
+    between: tuple[re.Pattern[str], ...] = ()
+    loose: tuple[re.Pattern[str], ...] = ()
+    hidden: bool = False
 
     def matches(self, name: str) -> bool:
-        regex = self.regex if name.isascii() else self.loose
-        return regex is not None and regex.fullmatch(name) is not None
+        """Linear in the name, however many stars there are: the first place that fits is always right."""
+        first, *others = self.between if name.isascii() else self.loose
+        if not others:
+            return first.fullmatch(name) is not None
+        begun = first.match(name)
+        at = begun.end() if begun else -1
+        for each in others[:-1]:
+            found = each.search(name, at) if at >= 0 else None
+            at = found.end() if found else -1
+        return at >= 0 and any(others[-1].fullmatch(name, start) for start in range(at, len(name) + 1))
 
 
 def expand(word: Word, ground: Ground) -> list[str]:
@@ -43,7 +56,7 @@ def expand(word: Word, ground: Ground) -> list[str]:
     parts = _parts(word)
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
-        if part.regex is None:
+        if not part.between:
             found = [prefix + part.literal for prefix in found]
             if last and part.literal:
                 found = [path for path in found if _is_there(path, ground)]
@@ -53,8 +66,8 @@ def expand(word: Word, ground: Ground) -> list[str]:
             raise Unclear(f"{word.text} stands for more than {MOST_WORDS:,} files")
         if not last:
             found = [f"{path}/" for path in found]
-    if found and word.text.startswith("-"):
-        raise Unclear(f"{word.text} is an option, or stands for files of such names")
+    if any(each.startswith("-") for each in found):
+        raise Unclear(f"{word.text} stands for a file whose name reads as an option")
     return found or [word.text]
 
 
@@ -86,45 +99,50 @@ def _parts(word: Word) -> list[Pattern]:
 
 
 def _pattern(text: str, quoted: frozenset[int]) -> Pattern:
-    regex: list[str] = []
-    loose: list[str] = []
+    between, loose = [""], [""]
     at, is_glob, hidden = 0, False, text[:1] == "."
     while at < len(text):
-        character = text[at]
-        piece, end = re.escape(character), at + 1
-        any_piece = piece
-        if at not in quoted and character in "*?":
-            piece, any_piece, is_glob = (".*", ".*", True) if character == "*" else (".", ".?", True)
-        elif at not in quoted and character == "[" and "]" in text[at:]:
+        character, piece, end = text[at], re.escape(text[at]), at + 1
+        is_sign = at not in quoted and (character in "*?" or (character == "[" and "]" in text[at:]))
+        if is_sign and character == "?":
+            piece = "."
+        elif is_sign and character == "[":
             piece, end = _bracket(text, at, quoted)
-            any_piece, is_glob, hidden = ".*", True, hidden or (at == 0 and text[1] not in "!^")
-        regex.append(piece)
-        loose.append(any_piece)
+            hidden = hidden or (at == 0 and text[1] not in "!^")
+        if is_sign and (character == "*" or not piece):
+            between.append("")
+        else:
+            between[-1] += piece
+        if is_sign:
+            loose.append("")
+        else:
+            loose[-1] += piece
+        is_glob = is_glob or is_sign
         at = end
-    if not is_glob:
-        return Pattern(text, None, None, hidden)
-    return Pattern(text, _compiled(regex), _compiled(loose), hidden)
+    return Pattern(text, _compiled(between), _compiled(loose), hidden) if is_glob else Pattern(text)
 
 
-def _compiled(pieces: list[str]) -> re.Pattern[str]:
-    return re.compile("".join(pieces), re.DOTALL)
+def _compiled(pieces: list[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each, re.DOTALL) for each in pieces)
 
 
 def _bracket(text: str, at: int, quoted: frozenset[int]) -> tuple[str, int]:
-    """What the bracket that opens at `at` matches, and where it ends.
+    """What the bracket that opens at `at` matches, and where it ends; nothing, as for a star, where that is not clear.
 
-    Only one of plain characters is read as it is; any other matches whatever may stand from there on, since shells
-    do not agree on what it is, nor on where it ends.
+    Only one of plain characters is. Any other matches whatever may stand from there on, since shells do not agree on
+    what it is, nor on where it ends.
     """
+    if (classes := CLASSES.match(text, at)) and quoted.isdisjoint(range(at, classes.end())):
+        return ".", classes.end()
     inside = PLAIN_BRACKET.match(text, at)
     if inside is None or not quoted.isdisjoint(range(at, inside.end())):
-        return ".*", len(text)
+        return "", len(text)
     sign, members = inside.groups()
     if sign and "-" in members:
-        return ".*", len(text)
+        return ".", inside.end()
     # In some languages `a-z` holds B and é as well.
     letters = "A-Za-z\u0080-\U0010ffff" if "-" in members else ""
     try:
         return re.compile(f"[{'^' if sign else ''}{members}{letters}]").pattern, inside.end()
     except re.error:  # a range that runs backwards
-        return ".*", len(text)
+        return "", len(text)

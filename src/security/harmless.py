@@ -18,6 +18,7 @@ from .places import Ground, in_workspace
 from .shell import Command
 from .unclear import Unclear
 
+KNOWN = frozenset({"find", *(name.split()[0] for name in ROWS)})
 PLAIN = re.compile(r"[\w \-./:,=@%+#\[\]()^~*?'!]*")
 NO_PATH = re.compile(r"[^\w\-./~+*?\[\]]+")  # what separates paths in a word: PATH=a:b, --file=x, @x
 PATH_START = re.compile(r"/|\.\.")
@@ -57,7 +58,7 @@ def require_harmless(command: Command, ruled: Sequence[str], view: View) -> None
     """Unclear unless the command, whose first words a rule has as `ruled`, is harmless."""
     view.check(word.text for word in command.reads)
     if _is_own(command, ruled):
-        if command.name in ROWS and in_workspace(command.name, view.path, view.ground):
+        if command.name in KNOWN and in_workspace(command.name, view.path, view.ground):
             raise Unclear(f"{command.name} may be a program of the workspace's own")
         return
     if command.name in LAUNCHERS:

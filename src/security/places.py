@@ -146,7 +146,5 @@ def in_workspace(name: str, path: str, ground: Ground) -> bool:
             return True
         program = f"{folder}/{name}"
         if os.access(program, os.X_OK) and Path(program).is_file():
-            return ground.where(program) is not None and ground.root != "/"
-        if ground.where(folder) is not None and ground.root != "/":
-            return True
+            return ground.root != "/" and any(ground.where(each) is not None for each in (folder, program))
     return False

@@ -28,6 +28,7 @@ PROFILES: Mapping[str, str] = {
     "workspace": "reading and writing inside the workspace are free, everything else asks",
     "full": "everything is free",
 }
+GUESSED = frozenset({"quotes inside a string", "unquoted text"})  # repairs by which an argument may have lost a part
 
 
 class Decision(NamedTuple):
@@ -47,13 +48,20 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     allowed_commands: tuple[str, ...] = ()
     protected: tuple[Path, ...] = ()
-    path: str = ""
+    path: str = "/usr/bin:/bin"
 
     def decide(self, call: ToolCall, risk: Risk) -> Decision:
         """Whether a call may run. `risk` is its tool's: whatever is not "low" is high."""
         decision = self._decide(call, risk)
         if call.echo and decision.action == "allow":  # it may be a file's words, not the model's wish
             return Decision("ask", "it repeats what stood in a message or a tool result", "echo")
+        if (
+            GUESSED.intersection(call.repaired)
+            and decision.action == "allow"
+            and risk != "low"
+            and self.profile != "full"
+        ):
+            return Decision("ask", "where its text begins and ends had to be guessed", "repaired")
         return decision
 
     def always(self, call: ToolCall) -> Rule | None:

@@ -123,6 +123,117 @@ class TestWhatNoRuleAllows:
         assert Policy(workspace, "read-only").decide(call, "high").action == "deny"
 
 
+class TestCommands:
+    """What a rule of the user's own allows, beyond the commands that the table knows."""
+
+    @staticmethod
+    def action(policy: Policy, command: str) -> str:
+        return policy.decide(running(command), "high").action
+
+    @pytest.mark.parametrize(
+        "command",
+        ["pytest", "pytest -q tests", "pytest -k 'a or b'", "pytest tests/test_a.py::test_b[1]", "pytest -q | tail -5"],
+    )
+    def test_it_may_be_given_plain_words(self, command, workspace):
+        assert self.action(Policy(workspace, allowed_commands=("pytest", "tail")), command) == "allow"
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "pytest ../other",
+            "pytest --rootdir=/etc",
+            "pytest -c/etc/x",
+            "pytest -p../x",
+            "pytest a:/etc/x",
+            "pytest @/etc/x",
+            "pytest file:///etc/x",
+            "pytest link",
+            "pytest '~/x'",
+            "pytest '$(touch pwned)'",
+            "pytest 'a;b'",
+            "pytest > log",
+            "pytests",
+            "./pytest",
+            "python -m pytest",
+        ],
+    )
+    def test_and_no_word_that_leads_out_of_the_workspace_or_may_be_run(self, command, workspace):
+        (workspace / "link").symlink_to("/etc")
+        assert self.action(Policy(workspace, allowed_commands=("pytest",)), command) == "ask"
+
+    @pytest.mark.parametrize("command", ["git status", "git status -s", "git status --porcelain src"])
+    def test_a_sub_command_is_allowed_by_its_words(self, command, workspace):
+        assert self.action(Policy(workspace, allowed_commands=("git status",)), command) == "allow"
+
+    @pytest.mark.parametrize("command", ["git push", "git -c a=b status", "git", "git log"])
+    def test_and_no_other_of_them(self, command, workspace):
+        assert self.action(Policy(workspace, allowed_commands=("git status",)), command) == "ask"
+
+    def test_what_is_word_for_word_the_users_runs(self, workspace):
+        words = ("find . -name x -delete", "sort -o a b", "cat /etc/hosts", "bash build.sh", "git commit -m 'a $b'")
+        assert {self.action(Policy(workspace, allowed_commands=words), each) for each in words} == {"allow"}
+        assert self.action(Policy(workspace, allowed_commands=words), "find . -name x -delete -ls") == "ask"
+
+    @pytest.mark.parametrize("launcher", ["bash", "sh", "env", "xargs", "sudo", "eval", ".", "timeout"])
+    def test_a_rule_that_names_only_what_runs_others_allows_nothing(self, launcher, workspace):
+        policy = Policy(workspace, allowed_commands=(launcher, "echo"))
+        commands = (launcher, f"{launcher} touch a", f"echo touch a | {launcher}")
+        assert {self.action(policy, each) for each in commands} == {"ask"}
+
+    @pytest.mark.parametrize("path", ["", ".", ":/usr/bin", "bin:/usr/bin", "{}/bin:/usr/bin"])
+    def test_a_command_that_the_workspace_may_stand_in_for_asks(self, path, workspace):
+        program = workspace / "bin" / "ls"
+        program.parent.mkdir()
+        program.touch(0o755)
+        policy = Policy(workspace, allowed_commands=("ls",), path=path.format(workspace))
+        assert self.action(policy, "ls -l") == "ask"
+        assert self.action(policy, "ls") == "ask"
+
+    def test_a_name_that_reads_as_an_option_is_none(self, workspace):
+        (workspace / "-delete").touch()
+        policy = Policy(workspace, allowed_commands=("find", "ls"), path="/usr/bin:/bin")
+        assert {self.action(policy, command) for command in ("find *", "find -d*", "ls *")} == {"ask"}
+        assert self.action(policy, "ls ./*") == "allow"
+
+    def test_git_does_not_take_the_workspace_itself_for_a_repository(self, workspace):
+        (workspace / "HEAD").touch()
+        policy = Policy(workspace, allowed_commands=("git status",), path="/usr/bin:/bin")
+        assert self.action(policy, "git status -s") == "ask"
+
+    def test_what_may_not_be_read_is_no_operand(self, workspace):
+        (workspace / ".env").touch()
+        policy = Policy(workspace, rules=(Rule("read", "deny", path=".env"),), allowed_commands=("cat",), path="/bin")
+        assert [self.action(policy, command) for command in ("cat .env", "cat .e*", "cat < .env", "cat a")] == [
+            *["ask"] * 3,
+            "allow",
+        ]
+
+    @pytest.mark.parametrize("profile", PROFILES)
+    def test_what_is_denied_is_denied_however_it_is_written(self, profile, workspace):
+        policy = Policy(workspace, profile, (Rule("exec", "deny", "git push"), Rule("exec", "allow")))
+        commands = (
+            "git push",
+            "ls; git -C x push",
+            "bash -c 'git push'",
+            "$x push",
+            "echo git push | sh",
+            "git push '",
+        )
+        assert {self.action(policy, command) for command in commands} == {"deny"}
+
+    def test_what_is_protected_is_not_written_by_a_redirection_whatever_the_profile(self, workspace):
+        policy = Policy(workspace, "full", protected=(workspace / "settings.json",))
+        commands = ("echo x > .git/hooks/pre-commit", "ls; (echo >> settings.json)", "cat a 2>./x/../.git/config")
+        assert {self.action(policy, command) for command in commands} == {"deny"}
+
+
+@pytest.mark.parametrize("repair", ["quotes inside a string", "unquoted text"])
+def test_a_call_whose_text_had_to_be_guessed_asks(repair, workspace):
+    call = ToolCall("1", "write", {"path": "a", "content": "x"}, "text", (repair,))
+    assert Policy(workspace, "workspace").decide(call, "high").rule == "repaired"
+    assert Policy(workspace, "full").decide(call, "high").action == "allow"
+
+
 class TestAlways:
     def test_the_rule_for_a_file_names_that_file(self, workspace):
         rule = Policy(workspace).always(writing("./sub/../a [1].txt"))
@@ -141,3 +252,28 @@ class TestAlways:
 
     def test_the_rule_for_any_other_tool_names_the_tool(self, workspace):
         assert Policy(workspace).always(OTHER) == Rule("send", "allow")
+
+    @pytest.mark.parametrize(
+        ("command", "rule"),
+        [
+            ("ls -l src", "ls"),
+            ("git status -s", "git status"),
+            ("find . -name x", "find"),
+        ],
+    )
+    def test_the_rule_for_a_command_that_only_reads_names_it_and_its_sub_command(self, command, rule, workspace):
+        assert Policy(workspace, path="/usr/bin:/bin").always(running(command)) == Rule("exec", "allow", rule)
+
+    @pytest.mark.parametrize(
+        "command", ["rm a.txt", "git push origin", "pytest -q", "cat ../a", "find . -delete", "ls | rm a"]
+    )
+    def test_the_rule_for_any_other_is_the_line_as_it_stands(self, command, workspace):
+        policy = Policy(workspace, path="/usr/bin:/bin")
+        rule = policy.always(running(command))
+        assert rule == Rule("exec", "allow", command, exact=True)
+        assert policy.plus(rule).decide(running(command), "high").action == "allow"
+        assert policy.plus(rule).decide(running(f"{command} b"), "high").action == "ask"
+
+    @pytest.mark.parametrize("command", ["ls > a", "echo $(date)", "ls &", "", None, "ls \x1b[2J"])
+    def test_there_is_none_for_what_cannot_be_read(self, command, workspace):
+        assert Policy(workspace).always(running(command)) is None

@@ -1,0 +1,95 @@
+"""What a command line is read as: the commands, their words less the quotes, and what is never read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.security.shell import literal, read, words_of
+from src.security.unclear import Unclear
+
+
+def words(line: str) -> list[tuple[str, ...]]:
+    return [command.texts for command in read(line)]
+
+
+def why(line: str) -> str:
+    with pytest.raises(Unclear) as unclear:
+        read(line)
+    return str(unclear.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "read_as"),
+    [
+        ("ls -la src", [("ls", "-la", "src")]),
+        ("echo 'a b' \"c  d\" e\\ f ''", [("echo", "a b", "c  d", "e f", "")]),
+        ("echo it\\'s a'b'\"c\"", [("echo", "it's", "abc")]),
+        ('echo "a\\"b\\$c\\d"', [("echo", 'a"b$c\\d')]),
+        ("ls|wc -l&&pwd||echo;echo", [("ls",), ("wc", "-l"), ("pwd",), ("echo",), ("echo",)]),
+        ("ls # all; of this\npwd", [("ls",), ("pwd",)]),
+        ("cat a.txt \\\n  b.txt", [("cat", "a.txt", "b.txt")]),
+        ("ls 2>/dev/null >&2", [("ls",)]),
+        ("cat <<'E' | wc\n$(x)\nE\npwd", [("cat",), ("wc",), ("pwd",)]),
+    ],
+)
+def test_a_line_is_read_as_a_shell_reads_it(line, read_as):
+    assert words(line) == read_as
+
+
+def test_a_file_that_input_comes_from_is_kept():
+    (command,) = read("wc -l < 'my file.txt'")
+    assert [word.text for word in command.reads] == ["my file.txt"]
+
+
+def test_a_glob_is_one_only_where_it_is_not_quoted():
+    (command,) = read("ls *.py '*' \\* \"?\" a[b]")
+    assert [word.is_glob for word in command.words] == [False, True, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("echo $(ls)", "a command in $( ) runs"),
+        ("echo `ls`", "a command in ` ` runs"),
+        ("echo $HOME", "$ stands for something else"),
+        ("echo {a,b}", "braces may make several words of one"),
+        ("ls ~", "~ stands for a home folder"),
+        ("ls > a", "> writes a file"),
+        ("ls &", "& leaves a command running"),
+        ("(ls)", "( makes it more than simple commands"),
+        ("X=1 ls", "is not a command's plain name"),
+        ("'ls'", "is not a command's plain name"),
+        ("if ls", "is not a command's plain name"),
+        ("ls \x1b[2J", "U+001B"),
+        ("ls \u202e", "U+202E"),
+        ("ls" + " " * 10_000, "longer than"),
+        ("", "there is no command"),
+        ("ls |", "it ends too early"),
+    ],
+)
+def test_what_is_more_than_plain_commands_is_said(line, said):
+    assert said in why(line)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text("ls a'\"\\$`{}~*?[]#;&|<>()\n\t-=!%é\u200b", max_size=25))
+def test_whatever_it_is_it_is_read_or_unclear(line):
+    try:
+        commands = read(line)
+    except Unclear:
+        return
+    assert all(command.words for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"), [("a", "a"), ("'a b'", "a b"), ("a\\b", "ab"), ("$a", None), ("a*", None), ("a b", None)]
+)
+def test_a_word_is_literal_or_not(source, text):
+    assert literal(source) == text
+
+
+def test_a_rules_words_are_those_a_shell_sees():
+    assert words_of("git  commit -m 'a b'") == ("git", "commit", "-m", "a b")
+    assert words_of("git 'log") == ("git", "'log")
