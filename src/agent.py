@@ -93,6 +93,8 @@ class Agent:
         nudged = False
         repeats = Repeats()
         tools = self._registry.definitions
+        while self._registry.notices:
+            yield Notice(self._registry.notices.pop(0))
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
