@@ -8,11 +8,11 @@ every call has its result.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 from .calls import Asked, Calls, Repeats, error, in_order
-from .context import Compactor, make_room
+from .context import Compactor, budget, make_room, trim
 from .errors import ContextTooLong, WireError
 from .messages import (
     Completed,
@@ -54,6 +54,7 @@ class Agent:
     """A model with tools. `max_tool_turns`: how often calls are answered before the model must sum up.
 
     `compactor`: sums up what was said long ago before it fills the context; None: only tool results are shortened.
+    `output_budget`: tokens that tool outputs may take before the oldest are left out (src/context/trim.py).
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Agent:
         max_tool_turns: int = 10,
         max_parallel_calls: int = 4,
         compactor: Compactor | None = None,
+        output_budget: Callable[[], int] = lambda: budget(None),
         panel: Panel | None = None,
     ) -> None:
         self._model = model
@@ -75,6 +77,7 @@ class Agent:
         self._calls = Calls(registry, approver, policy, max_parallel_calls, panel)
         self._max_tool_turns = max_tool_turns
         self.compactor = compactor
+        self._output_budget = output_budget
 
     def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
         """Answer the user's last message, appending to `conversation` what is said on the way.
@@ -90,6 +93,8 @@ class Agent:
         nudged = False
         repeats = Repeats()
         tools = self._registry.definitions
+        while self._registry.notices:
+            yield Notice(self._registry.notices.pop(0))
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
@@ -114,6 +119,8 @@ class Agent:
 
     def _ask(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
         """The model's turn; where the conversation fills its context, after room was made."""
+        if freed := trim(conversation, self._output_budget):
+            yield Notice(f"Old tool outputs were left out, about {freed:,} tokens; the model can read them again.")
         if self.compactor:
             yield from self.compactor.if_full(conversation, tools)
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
 
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
@@ -188,16 +189,19 @@ class PerMessage(Generic[T]):
 
     def __init__(self, compute: Callable[[Message], T]) -> None:
         self._compute = compute
-        self._known: dict[int, tuple[Message, T]] = {}
+        self._messages: list[Message] = []
+        self._values: list[T] = []
 
     def __call__(self, messages: Iterable[Message]) -> list[T]:
-        known, self._known = self._known, {}
-        values: list[T] = []
-        for message in messages:
-            entry = known.get(id(message)) or self._known.get(id(message)) or (message, self._compute(message))
-            self._known[id(message)] = entry
-            values.append(entry[1])
-        return values
+        given, known = list(messages), len(self._messages)
+        if known > len(given) or not all(map(is_, self._messages, given)):  # something was left out or put in
+            values = dict(zip(map(id, self._messages), self._values, strict=True))
+            values |= {id(each): self._compute(each) for each in given if id(each) not in values}
+            self._messages, self._values = given, [values[id(each)] for each in given]
+        else:
+            self._values = [*self._values, *map(self._compute, given[known:])]
+            self._messages = given
+        return self._values[:]
 
 
 class TextDelta(NamedTuple):

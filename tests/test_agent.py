@@ -214,6 +214,14 @@ class TestContext:
         assert "characters left out" in run.model.asked[1].messages[2].results[0].value
         assert "were shortened" in run.of(Notice)[0].text
 
+    def test_where_tool_outputs_pass_their_budget_the_oldest_are_left_out_before_the_next_request(self):
+        run = Run(says("", LOOK), says("Done."))
+        old = ToolResults((ToolResult("c0", "look", "text", "x" * 100_000, "o00000000"),))
+        run.conversation[:0] = [UserMessage("before"), says("", ToolCall("c0", "look", {"path": "b"})), old]
+        run.all()
+        assert "o00000000]" in run.model.asked[1].messages[2].results[0].value
+        assert "left out" in run.of(Notice)[0].text
+
     def test_where_nothing_can_be_shortened_the_error_stands(self):
         with pytest.raises(ContextTooLong):
             Run(self.too_long(100)).all()

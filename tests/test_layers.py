@@ -48,7 +48,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
     "print": {"cli"},
     "input": {"cli"},
-    "sys": {"cli"},
+    "sys": {"cli", "tools"},
     # security: what a command may not change is put back after it, by src/security/sandbox/keep.py
     "open": {"cli", "config", "security", "session", "tools"},
     "io": {"cli", "client", "config", "session", "tools"},
@@ -64,7 +64,9 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
 MAY_USE = {  # package from outside -> the rooms that use it
     "requests": {"client"},
     "urllib3": {"client"},
-    "yaml": {"config"},
+    "yaml": {"config", "tools"},
+    "mcp": {"tools"},
+    "anyio": {"tools"},
     "regex": {"tools"},
     "fastjsonschema": {"tools"},
     "argcomplete": {"cli"},
@@ -76,7 +78,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
 }
-MAY_CATCH_ALL = {  # the places for `except Exception`; a plugin's load is one more, once there are plugins
+MAY_CATCH_ALL = {  # the places for `except Exception`; the first is around a tool's run and a plugin's load
     ("tools", "attempt"),
     ("cli", "main"),
     ("cli", "lines"),  # a foreign renderer over whatever a model writes

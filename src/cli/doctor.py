@@ -113,7 +113,7 @@ def examine(patient: Patient) -> Iterator[Check]:
             if found := probe(patient):
                 yield found
     if check.name != "configuration":
-        yield _commands(patient)
+        yield _sandbox(patient.settings)
     yield _terminal()
 
 
@@ -359,15 +359,16 @@ def _reasoning(patient: Patient) -> Check | None:
     return Check("reasoning", "pass", "the model showed no thoughts")
 
 
-def _commands(patient: Patient) -> Check:
-    """What they run in."""
-    if not patient.settings.security.exec_enabled:
-        return Check("commands", "pass", "none are run (security.exec_enabled)")
-    chosen = start.sandbox(patient.settings)
-    said = "; ".join([chosen.sandbox.description, *chosen.tried])
-    if chosen.sandbox.kind not in ("none", "refused"):
-        return Check("commands", "pass", said)
-    return Check("commands", "warn", said, "Install bubblewrap (bwrap), and see docs/security.md.")
+def _sandbox(settings: config.Settings) -> Check:
+    """Where commands would run; it is tried out."""
+    if not settings.security.exec_enabled:
+        return Check("sandbox", "pass", "not needed: commands are switched off (security.exec_enabled)")
+    choice = start.sandbox(settings)
+    tried = "\n".join(choice.tried)
+    if choice.sandbox.kind in ("none", "refused"):
+        advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
+        return Check("sandbox", "warn", choice.sandbox.description, advice)
+    return Check("sandbox", "pass", choice.sandbox.description)
 
 
 def _terminal() -> Check:

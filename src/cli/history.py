@@ -209,8 +209,11 @@ def _compact(state: State, hint: str) -> None:
     if compactor is None:
         raise BotError("This conversation cannot be summed up.")
     state.screen.say("Summing up what was said...")
-    for event in state.session.follow(compactor.now(state.conversation, hint)):
-        state.screen.draw(event)
+    try:
+        for event in state.session.follow(compactor.now(state.conversation, hint)):
+            state.screen.draw(event)
+    except KeyboardInterrupt:
+        state.screen.say("(stopped; nothing was summed up)")
     state.last = None  # the server has not counted what it is now
 
 

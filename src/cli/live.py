@@ -133,7 +133,7 @@ class Live:
         try:
             with self.lock:
                 self._note(event)
-                self.frame()
+                self.frame(now=not self._active)  # nobody draws later what comes between two answers
         finally:
             self.drawing = False
         if self.interrupted:

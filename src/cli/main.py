@@ -104,6 +104,13 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
         help="what may run where no rule says so (default: ask; see docs/security.md)",
     )
     add(
+        "--allow",
+        metavar="RULE",
+        action="append",
+        default=default,
+        help="let this run unasked: TOOL, exec:COMMAND or TOOL:PATH, as `exec:git status`; may be repeated",
+    )
+    add(
         "--no-function-calling",
         action="store_true",
         default=default or False,

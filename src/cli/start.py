@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..session.store import Store
     from ..tools import Registry, ToolContext
     from ..tools.context import BeforeWrite
+    from ..tools.servers import Servers
     from .allowed import Allowed
     from .learnt import Learnt
 
@@ -42,7 +45,17 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
         "agent.max_tool_turns": given.max_turns,
         **more,
     }
-    return config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    settings = config.load(Path(given.config) if given.config else None, overrides, os.environ)
+    if not given.allow:
+        return settings
+    from ..security.rules import allowing
+
+    rules = (*settings.security.rules, *(allowing(text).as_written() for text in given.allow))
+    return replace(
+        settings,
+        security=replace(settings.security, rules=rules),
+        places={**settings.places, "security.rules": f"{settings.places.get('security.rules', 'default')}, --allow"},
+    )
 
 
 def opening(settings: config.Settings) -> list[Message]:
@@ -54,10 +67,41 @@ def opening(settings: config.Settings) -> list[Message]:
 
 
 def tools(settings: config.Settings) -> Registry:
-    """What the model may call; it is not told of commands where they are switched off."""
-    from ..tools import REGISTRY
+    """What the model may call, the user's own tools too. It is not told of commands where they are switched off.
 
-    return REGISTRY if settings.security.exec_enabled else REGISTRY.without("exec")
+    Raises ConfigError for a file of the user's that is none, or a name that is taken.
+    """
+    from ..tools import REGISTRY, Tool
+
+    given, runs_commands = settings.tools, settings.security.exec_enabled
+    if given.modules:
+        from ..tools.modules import load
+
+        load(given.modules)
+    registry = REGISTRY if runs_commands else REGISTRY.without("exec")
+    more: list[Tool] = []
+    notices: list[str] = []
+    if given.commands and runs_commands:
+        from ..tools.commands import load as load_commands
+
+        more += load_commands(given.commands)
+    if given.mcp:
+        servers = _servers(json.dumps(given.mcp), settings.root)
+        more += servers.tools
+        notices += servers.notices
+    if not more and not notices:
+        return registry
+    registry = registry.plus(more)
+    registry.notices += notices
+    return registry
+
+
+@cache
+def _servers(rows: str, root: Path) -> Servers:
+    """MCP servers, as JSON: connected once, for as long as the program runs."""
+    from ..tools.servers import Servers, specs
+
+    return Servers(specs(json.loads(rows), os.environ, root))
 
 
 def warn(settings: config.Settings, screen: connect.Shown) -> None:
@@ -161,6 +205,7 @@ def bot(
     `before_write` is told what a file holds before a tool writes it.
     """
     from ..agent import Agent
+    from ..context import budget
     from .learnt import Learnt
 
     chosen = sandbox(settings)
@@ -179,6 +224,7 @@ def bot(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_compactor(settings, model, sleep),
+        output_budget=lambda: budget(model.context_length),
         panel=connect.panel(settings, sleep),
     )
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
+from ..security.sanitise import plain
 from . import start
 
 
@@ -14,5 +16,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """OpenAI's `tools`, as JSON on standard output. Raises ConfigError."""
-    print(json.dumps(start.tools(start.settings_of(given)).openai_tools, indent=2, ensure_ascii=False))
+    tools = start.tools(start.settings_of(given))
+    for notice in tools.notices:
+        print(f"! {plain(notice)}", file=sys.stderr)
+    print(json.dumps(tools.openai_tools, indent=2, ensure_ascii=False))
     return 0

@@ -82,7 +82,6 @@ class Client:
         self.base_url = base_url
         self.sleep = sleep
         self._api_key = api_key
-        self._ssl_verify = ssl_verify
         self._stopwatch = Stopwatch(clocks, now)
         self._was_there = False  # whether it has answered anything
         self._kept = False  # whether the next request goes out on a connection that has served one
@@ -93,6 +92,9 @@ class Client:
             self._session.mount(scheme, WatchedAdapter(self._stopwatch))
         # An auth of our own also keeps requests from sending what .netrc holds.
         self._session.auth = self._authorize
+        # Proxies and CA bundles that the environment names: read once, for requests would do so for each request.
+        self._settings = self._session.merge_environment_settings(base_url, {}, True, ssl_verify, None)
+        self._session.trust_env = False
         if not ssl_verify:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once, by us
 
@@ -175,9 +177,8 @@ class Client:
             data=body,
             headers=self._headers,
             timeout=(limits.connect, limits.first_token),
-            stream=True,
             allow_redirects=False,
-            verify=self._ssl_verify,  # the session's own would yield to REQUESTS_CA_BUNDLE
+            **self._settings,
         )
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:

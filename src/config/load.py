@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import Field, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..errors import ConfigError
 from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
@@ -102,10 +102,11 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     _choose_model(known)
     _check_ca_file(known)
     _choose_base_url(known)
+    sources_of_tools = _find_tools(known, source)
     return Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
         root=_folder(known.get("workspace.dir", Given("workspace.dir", Workspace().dir, "workspace.dir"))),
-        files=tuple(Path(os.path.realpath(each)) for each in ((path,) if path else ()) + usual),
+        files=tuple(Path(os.path.realpath(each)) for each in (*((path,) if path else ()), *usual, *sources_of_tools)),
         places={key: given.place for key, given in known.items()},
     )
 
@@ -266,6 +267,25 @@ def _choose_base_url(known: dict[str, Given]) -> None:
     known["vllm.base_url"] = Given("vllm.base_url", BASE_URLS[str(provider)], place)
 
 
+def _find_tools(known: dict[str, Given], source: Path | None) -> list[str]:
+    """The files that tools come from, made absolute: in a settings file they are relative to its folder.
+
+    They are among the files that no tool may write, since what stands in them runs.
+    """
+    found: list[str] = []
+    for key in ("tools.modules", "tools.commands"):
+        if given := known.get(key):
+            folder = source.parent if source and given.place.startswith(f"{source}:") else Path()
+            files = [
+                os.path.realpath(folder / Path(name).expanduser()) for name in cast("tuple[str, ...]", given.value)
+            ]
+            if missing := [file for file in files if not Path(file).is_file()]:
+                raise ConfigError(f"{given.place}: there is no file {_shown(missing[0])}")
+            known[key] = given._replace(value=tuple(files))
+            found += files
+    return found
+
+
 def _parsed(path: Path) -> object:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -309,7 +329,8 @@ def _nearest(key: object) -> str:
 
     section, _, name = str(key).rpartition(".")
     names = {each.partition(".")[2]: each for each in OPTIONS} | ({} if section else dict.fromkeys(SECTIONS, ""))
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    beside = [each for each, full in names.items() if full.startswith(f"{section}.")]
+    near = difflib.get_close_matches(name, beside, n=1) or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     return f"; the nearest is {names[near[0]] or near[0]}" if near else ""
 
 

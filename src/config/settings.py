@@ -92,6 +92,15 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class Tools:
+    modules: tuple[str, ...] = option((), "Python files with tools of yours; see docs/writing-tools.md")
+    commands: tuple[str, ...] = option((), "YAML files that make commands into tools; see docs/writing-tools.md")
+    mcp: tuple[Mapping[str, Any], ...] = option(
+        (), 'MCP servers whose tools are added, e.g. `{"name": "files", "command": ["mcp-files", "."]}`'
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Security:
     exec_enabled: bool = option(True, "Whether commands may be run at all")
     exec_timeout: float = option(120.0, "Longest run of a command, in seconds", least=0.1, most=WEEK)
@@ -159,6 +168,7 @@ class Settings:
     text_protocol: TextProtocol = field(default_factory=TextProtocol)
     agent: Agent = field(default_factory=Agent)
     workspace: Workspace = field(default_factory=Workspace)
+    tools: Tools = field(default_factory=Tools)
     security: Security = field(default_factory=Security)
     review: Review = field(default_factory=Review)
     system_prompt: SystemPrompt = field(default_factory=SystemPrompt)

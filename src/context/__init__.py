@@ -2,5 +2,6 @@
 
 from .compact import Compactor
 from .room import make_room
+from .trim import budget, trim
 
-__all__ = ["Compactor", "make_room"]
+__all__ = ["Compactor", "budget", "make_room", "trim"]

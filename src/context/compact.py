@@ -249,7 +249,7 @@ def _told(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bo
     back = "/undo brings them back." if by_hand else "/undo of this turn brings them back."
     lines = [
         f"Summed up in {characters:,} characters: {len(questions)} of your messages, {answers} answers and "
-        f"{results} tool results; the last {kept} messages stay as they are. {back}"
+        f"{results} tool results; what came last stays as it is ({kept} message{'s' * (kept != 1)}). {back}"
     ]
     lines += [f"  - {' '.join(question.split())[:70]}" for question in questions[:SHOWN]]
     if len(questions) > SHOWN:

@@ -12,7 +12,8 @@ from ..messages import Message, ToolResult, ToolResults
 
 CHARACTERS_PER_TOKEN = 4  # rather too many than too few: what is asked for is freed at once
 KEPT = 200  # characters of a shortened result: its head, by which the model knows it again
-NOTE = "\n[shortened to make room: {cut:,} characters left out; ask again for what is needed of them]"
+NOTE = "\n[shortened to make room: {cut:,} characters left out; {how}]"
+AGAIN, CACHED = "ask again for what is needed of them", 'tool_output_cache(ref_id="{ref}") shows them'
 
 
 def make_room(conversation: list[Message], tokens: int) -> int:
@@ -35,7 +36,8 @@ def _shortened(result: ToolResult) -> ToolResult:
     text = _text(result)
     if result.kind == "error" or len(text) <= 2 * KEPT:
         return result
-    return replace(result, kind="text", value=text[:KEPT] + NOTE.format(cut=len(text) - KEPT))
+    how = CACHED.format(ref=result.ref) if result.ref else AGAIN
+    return replace(result, kind="text", value=text[:KEPT] + NOTE.format(cut=len(text) - KEPT, how=how))
 
 
 def _size(message: ToolResults) -> int:

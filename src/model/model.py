@@ -32,7 +32,7 @@ from ..messages import (
 from ..protocol import parsers_of
 from ..retry import Patience, persist
 from ..wire import vllm
-from ..wire.codec import ChatRequest, Codec, decode
+from ..wire.codec import ChatRequest, Codec, HttpRequest, decode
 from ..wire.openai import OpenAICodec
 from ..wire.strictness import never
 from .path import CallPath
@@ -94,7 +94,7 @@ class Model:
         self._codec = codec or OpenAICodec(new_id)
         self._is_vllm = is_vllm
         self._server = Server(client, self._codec, is_vllm=is_vllm)
-        self._room = Room(self._server, lambda request: len(self._codec.encode(request).body))
+        self._room = Room(self._server, lambda request: len(self._encoded(request).body))
         self._patience = patience
         self._transcript = Transcript()
         self._temperature = temperature
@@ -106,6 +106,7 @@ class Model:
         self._new_id = new_id
         self._told: set[str] = set()
         self._grammar_tried = False
+        self._last: tuple[ChatRequest, HttpRequest] | None = None
 
     @property
     def context_length(self) -> int | None:
@@ -227,7 +228,7 @@ class Model:
 
     def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
         """One answer, as it comes; the turn once it is whole."""
-        wire = self._codec.encode(request)
+        wire = self._encoded(request)
         turn = Turn(tools, self._new_id, _given(request.messages))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
@@ -243,6 +244,12 @@ class Model:
                 raise
         self._room.answered(request, len(wire.body), turn.answered.usage)
         return turn
+
+    def _encoded(self, request: ChatRequest) -> HttpRequest:
+        """Made once, for it is measured before it is sent."""
+        if self._last is None or self._last[0] is not request:
+            self._last = request, self._codec.encode(request)
+        return self._last[1]
 
     def _recovered(self, turn: Turn, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         """The rest of the turn: what the server lost is shown and counted in."""

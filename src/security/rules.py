@@ -55,6 +55,24 @@ def _spec(pattern: str) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines([pattern])
 
 
+def allowing(text: str) -> Rule:
+    """The rule that a word on the command line means: TOOL, exec:COMMAND, TOOL:PATH, or a rule as in the settings.
+
+    Raises ConfigError.
+    """
+    entry: object = None
+    if text.startswith("{"):
+        try:
+            entry = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"--allow {text}: {error}") from error
+    else:
+        tool, colon, rest = text.partition(":")
+        key = "command" if tool == "exec" else "path"
+        entry = {"tool": tool, "action": "allow"} | ({key: rest} if colon else {})
+    return _rule(f"--allow {text}", entry if isinstance(entry, dict) else {})
+
+
 def rules_of(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
     """The entries of `security.rules`. Raises ConfigError, which names the entry that is none."""
     return tuple(_rule(f"security.rules[{number}]", entry) for number, entry in enumerate(entries))

@@ -5,6 +5,8 @@ Adding a tool is adding a function with `@tool` to a module of this package (imp
 
 from __future__ import annotations
 
+from ..errors import ToolError
+
 # Importing these registers their tools, in the order in which a model is told of them.
 # isort: off
 from . import files, search, shell, todo, cached  # noqa: F401
@@ -25,6 +27,7 @@ __all__ = [
     "Registry",
     "Tool",
     "ToolContext",
+    "ToolError",
     "registry_of",
     "tool",
 ]

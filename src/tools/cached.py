@@ -15,10 +15,10 @@ from .window import window
 
 @tool(risk="low")
 def tool_output_cache(
-    ref_id: Annotated[str, "Reference of the output, as o1a2b3c4d"],
+    ref_id: Annotated[str, "Its reference, as o1a2b3c4d"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "Line to begin with, from 1"] = None,
-    limit: Annotated[int | None, "So many lines at most"] = None,
+    offset: Annotated[int | None, "Line to begin with"] = None,
+    limit: Annotated[int | None, "Lines at most"] = None,
 ) -> str:
     """Read the whole output of an earlier call that was cut or trimmed."""
     seen = window(f"output {ref_id}", _opened(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
@@ -29,13 +29,13 @@ def tool_output_cache(
 
 @tool(risk="low")
 def tool_output_cache_grep(
-    ref_id: Annotated[str, "Reference of the output"],
+    ref_id: Annotated[str, "Its reference"],
     pattern: Annotated[str, "What to search for"],
     ctx: ToolContext,
-    regex: Annotated[bool, "Take the pattern for a regular expression"] = False,
-    before: Annotated[int, "Lines before a match"] = 0,
-    after: Annotated[int, "Lines after a match"] = 0,
-    max_matches: Annotated[int, "So many matches at most"] = 100,
+    regex: Annotated[bool, "It is a regular expression"] = False,
+    before: Annotated[int, "Lines before"] = 0,
+    after: Annotated[int, "Lines after"] = 0,
+    max_matches: Annotated[int, "Matches at most"] = 100,
 ) -> str:
     """Search the whole output of an earlier call; shows line:text."""
     refuse_many_lines(before, after)

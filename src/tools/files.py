@@ -23,10 +23,10 @@ MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
 def read(
     path: Annotated[str, "File, relative to the workspace"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
-    limit: Annotated[int | None, "Number of lines to show"] = None,
+    offset: Annotated[int | None, "First line, from 1"] = None,
+    limit: Annotated[int | None, "Number of lines"] = None,
 ) -> str:
-    """Read a text file, whole or some lines. Each line comes after its number and a tab; the sha256 comes last."""
+    """Read a text file. Each line follows its number and a tab; the file's sha256 comes last."""
     first = 1 if offset is None else offset
     with opened(path, ctx) as file:
         size = os.fstat(file.fileno()).st_size
@@ -70,18 +70,16 @@ def write(
 @tool(risk="high", preview=preview_of_edit)
 def edit(
     path: Annotated[str, "File, relative to the workspace"],
-    oldText: Annotated[str, "Text to replace, as it is in the file without line numbers; empty: the whole file"],
-    newText: Annotated[str, "Text to put in its place"],
+    oldText: Annotated[str, "Text to replace, without line numbers; empty: the whole file"],
+    newText: Annotated[str, "Its replacement"],
     ctx: ToolContext,
-    replace_all: Annotated[bool, "Replace every occurrence; without it there must be one only"] = False,
-    match_mode: Annotated[
-        MODE, "How to find oldText: exact; line_trimmed ignores indentation; block_anchor: first and last line"
-    ] = "auto",
-    expected_replacements: Annotated[int | None, "Change nothing unless there are so many"] = None,
+    replace_all: Annotated[bool, "Replace every occurrence, not the only one"] = False,
+    match_mode: Annotated[MODE, "line_trimmed ignores indentation, block_anchor all but first and last line"] = "auto",
+    expected_replacements: Annotated[int | None, "Refuse any other number"] = None,
     dry_run: Annotated[bool, "Only show the diff"] = False,
-    expected_hash: Annotated[str | None, "sha256 that read gave; refused if the file has changed since"] = None,
+    expected_hash: Annotated[str | None, "sha256 from read; refuse if the file has changed"] = None,
 ) -> str:
-    """Replace text in a file, or create a file (empty oldText). Shows what was done, and the diff."""
+    """Replace text in a file; shows the diff."""
     change = _change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
     if change.after is None or change.before == change.after:
         return f"{path} stays as it is, 0 replacements: {change.how}"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, overload
 
-from ..errors import BotError
+from ..errors import BotError, ConfigError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
 from .context import ToolContext
 from .dependencies import attempt
@@ -67,6 +67,15 @@ class Tool:
         """What is wrong with the arguments, and how the tool is called; empty: nothing."""
         misfit = self._misfit(arguments)
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
+
+    def unusable(self) -> str:
+        """Why no argument can be checked against its schema, which is somebody else's; empty: they can."""
+
+        def compiled() -> str:
+            _ = self._validate
+            return ""
+
+        return attempt(compiled, lambda error: f"its schema is none: {error}")
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse, check, run. Never raises an Exception: what is wrong, or was raised, becomes the error.
@@ -152,6 +161,7 @@ class Registry:
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
         self.openai_tools: list[dict[str, JSON]] = []  # grows with the registry: whoever holds it sees every tool
+        self.notices: list[str] = []  # which tools there should be and are not, for the user
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -169,6 +179,16 @@ class Registry:
             if tool.definition.name not in names:
                 rest.add(tool)
         return rest
+
+    def plus(self, tools: Iterable[Tool]) -> Registry:
+        """The same tools and these: for a session that has more. Raises ConfigError where a name is taken."""
+        more = self.without()
+        for tool in tools:
+            try:
+                more.add(tool)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"A tool of yours cannot be added: {error}", "Give it another name.") from error
+        return more
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import json
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -62,10 +62,15 @@ def parameters_of(function: Callable[..., object], injected: type) -> Parameters
     return Parameters(_object(told, required), taker, {name: each.convert for name, each in told.items()})
 
 
-def _object(told: Mapping[str, Told], required: list[str]) -> Schema:
+def _object(told: Mapping[str, Told], required: Sequence[str]) -> Schema:
+    return object_schema({name: each.schema for name, each in told.items()}, required)
+
+
+def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
+    """An object that holds these properties and nothing else."""
     return {
         "type": "object",
-        "properties": {name: each.schema for name, each in told.items()},
+        "properties": dict(properties),
         "required": [*required],
         "additionalProperties": False,
     }

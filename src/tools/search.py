@@ -25,11 +25,11 @@ GLOB_SECONDS = 1.0  # that a pattern may take on one name
 
 @tool(risk="low")
 def glob(
-    pattern: Annotated[str, "As **/*.py or src/**/test_*.{js,ts}; without a / it matches in every folder"],
+    pattern: Annotated[str, "As src/**/*.{js,ts}; without / it matches in every folder"],
     ctx: ToolContext,
     path: Annotated[str, "Folder to search"] = ".",
 ) -> str:
-    """Find files by name, sorted. What .gitignore names is left out."""
+    """Find files by name. Ignored files (.gitignore) are left out."""
     with Tree(path, ctx).opened() as tree:
         found = list(islice(_named(pattern, tree, tree.files()), FILES_SHOWN + 1))
     notes = [f"[more than {FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > FILES_SHOWN else []
@@ -39,16 +39,16 @@ def glob(
 
 @tool(risk="low")
 def grep(
-    pattern: Annotated[str, "Regular expression, matched line by line"],
+    pattern: Annotated[str, "Regular expression for one line"],
     ctx: ToolContext,
     path: Annotated[str, "File or folder to search"] = ".",
-    include: Annotated[str | None, "Search only files that match this glob"] = None,
-    ignore_case: Annotated[bool, "Take A for a"] = False,
-    before: Annotated[int, "Lines shown before each match"] = 0,
-    after: Annotated[int, "Lines shown after each match"] = 0,
+    include: Annotated[str | None, "Only files that match this glob"] = None,
+    ignore_case: Annotated[bool, "A is a"] = False,
+    before: Annotated[int, "Lines shown before it"] = 0,
+    after: Annotated[int, "Lines shown after it"] = 0,
     max_matches: Annotated[int, "Matches shown"] = 100,
 ) -> str:
-    """Search files for a pattern; shows path:line:text. What .gitignore names and binary files are left out."""
+    """Search text files; shows path:line:text. Ignored files (.gitignore) are left out."""
     refuse_many_lines(before, after)
     matcher = Matcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
     with Tree(path, ctx).opened() as tree:

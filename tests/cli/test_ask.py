@@ -204,6 +204,21 @@ class TestWhatIsPipedInBelowAQuestion:
 COUNTED = [{"content": CALL_TEXT}, {"finish": "stop", "usage": {"prompt_tokens": 9, "completion_tokens": 30}}]
 
 
+class TestAllowing:
+    def test_what_a_rule_allows_runs_and_nothing_else(self, ask, tmp_path):
+        assert ask(WRITE, HELLO, options=["--allow", "write:new.txt"])[0] == 0
+        assert (tmp_path / "new.txt").read_text() == "x"
+        assert ask(WRITE, HELLO, options=["--allow", "write:other.txt"])[0] == 5
+
+    def test_a_rule_that_is_none_is_bad_usage(self, ask):
+        code, _, err, _ = ask(options=["--allow", "write:"])
+        assert (code, "--allow write:" in err) == (2, True)
+
+    def test_a_profile_goes_over_the_settings(self, ask, tmp_path):
+        assert ask(WRITE, HELLO, options=["--profile", "workspace"])[0] == 0
+        assert (tmp_path / "new.txt").exists()
+
+
 class TestLimits:
     def test_turns(self, ask):
         code, out, err, requests = ask(READ, READ, HELLO, options=["--max-turns", "2"])

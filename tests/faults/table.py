@@ -58,7 +58,7 @@ class Row(NamedTuple):
     settings: dict[str, object] = {}  # noqa: RUF012 - of the section vllm
     silent: bool = False  # nothing at all on standard error
     url: str = ""  # another address than the server's; {port} is its port
-    bound: float = 5.0  # seconds, whatever the server does
+    bound: float = 10.0  # seconds, whatever the server does
     aside: dict[str, tuple[Script, ...]] = {}  # noqa: RUF012 - what is asked beside the chat, by path
 
 

@@ -86,3 +86,20 @@ def test_a_redirect_within_the_server_keeps_method_body_and_key():
     first, second = server.requests
     assert (second.line, second.body) == ("POST /v2/chat HTTP/1.1", first.body)
     assert second.headers["authorization"] == "Bearer sekret"
+
+
+def test_a_proxy_that_the_environment_names_is_gone_through(monkeypatch):
+    for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with FaultServer(body("{}")) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        with Client("http://elsewhere.test/v1") as client:
+            assert post(client) == b"{}"
+        assert proxy.requests[0].line == "POST http://elsewhere.test/v1/chat/completions HTTP/1.1"
+
+
+def test_and_not_for_a_host_that_it_leaves_out(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with served(body("{}")) as (_, client):
+        assert post(client) == b"{}"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from src.errors import ConfigError
-from src.security.rules import Rule, rules_of
+from src.security.rules import Rule, allowing, rules_of
 
 ENTRIES = [
     {"tool": "exec", "action": "allow", "command": "git status"},
@@ -58,3 +58,22 @@ def test_a_pattern_means_what_it_means_in_gitignore(pattern, covered, not_covere
     rule = Rule("write", "allow", path=pattern)
     assert rule.covers(covered)
     assert not rule.covers(not_covered)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("exec:git status", Rule("exec", "allow", command="git status")),
+        ("write:src/**", Rule("write", "allow", path="src/**")),
+        ("read", Rule("read", "allow")),
+        ('{"tool": "exec", "action": "deny", "command": "rm"}', Rule("exec", "deny", command="rm")),
+    ],
+)
+def test_a_rule_on_the_command_line(text, rule):
+    assert allowing(text) == rule
+
+
+@pytest.mark.parametrize("text", ["", "exec:", ":x", "{", "{}", '{"tool": "exec", "action": "maybe"}'])
+def test_what_is_no_rule_on_the_command_line(text):
+    with pytest.raises(ConfigError, match="--allow"):
+        allowing(text)

@@ -1,0 +1,63 @@
+"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | hang | die]`."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main(mode: str, port: int) -> None:
+    if mode == "hang":
+        time.sleep(60)
+    if mode == "die":
+        print("cannot find my database", file=sys.stderr)
+        sys.exit(3)
+    from mcp.server.mcpserver import Image, MCPServer
+    from mcp_types import ToolAnnotations
+
+    server = MCPServer("small")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def add(a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool(name="odd.name/with?marks")
+    def odd() -> str:
+        """Have an odd name."""
+        return "odd"
+
+    @server.tool()
+    def draw() -> Image:
+        """Draw a picture."""
+        return Image(data=b"\x89PNG", format="png")
+
+    @server.tool()
+    def fail(why: str) -> str:
+        """Fail."""
+        raise ValueError(why)
+
+    @server.tool()
+    def slow(seconds: float) -> str:
+        """Take a while."""
+        time.sleep(seconds)
+        return "done"
+
+    @server.tool()
+    def leave() -> str:
+        """End the server."""
+        os._exit(1)
+
+    @server.tool()
+    def where() -> dict[str, str]:
+        """Say where it runs, and with which token."""
+        return {"folder": str(Path.cwd()), "token": os.environ.get("TOKEN", "")}
+
+    if mode == "http":
+        server.run("streamable-http", port=port)
+    else:
+        server.run("stdio")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0)
