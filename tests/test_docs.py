@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from src.cli.commands import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, parser
 from src.config import ENVIRONMENT, OPTIONS
 
@@ -43,6 +44,15 @@ def command_table() -> str:
     return "\n".join(
         ["| command | what it is for |", "|---|---|", *(f"| `{name}` | {about} |" for name, about in COMMANDS.items())]
     )
+
+
+def slash_table() -> str:
+    rows = ["| command | what it does |", "|---|---|"]
+    for command in SLASH_COMMANDS:
+        usage = command.usage.replace("|", "\\|")
+        also = f" (also {', '.join(f'`{name}`' for name in command.aliases)})" if command.aliases else ""
+        rows.append(f"| `{usage}` | {command.help}{also} |")
+    return "\n".join(rows)
 
 
 def key_table() -> str:
@@ -138,6 +148,11 @@ def test_the_package_asks_for_what_requirements_txt_does():
     assert json.loads(dependencies) == requirements()
 
 
+def test_the_page_on_the_chat_has_every_command():
+    page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
+    assert slash_table() in page, f"it should hold:\n{slash_table()}"
+
+
 def test_every_requirement_has_a_lower_bound():
     assert [line for line in requirements() if ">=" not in line] == []
 
@@ -152,4 +167,4 @@ def test_the_committed_config_is_the_defaults():
 
 
 if __name__ == "__main__":
-    print(option_table(), command_table(), key_table(), sep="\n\n")
+    print(option_table(), command_table(), key_table(), slash_table(), sep="\n\n")

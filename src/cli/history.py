@@ -185,6 +185,7 @@ def _export(state: State, file: str) -> None:
     """Write the conversation to a file; its ending says how."""
     from ..session.export import FORMATS as WRITERS
     from ..session.export import Conversation
+    from ..session.replay import replay
     from . import start
 
     path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
@@ -192,7 +193,9 @@ def _export(state: State, file: str) -> None:
     if writer is None:
         raise BotError(f"{path.name}: it ends in none of .{', .'.join(FORMATS)}.")
     facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
-    conversation = Conversation(state.session.name or state.session.id or "Conversation", facts, state.conversation)
+    kept = state.session.path
+    messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
+    conversation = Conversation(state.session.name or state.session.id or "Conversation", facts, messages)
     text = writer(conversation, start.cleaner(state.settings))
     try:
         with path.open("x", encoding="utf-8", errors="replace") as out:

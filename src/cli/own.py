@@ -38,9 +38,9 @@ def run_own(state: State, command: str) -> None:
         for line in _lines(process):
             kept.append(line)
             state.screen.say(line)
-    with contextlib.suppress(KeyboardInterrupt):  # pressed again: it is gone in any case
-        process.terminate() if process.poll() is None and process.stdout and not process.stdout.closed else None
-        process.wait()
+    with contextlib.suppress(KeyboardInterrupt), process:  # it was interrupted, too: it is in the same group
+        if process.stdout:
+            process.stdout.close()
     code = process.returncode
     state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), code=code))
     state.screen.say(f"  [exit code {code}; the model sees this with your next message]")

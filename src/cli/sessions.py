@@ -97,7 +97,7 @@ def _export(given: argparse.Namespace, settings: Settings, store: Store) -> int:
 
 def _conversation(wanted: str, settings: Settings, store: Store) -> Conversation:
     session = store.find(wanted, settings.root)
-    found = replay(store.path(session))
+    found = replay(store.path(session), whole=True)
     for problem in found.problems:
         print(f"! {session}: {plain(problem)}", file=sys.stderr)
     created = found.meta.get("created")

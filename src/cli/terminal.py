@@ -50,6 +50,7 @@ class Terminal:
     def turn(self) -> Iterator[None]:
         """While the model works: keys are kept for the next message, and the screen is drawn in place."""
         live, typed = self._live, self._live.typed
+        typed.text, self._state.draft = self._state.draft, ""  # begun in the turn before, if this one was queued
         typed.feed(self._prompt.typed_ahead())
         live.begin()
         try:

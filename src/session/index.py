@@ -149,7 +149,7 @@ class Index:
 
     def _add(self, session: str, path: Path, stamp: str) -> None:
         try:
-            found = replay(path)
+            found = replay(path, whole=True)
         except BotError:  # no journal, whatever its name says
             return
         texts = list(_texts(found.messages))

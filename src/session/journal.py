@@ -25,11 +25,15 @@ APPEND = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "
 Redact = Callable[[str], str]
 
 
+class Locked(BotError):
+    """Somebody else writes to it."""
+
+
 class Journal:
     """Appends to the file at `path`, made with its folder when the first record is written.
 
     `first` is the number of the first record, 0 for a new journal. `redact` takes secrets out of every string.
-    Raises BotError where somebody else writes to an old one; nothing else is raised: `broken` says what went wrong.
+    Raises Locked where somebody else writes to an old one; nothing else is raised: `broken` says what went wrong.
     """
 
     def __init__(self, path: Path, redact: Redact = str, first: int = 0, *, unended: bool = False) -> None:
@@ -90,7 +94,7 @@ class Journal:
         if not _lock(self._file):
             os.close(self._file)
             self._file = -1
-            raise BotError(
+            raise Locked(
                 f"The session {self.path.stem} is open elsewhere, and two cannot write to one.",
                 "Leave it there first, or begin a new one.",
             )

@@ -89,13 +89,15 @@ class Replayed:
     torn: bool = False  # and is not whole without it
 
 
-def replay(path: Path, until: int | None = None) -> Replayed:
+def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Replayed:
     """The journal at `path`; with `until` as it stood before the record of that number.
+
+    `whole`: what a summary took the place of stands there, and no summary: for people, not for a model.
 
     Raises BotError where the file is no journal or cannot be read.
     """
     with _uncollected():
-        return _replay(path, until)
+        return _replay(path, until, whole)
 
 
 @contextmanager
@@ -110,7 +112,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _replay(path: Path, until: int | None) -> Replayed:
+def _replay(path: Path, until: int | None, whole: bool) -> Replayed:
     found = Replayed()
     try:
         kept = _kept(path.read_bytes(), found, until)
@@ -118,7 +120,7 @@ def _replay(path: Path, until: int | None) -> Replayed:
         raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
     if not kept or kept[0].kind != "meta":
         raise BotError(f"{path} is not the journal of a session.")
-    _build(kept, found)
+    _build(kept if not whole else [line for line in kept if line.kind != "compaction"], found)
     return found
 
 

@@ -110,6 +110,14 @@ class Session:
             notices.append(f"The program was stopped before these calls had their results: {names}. None is run again.")
         return session, notices
 
+    @classmethod
+    def copied(cls, path: Path, system: Sequence[Message], root: Path, journal: Journal) -> Session:
+        """A session that begins with what a journal holds, which stays as it is. Raises BotError."""
+        found = replay(path)
+        copy = cls(_with_system(system, found.messages), root, journal, {**found.meta, "forked_from": path.stem})
+        copy._keep_messages()
+        return copy
+
     @property
     def id(self) -> str:
         return self._journal.path.stem if self._journal else ""
@@ -180,7 +188,7 @@ class Session:
 
     def fork(self, journal: Journal) -> Session:
         """The same conversation with a journal of its own; what was written until now can be undone here only."""
-        fork = Session(self.messages, self._root, journal, self.meta | {"forked_from": self.id})
+        fork = Session(self.messages, self._root, journal, {**self.meta, "forked_from": self.id})
         fork._keep_messages()
         return fork
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BotError
 from ..messages import JSON, Message
-from .journal import Journal, Redact
+from .journal import Journal, Locked, Redact
 from .session import Session
 
 if TYPE_CHECKING:  # sqlite3 is loaded by who looks for a session
@@ -46,8 +46,16 @@ class Store:
         return Journal(self.folder / f"{stamp}-{tail}{SUFFIX}", self._redact)
 
     def resume(self, wanted: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
-        """The session `wanted`, as in `find`; and what should be told of it. Raises BotError."""
-        return Session.resumed(self.path(self.find(wanted, root)), system, root, self._redact)
+        """The session `wanted`, as in `find`, or a copy where it is open elsewhere; and what should be told of it.
+
+        Raises BotError.
+        """
+        session = self.find(wanted, root)
+        try:
+            return Session.resumed(self.path(session), system, root, self._redact)
+        except Locked:
+            copy = Session.copied(self.path(session), system, root, self.journal())
+            return copy, [f"The session {session} is open elsewhere: a copy goes on here."]
 
     def path(self, session: str) -> Path:
         return self.folder / f"{session}{SUFFIX}"

@@ -82,12 +82,12 @@ def test_an_interrupt_before_the_first_word_leaves_a_conversation_that_can_go_on
 
 def test_only_a_plain_yes_is_one(chat, server, workspace):
     session = chat(server)
-    for answer in ("", "yeah", "\x04"):
+    for answer, said in (("", "the user said no"), ("yeah", "and said: yeah"), ("\x04", "the user said no")):
         session.expect(PROMPT)
         session.sendline("Save kept.txt.")
         session.expect(ASKED)
         session.sendline(answer) if answer != "\x04" else session.sendeof()
-        session.expect("the user said no")
+        session.expect(said)
     session.expect(PROMPT)
     assert not (workspace / "kept.txt").exists()
 
@@ -112,7 +112,7 @@ def test_a_plain_terminal_is_sent_no_escapes(chat, server):
 
 
 def test_lines_pasted_together_are_one_question(chat, server):
-    session = chat(server, term="xterm")
+    session = chat(server, "--plain", term="xterm")
     session.expect_exact("> ")
     session.send("\x1b[200~Say hello.\nAnd nothing else.\x1b[201~\r")
     session.expect("Hello there.")
@@ -126,7 +126,7 @@ def test_commands(chat, server):
     session = chat(server)
     session.expect(PROMPT)
     session.sendline("/help")
-    for command in ("/help", "/tools", "/reset", "/exit"):
+    for command in ("/help", "/exit", "/new", "/tools"):
         session.expect_exact(f"  {command}")
     session.expect(PROMPT)
     session.sendline("/tools")

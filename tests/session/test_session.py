@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from src.agent import Agent
-from src.errors import BotError, StreamCut
+from src.errors import StreamCut
 from src.messages import (
     CallStarted,
     Compacted,
@@ -21,7 +21,7 @@ from src.messages import (
 )
 from src.security.approval import APPROVE_ALL
 from src.security.redact import redact
-from src.session.replay import NOT_RUN, UNKNOWN
+from src.session.replay import NOT_RUN, UNKNOWN, replay
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
 from .doubles import SYSTEM, again, ask, begun, store
@@ -229,6 +229,16 @@ class TestUndo:
         assert resumed.undo(put).question == ""
         assert resumed.messages == before
 
+    def test_who_reads_it_later_sees_what_was_dropped(self, tmp_path):
+        session = begun(tmp_path, says("1", LOOK), says("2"))
+        ask(session, "more", says("3"))
+        before = list(session.messages)
+        for _ in session.follow(compaction(session, 2)):
+            pass
+        assert replay(session.path, whole=True).messages == before
+        assert store(tmp_path).all()[0].title == "hi"
+        assert store(tmp_path).search("contents")
+
     def test_a_turn_goes_with_the_compaction_in_it(self, tmp_path):
         session = begun(tmp_path, says("1"))
         before = list(session.messages)
@@ -266,10 +276,17 @@ class TestWhereNothingCanBeWritten:
         assert "not kept any more" in notices[0].text
         assert session.undo(put).question == "b"
 
-    def test_two_cannot_write_to_one_session(self, tmp_path):
-        begun(tmp_path, says("1"))
-        with pytest.raises(BotError, match="open elsewhere"):
-            again(tmp_path)
+    def test_two_cannot_write_to_one_session_so_the_second_goes_on_with_a_copy(self, tmp_path):
+        first = begun(tmp_path, says("1"))
+        second, notices = store(tmp_path).resume("", SYSTEM, tmp_path)
+        assert second.id != first.id
+        assert second.messages == first.messages
+        assert "open elsewhere" in notices[0]
+        ask(second, "more", says("2"))
+        ask(first, "else", says("3"))
+        first.close(), second.close()
+        assert again(tmp_path, first).messages == first.messages
+        assert again(tmp_path, second).messages == second.messages
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
     def test_a_full_disk_is_a_warning(self, tmp_path):

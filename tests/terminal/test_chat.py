@@ -255,6 +255,18 @@ class TestWhileTheModelWorks:
         assert [asked(chat, number) for number in range(3)] == ["one", "two", "three\nlines"]
         assert re.search("^First.\n\n> two\nSecond.$", chat.everything, re.M)
 
+    def test_a_line_that_is_not_finished_stays_while_the_queue_is_answered(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."], ["Second."])
+        chat.line("one")
+        assert gate.reached.wait(20)
+        chat.keys("two\rand a")
+        chat.shows("^> and a")
+        gate.set()
+        chat.shows("^Second.$")
+        chat.shows("context .*")
+        chat.shows("^> and a$")
+
     def test_a_queued_message_is_taken_back_to_be_changed(self, chat):
         gate = Gate()
         chat = chat([gate, "First."], ["Second."])

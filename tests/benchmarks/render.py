@@ -1,0 +1,94 @@
+"""What drawing an answer costs a chunk, and that it is linear; beside rich's Live(Markdown) of all so far.
+
+    python tests/benchmarks/render.py
+
+The text is Markdown of every kind, streamed in chunks of about a token, to a terminal of 100 columns that takes
+everything at once. "at once" is as fast as it can be drawn; "paced" lets a clock of the test's own pass 20 ms a chunk,
+as a model at 50 tokens a second does, so that each frame is drawn. Exits with 1 where a goal is missed.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from src.cli.live import Live
+from src.cli.markdown import Painter
+from src.messages import TextDelta
+
+GOAL = 50.0  # us a chunk, in the mean
+GROWTH = 1.5  # and at 100 KB no more than this times what it is at 10 KB
+CHUNK = 4  # characters
+SECTION = """\
+## Part {n}
+
+A paragraph with **bold** words, some `code`, a [link](http://example.org/{n}) and enough text to fill more than one
+line of the terminal, as paragraphs in answers do. 日本語の文も少し入れておく。
+
+- one item
+- another item, with *emphasis*
+  - and one below it
+
+```python
+def part_{n}(x: int) -> str:
+    # a comment
+    return f"part {{x + {n}}}"
+```
+
+| name | value |
+|---|---|
+| part | {n} |
+
+"""
+
+
+def chunks(size: int) -> list[str]:
+    text = "".join(SECTION.format(n=n) for n in range(size // len(SECTION) + 1))[:size]
+    return [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
+
+
+def ours(pieces: list[str], pace: float | None) -> float:
+    """us a chunk; `pace`: seconds that pass between chunks, None: as it goes."""
+    passed = [0.0]
+    clock = time.perf_counter if pace is None else lambda: passed[0]
+    live = Live(io.StringIO(), lambda: (100, 30), lambda: Painter("256"), clock=clock)
+    live.begin()
+    start = time.perf_counter()
+    for piece in pieces:
+        passed[0] += pace or 0
+        live.draw(TextDelta(piece))
+    live.end()
+    return (time.perf_counter() - start) / len(pieces) * 1e6
+
+
+def rich_live(pieces: list[str], most: int) -> float:
+    """us a chunk: everything that came so far, drawn again for each of the last chunks."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    start = time.perf_counter()
+    for count in range(len(pieces) - most, len(pieces)):
+        console.print(Markdown("".join(pieces[:count])))
+    return (time.perf_counter() - start) / most * 1e6
+
+
+def main() -> int:
+    ours(chunks(2_000), None)  # once unmeasured: lexers are loaded
+    means: dict[int, float] = {}
+    print(f"{'size':>8} {'at once':>12} {'paced':>12} {'rich Live(Markdown)':>20}   us a chunk of {CHUNK} characters")
+    for size in (10_000, 20_000, 50_000, 100_000):
+        pieces = chunks(size)
+        means[size] = min(ours(pieces, None) for _ in range(3))
+        paced = ours(pieces, 0.02)
+        print(f"{size:8,} {means[size]:12.1f} {paced:12.1f} {rich_live(pieces, 5):20,.0f}")
+    missed = max(means.values()) > GOAL or means[100_000] > GROWTH * means[10_000]
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
