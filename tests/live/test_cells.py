@@ -28,7 +28,7 @@ def test_cell(server, cell, workspace, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr()
     assert (code, CONTENT in said.out) == (0, True), said.err
     if EMISSIONS[cell.emission]:
-        assert f'read(path="notes.txt") -> {CONTENT}' in said.err
+        assert f'read(path="notes.txt") -> 1\t{CONTENT}' in said.err
     else:
         assert "<tool_call>" in said.out
         assert "read(" not in said.err

@@ -46,7 +46,7 @@ def test_with_yes_a_file_is_written_changed_and_run(program, server, workspace):
 @BOTH
 def test_without_yes_nothing_is_written_and_the_model_is_told_why(program, server, workspace):
     answer = program.ask(server, "Save hello.txt.")
-    assert answer.code == 0
+    assert answer.code == 5
     assert REFUSED in answer.stdout
     assert f"-> Not run: {REFUSED}" in answer.stderr
     assert not (workspace / "hello.txt").exists()
@@ -55,7 +55,7 @@ def test_without_yes_nothing_is_written_and_the_model_is_told_why(program, serve
 @BOTH
 def test_without_yes_nothing_is_run(program, server, workspace):
     answer = program.ask(server, "Run touch ran.txt.")
-    assert answer.code == 0
+    assert answer.code == 5
     assert REFUSED in answer.stdout
     assert not (workspace / "ran.txt").exists()
 
@@ -86,7 +86,7 @@ def test_wrong_arguments_are_answered_with_the_right_ones(program, server):
 @pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
 def test_after_max_tool_turns_the_model_sums_up_and_the_user_is_told(program, server):
     answer = program.ask(server, "Never stop reading notes.txt.", agent={"max_tool_turns": 2}, debug="1")
-    assert answer.code == 0
+    assert answer.code == 3
     assert answer.stdout == "In short: I read the notes.\n"
     assert "! Stopped after 2 turns with tool calls (agent.max_tool_turns); asking for a summary." in answer.notices
     assert "[DEBUG] Iteration 3" in answer.debug
@@ -96,7 +96,7 @@ def test_after_max_tool_turns_the_model_sums_up_and_the_user_is_told(program, se
 @BOTH
 def test_an_answer_cut_off_by_max_tokens_is_said_to_be_cut(program, server):
     answer = program.ask(server, "Count to four hundred.", vllm={"max_tokens": 20})
-    assert answer.code == 0
+    assert answer.code == 3
     assert answer.stdout.startswith("1 2 3")
     assert "! The answer was cut off at max_tokens (vllm.max_tokens, or the model's context)." in answer.notices
 

@@ -55,7 +55,7 @@ def test_the_file_is_read_and_its_content_is_in_the_answer(program, server, nati
     answer = program.ask(server, QUESTION, debug="1", vllm={"enable_function_calling": native, **UNPINNED})
     assert CONTENT in answer.stdout
     assert answer.code == 0
-    assert f'  read(path="notes.txt") -> {CONTENT}' in answer.stderr.splitlines()
+    assert f'  read(path="notes.txt") -> 1\t{CONTENT}' in answer.stderr.splitlines()
     assert answer.notices == told
     asked, found_as, called, *_, stopped, again, ended = answer.debug
     assert [asked, found_as, called, again] == ["[DEBUG] Iteration 1", found, CALL, "[DEBUG] Iteration 2"]
@@ -68,11 +68,11 @@ def test_without_debug_there_is_the_call_and_nothing_else_to_see(program, server
     option = [] if native else ["--no-function-calling"]
     answer = program.ask(server, QUESTION, *option, vllm=UNPINNED)
     assert answer.stdout.startswith("It says: ")
-    assert answer.stdout.endswith(f"{CONTENT}\n")
+    assert f"\t{CONTENT}\n" in answer.stdout
     assert "TOOL_CALL" not in answer.stdout + answer.stderr
     assert "<tool_call>" not in answer.stdout + answer.stderr
     assert answer.stderr.splitlines() == [
         *told,
         "I will look.",
-        f'  read(path="notes.txt") -> {CONTENT}',
+        f'  read(path="notes.txt") -> 1\t{CONTENT}',
     ]
