@@ -72,8 +72,8 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
         row = rows.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        _add_common(row, argparse.SUPPRESS)  # given before or after the command's name
         if name in commands:
+            _add_common(row, argparse.SUPPRESS)  # given before or after the command's name
             _module(name).arguments(row)
     return options
 

@@ -1,6 +1,8 @@
 """How long the program takes until it can be used, in multiples of `python -c pass`.
 
-    python tests/benchmarks/startup.py [ROUNDS]
+    python tests/benchmarks/startup.py [ROUNDS [PROGRAM ...]]
+
+Each PROGRAM, as the path of llm, aider or gptme in an environment of its own, is timed with --version beside ours.
 
 Rounds are interleaved, so that a busy moment of the machine falls on every command alike; what is shown
 is the fastest and the median of all rounds. The prompt is timed on a pseudo-terminal, with a model
@@ -29,7 +31,7 @@ class Row(NamedTuple):
 
     name: str
     run: Callable[[], float]
-    goal: float
+    goal: float = float("inf")  # none
 
 
 def until_end(*command: str) -> Callable[[], float]:
@@ -68,16 +70,18 @@ ROWS = (
 
 def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    for row in ROWS:
+    peers = [Row(f"{Path(peer).name} --version", until_end(peer, "--version")) for peer in sys.argv[2:]]
+    rows = (*ROWS, *peers)
+    for row in rows:
         row.run()  # once unmeasured: byte code is compiled, files are cached
-    times: dict[str, list[float]] = {row.name: [] for row in ROWS}
+    times: dict[str, list[float]] = {row.name: [] for row in rows}
     for _ in range(rounds):
-        for row in ROWS:
+        for row in rows:
             times[row.name].append(row.run())
-    base = times[ROWS[0].name]
+    base = times[rows[0].name]
     missed = False
     print(f"{'command':18} {'ms min / median':>17} {'x min':>6} {'x median':>9} {'goal':>5}")
-    for row in ROWS:
+    for row in rows:
         fastest, median = min(times[row.name]), statistics.median(times[row.name])
         ratio, ratio_median = fastest / min(base), median / statistics.median(base)
         missed |= ratio > row.goal
