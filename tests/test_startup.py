@@ -121,3 +121,40 @@ class TestThePrompt:
 
     def test_they_are_loaded_behind_it_while_the_user_types(self, at_the_prompt):
         assert {"requests", "src.agent", "src.model"} <= set(at_the_prompt["behind"])
+
+
+# The same on a terminal that can draw: the prompt is written before what it needs is loaded.
+TO_THE_FULL_PROMPT = """
+import builtins, json, os, sys
+
+imported = []
+sys.addaudithook(lambda event, args: imported.append(args[0]) if event == "import" else None)
+
+def shown(*words, print=print, **how):
+    if words == ("> ",):
+        with open(sys.argv.pop(), "w") as file:
+            json.dump(imported, file)
+        os._exit(0)
+    print(*words, **how)
+
+builtins.print = shown
+from src.cli.main import main
+main([])
+"""
+
+
+def test_on_a_full_terminal_neither_rich_nor_prompt_toolkit_is_waited_for(tmp_path):
+    report = tmp_path / "report.json"
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "VLLM_MODEL": "any", "VLLM_BASE_URL": "http://127.0.0.1:9/v1", "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    try:
+        command = [sys.executable, "-c", TO_THE_FULL_PROMPT, str(report)]
+        subprocess.run(command, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end, check=True, timeout=30)
+    finally:
+        os.close(terminal)
+        os.close(end)
+    before = json.loads(report.read_text())
+    assert {name.partition(".")[0] for name in before} & {*THIRD_PARTY, "rich", "prompt_toolkit", "pygments"} == set()
+    ours = {name.split(".")[1] for name in before if name.startswith("src.")}
+    assert ours & BEHIND_THE_PROMPT == set()

@@ -84,6 +84,8 @@ class Chat:
                 run_own(self.state, line[1:].strip())
             else:
                 self._answer(line)
+        except KeyboardInterrupt:
+            self.state.screen.say("(stopped)")
         except BotError as error:
             self.state.screen.draw(Notice(str(error)))
             self.state.debug.traceback()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 class Debug:
-    """`level` is that of the DEBUG variable, and may change; `secret` is blotted out of whatever is printed."""
+    """`level` is that of the DEBUG variable, and may change; `secret` is blotted out of whatever is printed.
+
+    `show` takes lines, and may be another where the screen is drawn in place.
+    """
 
     def __init__(self, level: int, secret: str = "") -> None:
+        self.show: Callable[[str], None] = _to_standard_error
         self._secret = secret
         self._listening = False
         self.level = level
@@ -41,7 +45,7 @@ class Debug:
         client_log = logging.getLogger(__name__.replace("cli.debug", "client"))
         if not self._listening:
             self._listening = True
-            handler = logging.StreamHandler()
+            handler = logging.StreamHandler(_Lines(self))
             handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
             handler.addFilter(self._redact)
             client_log.addHandler(handler)
@@ -84,7 +88,7 @@ class Debug:
             self._print(traceback.format_exc())
 
     def _print(self, line: str) -> None:
-        print(f"[DEBUG] {self._safe(line)}", file=sys.stderr, flush=True)
+        self.show(f"[DEBUG] {self._safe(line)}")
 
     def _redact(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = self._safe(record.getMessage()), None
@@ -95,6 +99,23 @@ class Debug:
         from ..security.redact import redact  # start-up is measured, and few debug
 
         return plain(redact(text, (self._secret,)))
+
+
+class _Lines:
+    """A stream for the log, whose lines are shown where all others are."""
+
+    def __init__(self, debug: Debug) -> None:
+        self._debug = debug
+
+    def write(self, text: str) -> None:
+        self._debug.show(text.rstrip("\n"))
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def _to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _call_lines(response: Response) -> list[str]:

@@ -518,3 +518,13 @@ class TestAtAnApproval:
 
 def state_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_what_debug_tells_does_not_disturb_the_drawing(chat):
+    chat = chat(["One ", "two."], DEBUG="2")
+    chat.line("hi")
+    chat.shows("^One two.$")
+    chat.prompts()
+    chat.shows(r"^\[DEBUG\] Iteration 1$")
+    chat.shows(r"^\[DEBUG\] Stop reason: end_turn")
+    assert chat.everything.count("[DEBUG] Iteration") == 1
