@@ -27,7 +27,13 @@ def arguments(program: str, view: View, private: Path, protected: Iterable[Path]
     folders = [f"/etc/{name}" for name in ETC_FOLDERS]
     names = [name for name in (*folders, *KERNEL, *(RESOLVER if view.network else ())) if Path(name).is_dir()]
     words += [word for name in names for word in _bound("--ro-bind", name)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--bind", str(private / "tmp"), "/tmp"]  # noqa: S108 - as above
+    words += [
+        "--proc",
+        "/proc",
+        "--remount-ro",
+        "/proc",
+    ]  # or root writes the kernel's settings, core_pattern among them
+    words += ["--dev", "/dev", "--bind", str(private / "tmp"), "/tmp"]  # noqa: S108 - as above
     words += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]  # noqa: S108 - as above
     if view.home and not view.home.is_relative_to(view.workspace):
         words += ["--bind", str(private / "home"), str(view.home)]

@@ -121,6 +121,13 @@ def test_what_leads_around_the_sandbox_is_refused(command, run):
     assert OK not in run(command)
 
 
+@pytest.mark.parametrize("setting", ["vm/drop_caches", "kernel/core_pattern"])
+def test_the_kernels_settings_are_not_written_by_root_either(setting, run):
+    """A program named by core_pattern would run as root outside of every sandbox."""
+    opened = run(f"exec 3>>/proc/sys/{setting}")  # opened and not written, so that a failing test does no harm
+    assert "Read-only file system" in opened or "Permission denied" in opened
+
+
 CONNECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
 
 
