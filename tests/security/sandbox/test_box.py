@@ -277,3 +277,15 @@ def test_a_private_folder_is_gone_with_its_sandbox(make):
     gc.collect()
     for name in set(re.findall(r"/tmp/vllm-bot-[a-z0-9_]+", shown)):
         assert not Path(name).exists()
+
+
+def test_a_folder_of_the_bots_own_is_not_changed_where_the_workspace_holds_it(kind, make, workspace):
+    state = workspace / ".local" / "state" / "bot"
+    state.mkdir(parents=True)
+    (state / "allowed.json").write_text("{}")
+    shown = make(hidden=[state], protected=[state / "allowed.json"])(
+        "cat .local/state/bot/allowed.json; echo evil >.local/state/bot/allowed.json; mv .local moved;"
+        " mkdir -p .local/state/bot; echo evil >.local/state/bot/allowed.json"
+    )
+    assert (state / "allowed.json").read_text() == "{}"
+    assert kind == "landlock" or "{}" not in shown
