@@ -15,7 +15,7 @@ from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text,
 from .codec import Decoder, WireEvent
 from .deltas import CallAssembler
 from .sse import EventDecoder
-from .values import load, mapping
+from .values import event_object, load
 
 
 class Prose:
@@ -79,7 +79,7 @@ class Answer:
 
 def json_events(events: EventDecoder, chunk: bytes) -> Iterator[dict[str, Any]]:
     """The events that are whole by now, as objects; what is no object is an empty one. Raises WireError."""
-    return (mapping(load(data)) for data in events.feed(chunk) if data.strip())
+    return (event_object(load(data)) for data in events.feed(chunk) if data.strip())
 
 
 class StreamingDecoder(Decoder, Protocol):
