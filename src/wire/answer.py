@@ -14,7 +14,7 @@ from ..errors import StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
 from .codec import Decoder, WireEvent
 from .deltas import CallAssembler
-from .sse import EventDecoder
+from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
 from .values import event_object, load
 
 
@@ -96,7 +96,10 @@ class WholeDecoder:
         self._body = bytearray()
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
+        """Raises WireError where it grows beyond all measure."""
         self._body += chunk
+        if len(self._body) > MAX_EVENT_BYTES:
+            raise too_large()
         return []
 
     def close(self) -> list[WireEvent]:
