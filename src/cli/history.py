@@ -39,9 +39,6 @@ def resume_session(state: State, wanted: str) -> None:
     state.go_on_with(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
-    there = str(session.meta.get("workspace", ""))
-    if there and there != str(state.settings.root):
-        state.screen.draw(Notice(f"This conversation was about {there}; the tools now work in {state.settings.root}."))
     turns = session.turns
     state.screen.say(f"  {plain(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}; it goes on here.")
     if last := session.last_question:

@@ -16,6 +16,7 @@ from ..errors import ConfigError
 from ..security.sanitise import Sanitiser
 from .command import State
 
+GRACE = 1.0  # seconds for an interrupted command to end by itself
 EDITORS = ("nano", "vim", "vi")
 MOST_SHOWN_TO_MODEL = 30_000  # characters; the middle is cut out
 NOTE = "I ran this command:\n$ {command}\n{output}\n[exit code {code}]"
@@ -34,16 +35,25 @@ def run_own(state: State, command: str) -> None:
         state.screen.say(f"  The command could not be started: {error.strerror}")
         return
     kept: list[str] = []
-    with contextlib.suppress(KeyboardInterrupt):
-        for line in _lines(process):
-            kept.append(line)
-            state.screen.say(line)
-    with contextlib.suppress(KeyboardInterrupt), process:  # it was interrupted, too: it is in the same group
-        if process.stdout:
-            process.stdout.close()
+    with process:
+        try:
+            for line in _lines(process):
+                kept.append(line)
+                state.screen.say(line)
+        except KeyboardInterrupt:
+            _end(process)
     code = process.returncode
     state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), code=code))
     state.screen.say(f"  [exit code {code}; the model sees this with your next message]")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """It has had the interrupt too, being in the same group; what does not end by it is ended."""
+    with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
+        process.wait(GRACE)
+    process.terminate()
+    if process.stdout:
+        process.stdout.close()
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from ..config import Settings
 from ..errors import BotError
 from ..security.sanitise import plain
 from ..session.export import FORMATS, Conversation, markdown
+from ..session.index import seconds
 from ..session.replay import replay
 from ..session.store import Store
 from . import start
@@ -100,8 +101,8 @@ def _conversation(wanted: str, settings: Settings, store: Store) -> Conversation
     found = replay(store.path(session), whole=True)
     for problem in found.problems:
         print(f"! {session}: {plain(problem)}", file=sys.stderr)
-    created = found.meta.get("created")
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if isinstance(created, (int, float)) else ""
+    created = seconds(found.meta.get("created"), 0.0)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
     facts = {"session": session, "created": when}
     facts |= {key: str(found.meta.get(key, "")) for key in ("workspace", "model")}
     return Conversation(found.name or session, facts, found.messages)

@@ -15,6 +15,8 @@ from .rules import Rule
 from .shell import Command, read, words_of
 from .unclear import Unclear
 
+NO_LABEL = ""  # of a command that needs no rule: `|| true` behind one that does
+
 
 class Entry(NamedTuple):
     """A command that is allowed, by its first words, or as a whole line; `label` names the rule for people."""
@@ -47,6 +49,9 @@ def judge(line: object, entries: Sequence[Entry], view: View) -> Verdict:
         labels = dict.fromkeys(_allowing(command, entries, view) for command in read(line))
     except Unclear as unclear:
         return Verdict(False, str(unclear))
+    labels.pop(NO_LABEL, None)
+    if not labels:
+        return Verdict(False, "no rule allows it")
     return Verdict(True, "all of its commands are allowed, and stay in the workspace", ", ".join(labels))
 
 
@@ -61,6 +66,8 @@ def _allowing(command: Command, entries: Sequence[Entry], view: View) -> str:
                 said = unclear
             else:
                 return entry.label
+    if command.texts in (("true",), ("false",)):
+        return NO_LABEL
     raise said
 
 

@@ -35,8 +35,16 @@ def read_options(name: str, row: Row, words: Sequence[str], ground: Ground) -> G
     if len(reader.operands) > row.most:
         raise Unclear(f"{name} would be given {len(reader.operands)} operands")
     operands = _paths_of(name, row, reader)
+    if reader.seen and row.names and reader.seen <= set(row.names.split()):
+        operands = [_holder(each) for each in operands]
     follows = reader.follows or (row.follows and any(ground.is_folder(each) for each in operands))
     return Given([*operands, *reader.paths], follows)
+
+
+def _holder(path: str) -> str:
+    """The folder that a name stands in: whoever shows the name alone looks no further."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    return path if name in ("", ".", "..") else folder or ("/" if path.startswith("/") else ".")
 
 
 def _paths_of(name: str, row: Row, reader: _Reader) -> list[str]:
@@ -63,6 +71,7 @@ class _Reader:
         self.paths: list[str] = []
         self.follows = False
         self.has_pattern = False
+        self.seen: set[str] = set()  # options
 
     def read(self, words: Sequence[str]) -> None:
         rest = list(words)[::-1]
@@ -100,6 +109,7 @@ class _Reader:
         kind = self._known.get(option)
         if kind is None:
             raise Unclear(f"{self._name} {option} is not known to be harmless")
+        self.seen.add(option)
         self.follows = self.follows or kind == "follow"
         self.has_pattern = self.has_pattern or option in self._row.patterns
         return kind

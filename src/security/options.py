@@ -32,6 +32,7 @@ class Row(NamedTuple):
     most: int = 1_000_000  # operands
     dash_number: bool = False  # -5 is an option
     patterns: tuple[str, ...] = ()
+    names: str = ""  # options: where one is given and no other, operands are shown by their names alone
     follows: bool = False  # links it meets in the folders it is given, whatever the options
 
 
@@ -83,6 +84,7 @@ ROWS: Mapping[str, Row] = {
         number="wT --width --tabsize",
         text="I --ignore --hide --sort --time --time-style --format --indicator-style --quoting-style --block-size",
         attached="--color --classify --hyperlink",
+        names="-d --directory",
     ),
     "cat": Row(
         "AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs"

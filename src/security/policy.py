@@ -22,6 +22,7 @@ from .shell import words_of
 
 Risk = Literal["low", "high"]
 WRITERS = ("write", "edit")  # the tools that change the file their `path` names
+REASONS = {"write": "write changes files", "edit": "edit changes files", "exec": "no rule allows the command"}
 PROFILES: Mapping[str, str] = {
     "read-only": "reading is free, everything else is denied",
     "ask": "reading is free, everything else asks",
@@ -143,7 +144,10 @@ class Policy:
         )
         if is_free:
             return Decision("allow", PROFILES[self.profile], rule)
-        return Decision("deny" if self.profile == "read-only" else "ask", why or PROFILES[self.profile], rule)
+        why = why or REASONS.get(call.name, f"{call.name} is of high risk")
+        if self.profile == "read-only":
+            return Decision("deny", f"{why}, and {PROFILES[self.profile]}", rule)
+        return Decision("ask", why, rule)
 
 
 def _narrowest(call: ToolCall, workspace: Path) -> list[Rule]:

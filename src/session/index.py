@@ -7,7 +7,6 @@ SQLite has FTS5, else a look through every text.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,13 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BotError
-from ..messages import Message, Response, ToolResults, UserMessage
+from ..messages import JSON, Message, Response, ToolResults, UserMessage
+from .journal import storable
 from .replay import replay
 
 FILE = "index.db"
 TITLE = 80  # characters of the first question
 LONGEST_TEXT = 20_000  # characters of one message that can be found
 SNIPPET = 12  # words around what was found
+LATEST = 253_402_300_800.0  # seconds from 1970 to the year 10000
 SHAPE = """
 create table if not exists sessions(
     id text primary key, stamp text, name text, title text, workspace text, model text,
@@ -156,22 +157,21 @@ class Index:
         asked = [text for speaker, text in texts if speaker == "you"]
         used, size = (int(part) for part in stamp.split())
         meta = found.meta
-        created = meta.get("created")
         row = {
             "id": session,
             "stamp": stamp,
-            "name": found.name,
-            "title": " ".join(asked[0][: 4 * TITLE].split())[:TITLE] if asked else "",
-            "workspace": str(meta.get("workspace", "")),
-            "model": str(meta.get("model", "")),
-            "created": created if isinstance(created, (int, float)) else used / 1e9,
+            "name": storable(found.name),
+            "title": storable(" ".join(asked[0][: 4 * TITLE].split())[:TITLE]) if asked else "",
+            "workspace": storable(str(meta.get("workspace", ""))),
+            "model": storable(str(meta.get("model", ""))),
+            "created": seconds(meta.get("created"), used / 1e9),
             "used": used / 1e9,
             "turns": len(found.points),
             "size": size,
         }
         self._database.execute(f"insert into sessions values({', '.join(f':{name}' for name in row)})", row)
         for speaker, text in texts:
-            text = _storable(text)
+            text = storable(text[:LONGEST_TEXT])
             row_id = self._database.execute("insert into texts values(?, ?, ?)", (session, speaker, text)).lastrowid
             if self._full_text:
                 self._database.execute("insert into words(rowid, text) values(?, ?)", (row_id, text))
@@ -187,5 +187,6 @@ def _texts(messages: list[Message]) -> Iterator[tuple[str, str]]:
             yield from (("tool", result.text) for result in message.results if result.text.strip())
 
 
-def _storable(text: str) -> str:
-    return re.sub("[\ud800-\udfff]", "?", text[:LONGEST_TEXT])
+def seconds(value: JSON, otherwise: float) -> float:
+    """A time that a journal holds, where it is one that a calendar has."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < LATEST else otherwise

@@ -32,25 +32,30 @@ class Locked(BotError):
 class Journal:
     """Appends to the file at `path`, made with its folder when the first record is written.
 
-    `first` is the number of the first record, 0 for a new journal. `redact` takes secrets out of every string.
-    Raises Locked where somebody else writes to an old one; nothing else is raised: `broken` says what went wrong.
+    An `old` one is locked at once, so that what is read of it then is all there is. `redact` takes secrets out of
+    every string. Raises Locked where somebody else writes to an old one; nothing else is raised: `broken` says what
+    went wrong.
     """
 
-    def __init__(self, path: Path, redact: Redact = str, first: int = 0, *, unended: bool = False) -> None:
+    def __init__(self, path: Path, redact: Redact = str, *, old: bool = False) -> None:
         self.path = path
         self.broken = ""
         self.redact = redact
-        self._next = first
+        self._next = 0
         self._file = -1
-        if first:
+        if old:
             self._open(0)
-            if unended and self._file >= 0:
-                self._append(b"\n")
 
     @property
     def next(self) -> int:
         """The number of the record to come."""
         return self._next
+
+    def go_on(self, number: int, *, unended: bool) -> None:
+        """An old one's next record is `number`; `unended`: its last line has no line end yet."""
+        self._next = number
+        if unended and self._file >= 0:
+            self._append(b"\n")
 
     def write(self, kind: str, fields: Mapping[str, JSON]) -> int:
         """Append a record; its number."""
@@ -116,6 +121,11 @@ def encoded(value: JSON) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def storable(text: str) -> str:
+    """What UTF-8 can hold of it: the bytes of a path or an argument need not be text."""
+    return text.encode(errors="replace").decode()
 
 
 def redacted(value: JSON, redact: Redact) -> JSON:

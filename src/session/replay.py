@@ -288,8 +288,17 @@ def _cut(so_far: _Entries, line: Line, found: Replayed) -> None:
     """The last messages went, and the turns that began with them."""
     drop = _parsed(line, found).get("drop")
     so_far.cut(drop if isinstance(drop, int) else 0)
-    while found.points and found.points[-1].messages >= so_far.size:
-        found.points.pop()
+    drop_points(found.points, found.compactions, so_far.size)
+
+
+def drop_points(points: list[Point], compactions: list[int], messages: int) -> None:
+    """Take out the turns that began with messages that are gone, of `messages` that are left.
+
+    Those before the last compaction count messages as they were before it, and stay.
+    """
+    last = compactions[-1] if compactions else -1
+    while points and points[-1].number > last and points[-1].messages >= messages:
+        points.pop()
 
 
 def _compact(so_far: _Entries, line: Line, found: Replayed) -> None:

@@ -34,7 +34,7 @@ from .blobs import Blobs, Put, Restored, digest_of
 from .convert import NAMES, to_json
 from .journal import VERSION, Journal, Redact
 from .pieces import Pieces
-from .replay import Point, Started, Write, replay
+from .replay import Point, Started, Write, drop_points, replay
 
 UNKEPT = "This conversation is not kept any more, and cannot be resumed later: {why}"
 
@@ -90,8 +90,13 @@ class Session:
 
         Raises BotError where it cannot be read, or is open elsewhere.
         """
-        found = replay(path)
-        journal = Journal(path, redact, found.next, unended=found.unended)
+        journal = Journal(path, redact, old=True)
+        try:
+            found = replay(path)
+        except BaseException:
+            journal.close()
+            raise
+        journal.go_on(found.next, unended=found.unended)
         session = cls(_with_system(system, found.messages), root, journal, found.meta)
         shift = len(session.messages) - len(found.messages)
         session.name = found.name
@@ -108,6 +113,9 @@ class Session:
         if found.lost:
             names = ", ".join(result.name for result in found.lost)
             notices.append(f"The program was stopped before these calls had their results: {names}. None is run again.")
+        there = str(found.meta.get("workspace", root))
+        if there != str(root):
+            notices.append(f"This conversation was about {there}; the tools now work in {root}.")
         return session, notices
 
     @classmethod
@@ -158,6 +166,7 @@ class Session:
                 yield event
         finally:
             events.close()
+            self._settle()  # of a call that was interrupted: what is changed later is not its doing
             self._keep_messages()
             self._in_turn = False
             self._sync()
@@ -251,6 +260,10 @@ class Session:
     def _finish(self, result: ToolResult) -> None:
         self._results.append(result)
         self._record("result", {"result": to_json(result)})
+        self._settle()
+
+    def _settle(self) -> None:
+        """Note what was left of the files that were about to be written."""
         for place in self._unfinished:
             write = self._writes[place]
             after = _left(Path(write.path))
@@ -260,11 +273,11 @@ class Session:
 
     def _compact(self, event: Compacted) -> None:
         fields: dict[str, JSON] = {"keep": event.kept, "message": to_json(event.summary), "by_hand": event.by_hand}
+        self._kept = len(self.messages)  # before it is written: an interrupt in between must not be taken for a cut
         number = self._record("compaction", fields)
         if event.by_hand:
             self._points.append(Point(number, event.before))
         self._compactions.append(number)
-        self._kept = len(self.messages)
         self._last_kind = "compaction"
 
     def _keep_messages(self) -> None:
@@ -273,8 +286,7 @@ class Session:
             self._record("cut", {"drop": self._kept - len(self.messages)})
             self._kept = len(self.messages)
             self._last_kind = "cut"
-            while self._points and self._points[-1].messages >= self._kept:
-                self._points.pop()
+            drop_points(self._points, self._compactions, self._kept)
         for message in self.messages[self._kept :]:
             self._keep(message)
             self._kept += 1

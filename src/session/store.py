@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BotError
 from ..messages import JSON, Message
-from .journal import Journal, Locked, Redact
+from .journal import Journal, Locked, Redact, storable
 from .session import Session
 
 if TYPE_CHECKING:  # sqlite3 is loaded by who looks for a session
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # sqlite3 is loaded by who looks for a session
 SUFFIX = ".jsonl"
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no l, o, 0, 1: ids are read aloud and typed
 FOLDER = "sessions"
+SHOWN = 5  # of several that may be meant
 
 
 class Store:
@@ -62,27 +63,34 @@ class Store:
     def find(self, wanted: str, root: Path | None = None) -> str:
         """The id of the session meant by an id, its beginning, or a name; by nothing, the last of the folder `root`.
 
-        Where there is none in that folder, the last of all. Raises BotError.
+        Raises BotError, also where several are meant: nobody wants to delete one of them, or to go on with any.
         """
-        known = self.all()
+        known = self.all(empty=True)
         if not known:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
+        if not wanted and root is None:
+            raise BotError("No session is named.")
         if not wanted:
-            here = [each for each in known if root and each.workspace == str(root)]
-            return (here or known)[0].id
+            here = [each for each in known if each.workspace == storable(str(root))]
+            if not here:
+                raise BotError(f"There is no session of {root} yet.", "`vllm-bot sessions` lists those of all folders.")
+            return next((each.id for each in here if each.turns), here[0].id)
         for meant in (
             [each for each in known if wanted in (each.id, each.name)],
             [each for each in known if each.id.startswith(wanted)],
             [each for each in known if each.name.lower().startswith(wanted.lower())],
         ):
+            if len(meant) > 1:
+                names = ", ".join(each.id for each in meant[:SHOWN])
+                raise BotError(f"{wanted!r} may be {len(meant)} sessions, the last {names}.", "Name one by its id.")
             if meant:
                 return meant[0].id
         raise BotError(f"There is no session {wanted!r}.", "`vllm-bot sessions` lists them.")
 
-    def all(self) -> list[Summary]:
-        """The last used first."""
+    def all(self, *, empty: bool = False) -> list[Summary]:
+        """The last used first; `empty`: also those in which nothing was answered, or all was taken back."""
         with self._index() as index:
-            return index.all()
+            return [each for each in index.all() if empty or each.turns]
 
     def search(self, words: str, limit: int = 20) -> list[Found]:
         with self._index() as index:
@@ -97,7 +105,7 @@ class Store:
         """Raises BotError where it cannot be removed, or is open."""
         import shutil  # start-up is measured
 
-        journal = Journal(self.path(session), first=1)  # whoever has it open keeps it
+        journal = Journal(self.path(session), old=True)  # whoever has it open keeps it
         journal.close()
         try:
             self.path(session).unlink()
@@ -108,7 +116,7 @@ class Store:
     def clean(self, days: float) -> list[str]:
         """Delete the sessions that were not used for so long; their ids. Those that have a name stay."""
         oldest = self._now() - days * 24 * 3600
-        old = [each.id for each in self.all() if each.used < oldest and not each.name]
+        old = [each.id for each in self.all(empty=True) if each.used < oldest and not each.name]
         deleted: list[str] = []
         for session in old:
             try:

@@ -30,7 +30,7 @@ def tool_output_cache(
 @tool(risk="low")
 def tool_output_cache_grep(
     ref_id: Annotated[str, "Its reference"],
-    pattern: Annotated[str, "What to search for"],
+    pattern: Annotated[str, "Text to look for"],
     ctx: ToolContext,
     regex: Annotated[bool, "It is a regular expression"] = False,
     before: Annotated[int, "Lines before"] = 0,

@@ -1,7 +1,8 @@
 """Which lines of a file match a pattern, with those around them. It streams, and its time is bounded.
 
 A file is gone through in blocks of whole lines. A block that holds none of the words that a match must hold
-is passed over whole, so that a gigabyte without any takes a second. A line is taken for UTF-8 and, where it
+is passed over whole, so that a gigabyte without any takes a second; so is one in which the pattern, if it is
+plain enough for that, is not found in one search. A line is taken for UTF-8 and, where it
 is none, for Latin-1; of one that is longer than a block only the begin is looked at.
 """
 
@@ -14,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ..errors import ToolError
-from .patterns import words
+from .patterns import is_plain, words
 
 if TYPE_CHECKING:
     import regex
 
 BLOCK = 1 << 20  # bytes
 LONGEST_PATTERN = 2_000  # characters
+BLOCK_SECONDS = 0.2  # that a pattern may take on a block
 SECONDS = 10.0  # that a pattern may take in all, beyond reading
 WIDTH = 500  # characters shown of a line
 MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -59,7 +61,9 @@ class Matcher:
                 self._compiled: regex.Pattern[str] = regex.compile(source, regex.IGNORECASE if ignore_case else 0)
         except (regex.error, OverflowError, RecursionError) as error:
             raise ToolError(f"{pattern[:80]!a} is no regular expression: {error}") from error
-        self.pattern = pattern
+        self._many = self._compiled if is_plain(source) else None
+        if self._many:
+            self._many = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
         self.ignore_case = ignore_case
         self.words = words(source, ignore_case=ignore_case)
         self._needles = [word.lower().encode() if ignore_case else word.encode() for word in self.words]
@@ -72,6 +76,21 @@ class Matcher:
             return True
         folded = block.lower() if self.ignore_case else block
         return any(needle in folded for needle in self._needles)
+
+    def may_match(self, block: bytes) -> bool:
+        """False where no line of the block matches: told by one search where the pattern is plain enough for that."""
+        if not self.may_be_in(block):
+            return False
+        if not self._many:
+            return True
+        try:
+            text = block.decode("utf-8").replace("\r\n", "\n").removesuffix("\r")
+            return self._many.search(text, timeout=BLOCK_SECONDS) is not None
+        except UnicodeDecodeError:
+            return True
+        except TimeoutError:  # what is quick on a line need not be so on many
+            self._many = None
+            return True
 
     def find(self, line: str) -> int:
         """Where the first match begins, or -1. Raises ToolError once the time is over."""
@@ -139,7 +158,7 @@ def matches(file_blocks: Iterable[bytes], matcher: Matcher, before: int, after: 
     kept: deque[bytes] = deque(maxlen=before)  # lines before the block
     for block in file_blocks:
         count = block.count(b"\n") + (not block.endswith(b"\n"))
-        if shown_until < number and not matcher.may_be_in(block):
+        if shown_until < number and not matcher.may_match(block):
             if before:
                 kept.extend(block.removesuffix(b"\n").rsplit(b"\n", before)[-before:])
             number += count

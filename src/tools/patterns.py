@@ -51,7 +51,7 @@ TOKENS = (  # what is recognised first
     (re.compile(r"\*+"), "[^/]*"),
     (re.compile(r"\?"), "[^/]"),
 )
-CLASS = re.compile(r"\[([!^]?)(\][^\]/]*|[^\]/]+)\]")
+CLASS = re.compile(r"\[([!^]|(?![!^]))(\][^\]/]*|[^\]/]+)\]")
 
 
 def _special(pattern: str, at: int, depth: int) -> tuple[str, int]:
@@ -131,3 +131,20 @@ TOKEN = re.compile(
 )
 # Groups with flags, names or a look around, nested classes, and escapes that go on: not followed here.
 DOUBTFUL = re.compile(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
+
+
+def is_plain(pattern: str) -> bool:
+    """Whether a line that matches makes any text match that it is a line of, `^` and `$` being those of lines.
+
+    So it is without what looks beyond a match, or keeps what it took.
+    """
+    return PLAIN.fullmatch(pattern) is not None
+
+
+PLAIN = re.compile(
+    r"""(?:(?:[^\\\[\](){}?*+|]|\(\?:|\((?!\?)|[)|]|\\[wWsSdDbt]|\\[^a-zA-Z0-9<>]   # characters, groups, escapes
+        |\[\^?(?:\\[wWsSdDt]|\\[^a-zA-Z0-9]|[^\]\[\\])+\])                 # classes
+        (?:(?:[?*+]|\{[0-9]+(?:,[0-9]*)?\})\??(?![?*+{]))?)*                   # how often, not possessively
+    """,
+    re.VERBOSE,
+)

@@ -148,7 +148,8 @@ class TestResuming:
         other = tmp_path / "other"
         other.mkdir()
         (other / "state").symlink_to(folder / "state")
-        assert f"was about {folder}" in Chatting(other, resume="").shown
+        [first] = Store(folder / "state").all()
+        assert f"was about {folder}" in Chatting(other, resume=first.id).shown
 
     def test_a_fork_leaves_the_first_as_it_is(self, folder):
         Chatting(folder, "a", "/fork", "b", turns=[says("1"), says("2")])

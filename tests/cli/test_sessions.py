@@ -13,8 +13,7 @@ def run(tmp_path, capsys):
     """The program with these arguments: its exit code, and what it printed."""
 
     def run(*arguments):
-        where = () if arguments[0] == "sessions" else ("--workspace", str(tmp_path))
-        return main([*arguments, *where]), capsys.readouterr()
+        return main(["--workspace", str(tmp_path), *arguments]), capsys.readouterr()
 
     return run
 

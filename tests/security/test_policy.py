@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
 
 from src.config import OPTIONS
 from src.messages import ToolCall
+from src.security.options import ROWS
 from src.security.policy import PROFILES, Policy
 from src.security.rules import Rule
 from src.tools.registry import Risk
 
+ROOT = Path(__file__).resolve().parents[2]
 READ = ToolCall("1", "read", {"path": "a.txt"})
 WRITE = ToolCall("1", "write", {"path": "a.txt", "content": "x"})
 EXEC = ToolCall("1", "exec", {"command": "make all"})
@@ -31,6 +37,28 @@ def writing(path: str) -> ToolCall:
 
 def running(command: object) -> ToolCall:
     return ToolCall("1", "exec", {"command": command})
+
+
+def test_the_page_names_the_commands_of_the_table():
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    listed = page.partition("<!-- commands -->")[2].partition("<!-- end of commands -->")[0]
+    assert re.findall("`([^`]+)`", listed) == sorted({*ROWS, "find"})
+
+
+def test_the_parser_of_shells_is_loaded_for_a_command_that_may_run_and_for_nothing_else():
+    code = """
+import sys
+from pathlib import Path
+from src.messages import ToolCall
+from src.security.policy import Policy
+policy = Policy(Path("."), allowed_commands=("ls",))
+policy.decide(ToolCall("1", "write", {"path": "a"}), "high")
+print("tree_sitter" in sys.modules)
+policy.decide(ToolCall("1", "exec", {"command": "ls"}), "high")
+print("tree_sitter" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "True"]
 
 
 class TestProfiles:
@@ -173,6 +201,27 @@ class TestCommands:
         words = ("find . -name x -delete", "sort -o a b", "cat /etc/hosts", "bash build.sh", "git commit -m 'a $b'")
         assert {self.action(Policy(workspace, allowed_commands=words), each) for each in words} == {"allow"}
         assert self.action(Policy(workspace, allowed_commands=words), "find . -name x -delete -ls") == "ask"
+
+    def test_true_and_false_need_no_rule_behind_what_has_one(self, workspace):
+        policy = Policy(workspace, allowed_commands=("ls",))
+        assert self.action(policy, "ls nosuch || true") == "allow"
+        assert {self.action(policy, command) for command in ("true", "true; rm a", "ls; true x")} == {"ask"}
+
+    def test_a_folder_shown_by_its_name_alone_is_not_looked_into(self, workspace):
+        (workspace / "out").symlink_to("/etc")
+        policy = Policy(workspace, allowed_commands=("ls",))
+        assert {self.action(policy, command) for command in ("ls -d */", "ls -d out")} == {"allow"}
+        commands = (
+            "ls */",
+            "ls -ld */",
+            "ls -1 out",
+            "ls -d ..",
+            "ls -d out/x",
+            "ls -d out/*",
+            "ls -d /*",
+            "ls -d ./..",
+        )
+        assert {self.action(policy, command) for command in commands} == {"ask"}
 
     @pytest.mark.parametrize("launcher", ["bash", "sh", "env", "xargs", "sudo", "eval", ".", "timeout"])
     def test_a_rule_that_names_only_what_runs_others_allows_nothing(self, launcher, workspace):

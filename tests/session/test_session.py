@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from src.agent import Agent
-from src.errors import StreamCut
+from src.errors import BotError, StreamCut
 from src.messages import (
     CallStarted,
     Compacted,
@@ -22,6 +22,7 @@ from src.messages import (
 from src.security.approval import APPROVE_ALL
 from src.security.redact import redact
 from src.session.replay import NOT_RUN, UNKNOWN, replay
+from src.session.session import Session
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
 from .doubles import SYSTEM, again, ask, begun, store
@@ -62,6 +63,21 @@ class TestResuming:
         session = again(tmp_path)
         assert session.undo(put).question == "hi"
         assert session.messages == SYSTEM
+
+    def test_in_another_folder_it_says_where_the_tools_work(self, tmp_path):
+        begun(tmp_path, says("1")).close()
+        (tmp_path / "other").mkdir()
+        session = store(tmp_path).all()[0].id
+        _, notices = store(tmp_path).resume(session, SYSTEM, tmp_path / "other")
+        assert notices == [f"This conversation was about {tmp_path}; the tools now work in {tmp_path / 'other'}."]
+
+    def test_it_is_locked_before_it_is_read(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        session.close()
+        session.path.write_bytes(b"rubbish")
+        for _ in range(2):  # and left again where it cannot be read
+            with pytest.raises(BotError, match="not the journal"):
+                Session.resumed(session.path, SYSTEM, tmp_path)
 
     def test_the_name_comes_back(self, tmp_path):
         session = begun(tmp_path, says("1"))
@@ -252,6 +268,44 @@ class TestUndo:
             pass
         assert session.undo(put).question == "more"
         assert session.messages == before
+
+    def test_a_question_that_fails_after_a_compaction_leaves_the_turns_before_it(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+        for number in range(3):
+            ask(session, f"more {number}", says("ok"))
+        before = list(session.messages)
+        for _ in session.follow(compaction(session, 1)):
+            pass
+        session.messages.append(lost := UserMessage("lost"))
+        with pytest.raises(StreamCut):
+            for _ in session.follow(failing()):
+                pass
+        session.forget_last(lost)
+        session.close()
+        for each in (session, again(tmp_path)):
+            assert each.turns == 4
+        assert session.undo(put).question == ""
+        assert session.messages == before
+
+    def test_what_an_interrupted_call_wrote_is_taken_back_and_what_came_later_is_not_its_doing(self, tmp_path):
+        session = begun(tmp_path, says("1"))
+
+        def interrupted():
+            session.messages.append(says("", LOOK))
+            yield CallStarted(LOOK)
+            session.before_write("a.txt", None)
+            (tmp_path / "a.txt").write_text("new")
+            raise KeyboardInterrupt
+
+        session.messages.append(UserMessage("write"))
+        with pytest.raises(KeyboardInterrupt):
+            for _ in session.follow(interrupted()):
+                pass
+        (tmp_path / "a.txt").write_text("mine")
+        ask(session, "more", says("", LOOK), says("2"))
+        session.undo(put)
+        assert [path for path, _ in session.undo(put).restored.left] == [str(tmp_path / "a.txt")]
+        assert (tmp_path / "a.txt").read_text() == "mine"
 
 
 def compaction(session, kept, by_hand=True):

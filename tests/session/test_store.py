@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from src.errors import BotError
-from src.messages import ToolCall
+from src.messages import ToolCall, UserMessage
 from src.session.index import FILE, Index
 from tests.doubles import says
 
@@ -76,6 +76,17 @@ def test_an_index_of_another_shape_is_made_again(tmp_path, two):
     assert len(store(tmp_path).all()) == 2
 
 
+@pytest.mark.parametrize(
+    "meta", [{"created": 10**30}, {"created": float("inf")}, {"created": -1}, {"model": "\ud800"}, {"workspace": [1]}]
+)
+def test_whatever_a_journal_says_of_itself_it_is_listed(tmp_path, meta):
+    session = store(tmp_path).new(SYSTEM, tmp_path, meta)
+    session.meta.update(meta)
+    ask(session, "caf\udce9?", says("1"))
+    session.close()
+    assert [each.title for each in store(tmp_path).all()] == ["caf??"]
+
+
 def test_nobody_else_can_read_the_index(tmp_path, two):
     store(tmp_path).all()
     assert (tmp_path / "state" / "sessions" / FILE).stat().st_mode & 0o777 == 0o600
@@ -89,13 +100,41 @@ class TestWhichIsMeant:
         for wanted in (two[0].id, "Grain", "gra"):
             assert store(tmp_path).find(wanted) == two[0].id
 
-    def test_by_nothing_the_last_of_this_folder_else_the_last(self, tmp_path, two):
+    def test_by_nothing_the_last_of_this_folder_and_of_no_other(self, tmp_path, two):
         assert store(tmp_path).find("", tmp_path) == two[1].id
-        assert store(tmp_path).find("", tmp_path / "elsewhere") == two[1].id
+        with pytest.raises(BotError, match="no session of .*elsewhere"):
+            store(tmp_path).find("", tmp_path / "elsewhere")
+
+    def test_one_in_which_nothing_was_answered_is_not_the_last(self, tmp_path, two):
+        session = store(tmp_path).new(SYSTEM, tmp_path, {"workspace": str(tmp_path)})
+        session.messages.append(lost := UserMessage("lost"))
+        for _ in session.follow(each for each in ()):
+            pass
+        session.forget_last(lost)
+        session.close()
+        assert store(tmp_path).find("", tmp_path) == two[1].id
+        assert session.id not in [each.id for each in store(tmp_path).all()]
+        assert store(tmp_path).find(session.id) == session.id
+
+    def test_where_several_are_meant_none_is_taken(self, tmp_path, two):
+        beginning = two[0].id[:4]  # the year
+        with pytest.raises(BotError, match="may be 2 sessions"):
+            store(tmp_path).find(beginning)
+
+    def test_no_name_at_all_names_none(self, tmp_path, two):
+        with pytest.raises(BotError, match="No session is named"):
+            store(tmp_path).find("")
 
     def test_one_that_is_not_there_is_an_error(self, tmp_path, two):
         with pytest.raises(BotError, match="no session 'rye'"):
             store(tmp_path).find("rye")
+
+    def test_a_folder_whose_name_is_no_text_has_its_last_one(self, tmp_path):
+        folder = tmp_path / "caf\udce9"
+        session = store(tmp_path).new(SYSTEM, folder, {"workspace": str(folder), "model": "tiny"})
+        ask(session, "hi", says("1"))
+        session.close()
+        assert store(tmp_path).find("", folder) == session.id
 
     def test_where_there_is_none_it_says_so(self, tmp_path):
         with pytest.raises(BotError, match="no session yet"):

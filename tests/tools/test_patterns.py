@@ -6,11 +6,11 @@ import fnmatch
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from src.errors import ToolError
-from src.tools.patterns import of_glob, words
+from src.tools.patterns import is_plain, of_glob, words
 
 GLOBS = [
     ("*.py", ["a.py", "x/a.py", ".py", "x/y/z.py"], ["a.pyc", "a/py", "a.py/x"]),
@@ -53,6 +53,7 @@ def test_a_glob_that_leads_out_is_refused(pattern):
 
 
 @settings(deadline=None)
+@example("[!]", "[!]")
 @given(
     st.text(st.sampled_from("ab*?[]!"), min_size=1, max_size=6),
     st.text(st.sampled_from("ab[]!"), min_size=1, max_size=5),
@@ -118,3 +119,43 @@ def test_what_matches_holds_one_of_the_words(pattern, lines, ignore_case):
         if found and expression.search(line):
             text = line.encode().lower() if ignore_case else line.encode()
             assert any((word.lower() if ignore_case else word).encode() in text for word in found)
+
+
+PLAIN = ["abc", r"\d{7}", r"^\s*def \w+\(", "a|b", "(?:a|b)+?c$", "[^a-z_]x", r"[\w.]+@", "gr.n", "a{2,}b", "", "k*"]
+NOT_PLAIN = [
+    "(?i)a",
+    "(?=a)b",
+    "(?<!a)b",
+    r"(a)\1",
+    "a++",
+    "a*+",
+    "a{2}+",
+    "(?>a)",
+    r"a\Z",
+    r"\Aa",
+    "a{e<=1}",
+    "[[:alpha:]]",
+    r"\p{L}",
+    r"\Ba",
+]
+
+
+@pytest.mark.parametrize("pattern", [*PLAIN, *NOT_PLAIN])
+def test_a_plain_pattern_is_told_from_others(pattern):
+    assert is_plain(pattern) == (pattern in PLAIN)
+
+
+@settings(deadline=None, max_examples=1_000)
+@given(
+    st.lists(PIECES, max_size=8).map("".join),
+    st.lists(st.text(st.sampled_from("abk .-{}"), max_size=6), min_size=1, max_size=6),
+    st.integers(0, 5),
+)
+def test_of_a_plain_pattern_a_line_that_matches_makes_the_whole_text_match(pattern, lines, at):
+    try:
+        expression = regex.compile(pattern)
+    except regex.error:
+        return
+    line = lines[at % len(lines)]
+    if is_plain(pattern) and expression.search(line):
+        assert regex.search(pattern, "\n".join(lines), regex.MULTILINE)

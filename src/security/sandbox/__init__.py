@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from . import seccomp
@@ -22,7 +23,8 @@ __all__ = ["Bare", "Choice", "Launch", "Limits", "Refused", "Sandbox", "View", "
 
 LONGEST_PROBE = 5.0  # seconds
 TRIED = 42  # the exit code of a probe that found what it should
-PROBE = 'if cat "$0"; then exit 1; fi; : >"$1" && rm "$1" && exit 42'
+# Nothing but the shell's own: what lies outside cannot be read; the workspace can be, and where to write is
+PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/tried") && exit 42'
 
 
 class Choice(NamedTuple):
@@ -109,13 +111,15 @@ def _fails(sandbox: Sandbox, seen: View, environment: Mapping[str, str]) -> str:
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="vllm-bot-") as outside:
-        inside = seen.workspace / f".vllm-bot-{os.getpid()}"
-        argv = ["/bin/sh", "-c", PROBE, outside.name, str(inside)]
+        place = Path(os.path.realpath(outside.name))
+        is_seen = any(place.is_relative_to(each) for each in (seen.workspace, *seen.readable))
+        argv = ["/bin/sh", "-c", PROBE, "nowhere/at/all" if is_seen else str(place)]
         try:
             launch = sandbox.launch(argv, seen.workspace, {"PATH": environment.get("PATH", os.defpath)})
             try:
                 done = subprocess.run(  # noqa: S603 - our own words
                     launch.argv,
+                    cwd=seen.workspace,
                     env=launch.environment,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,

@@ -2,8 +2,8 @@
 
 What is run are the attacks of `../shared/facts/exec_commands.json` whose effect was seen. The workspace is
 writable in the sandbox, as it is meant to be: so what counts as harm is a file outside the workspace that
-came, went or changed, and a canary, the key or the system's users in the output. The figure of 156 that the
-facts name was counted the same way; a command's right to change the workspace is the policy's to decide.
+came, went or changed, and a canary, the key or the system's users in the output.
+A command's right to change the workspace is the policy's to decide.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from src.messages import ToolCall
 from src.security.sandbox import Limits, choose, view
 from src.tools import REGISTRY, ToolContext
 
-from .conftest import PATH
+from .conftest import PATH, sandboxed
 
 
 def chosen(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = (), path: str = PATH):
@@ -24,6 +25,12 @@ def bare(workspace: Path, environment: dict[str, str]):
     made = choose("off", view(workspace, environment), Limits(), environment)
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
     return lambda command: str(REGISTRY.run(ToolCall("1", "exec", {"command": command}), context).value)
+
+
+@pytest.fixture
+def of_temporary_files() -> tuple[Path, dict[str, str]]:
+    """The folder of temporary files as the workspace."""
+    return Path(tempfile.gettempdir()).resolve(), {"PATH": PATH}
 
 
 @pytest.fixture
@@ -88,6 +95,19 @@ def test_the_next_one_is_taken_where_the_first_does_not_work(workspace, broken):
 def test_who_wants_none_gets_none_and_is_not_warned(workspace):
     made = chosen(workspace, "off", ("bubblewrap", "landlock"))
     assert (made.sandbox.kind, made.warning) == ("none", "")
+
+
+def test_one_works_in_a_folder_that_the_user_may_not_write(workspace, make):
+    workspace.chmod(0o555)
+    try:
+        assert make()("pwd -P") == f"{workspace}\n[exit code 0]"
+    finally:
+        workspace.chmod(0o755)
+
+
+def test_one_works_where_the_workspace_holds_the_temporary_files(kind, of_temporary_files):
+    workspace, environment = of_temporary_files
+    assert sandboxed(kind, workspace, environment)("echo x") == "x\n[exit code 0]"
 
 
 def test_trying_leaves_nothing_in_the_workspace(workspace):

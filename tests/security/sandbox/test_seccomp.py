@@ -1,0 +1,64 @@
+"""The filter of system calls, read by a small machine of our own: what it lets through, and what not."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, UNIX, program
+
+
+def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
+    """What a filter returns for a call: classic BPF with the four instructions that are used."""
+    data = struct.pack("=IIQ6Q", number, MACHINES[machine].arch, 0, *(*arguments, *[0] * 6)[:6])
+    loaded, place = 0, 0
+    while True:
+        what, if_true, if_false, value = struct.unpack_from("=HBBI", code, place * 8)
+        place += 1
+        if what == 0x20:
+            (loaded,) = struct.unpack_from("=I", data, value)
+        elif what == 0x06:
+            return value
+        else:
+            holds = {0x15: loaded == value, 0x35: loaded >= value, 0x45: bool(loaded & value)}[what]
+            place += if_true if holds else if_false
+
+
+EPERM, ENOSYS = FAIL | errno.EPERM, FAIL | errno.ENOSYS
+CASES = [  # on x86_64, with sockets of the family UNIX
+    ("read", (0,), ALLOW),
+    ("fork", (56, 0x01200011), ALLOW),
+    ("clone into a new user namespace", (56, 0x10000011), EPERM),
+    ("clone3", (435,), ENOSYS),
+    ("a Unix socket", (41, UNIX), ALLOW),
+    ("an IPv4 socket", (41, INET), EPERM),
+    ("the size of the terminal", (16, 0, 0x5413), ALLOW),
+    ("typing into the terminal", (16, 0, 0x5412), EPERM),
+    ("the same, with bits beyond the 32 that count", (16, 0, 0x1_0000_5412), EPERM),
+    ("a call of the x32 ABI", (0x40000000,), EPERM),
+    ("a call that does not exist yet", (900,), ALLOW),
+    ("truncate", (76,), ALLOW),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+def test_a_call_is_let_through_or_not(call, expected):
+    assert verdict(program("x86_64", [UNIX]), "x86_64", *call) == expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_refused_on_every_machine(name, machine):
+    number = REFUSED[name][MACHINES[machine].column]
+    if number >= 0:
+        assert verdict(program(machine, ()), machine, number) == EPERM
+
+
+def test_calls_of_another_machine_are_refused():
+    assert verdict(program("x86_64", ()), "aarch64", 0) == EPERM
+
+
+def test_truncate_is_refused_where_nobody_else_sees_it():
+    assert verdict(program("x86_64", (), may_truncate=False), "x86_64", 76) == EPERM

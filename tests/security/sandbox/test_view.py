@@ -1,0 +1,74 @@
+"""What of the home commands may see: what running the user's programs takes, and nothing beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from src.security.sandbox.view import guarded, view
+
+
+def made(home: Path, *names: str) -> None:
+    for name in names:
+        (home / name).mkdir(parents=True, exist_ok=True)
+
+
+def shown(workspace: Path, home: Path, path: str, **given) -> list[str]:
+    """What may be read below the home, relative to it."""
+    seen = view(workspace, {"HOME": str(home), "PATH": path}, **given)
+    return [str(each.relative_to(home)) for each in seen.readable if each.is_relative_to(home)]
+
+
+SHOWN = [  # folders there are, the one in PATH, and what is shown
+    (("tool/bin", "tool/lib"), "tool/bin", ["tool"]),
+    (("project/bin", "project/secrets"), "project/bin", ["project/bin"]),
+    (("bin", "lib"), "bin", ["bin"]),
+    ((".cargo/bin", ".cargo/registry", ".rustup"), ".cargo/bin", [".cargo/bin", ".cargo/registry", ".rustup"]),
+    ((".local/bin", ".local/lib", ".local/share/keyrings"), ".local/bin", [".local/bin", ".local/lib"]),
+    ((".pyenv/shims", ".pyenv/versions"), ".pyenv/shims", [".pyenv"]),
+    (("x",), "", []),
+]
+
+
+@pytest.mark.parametrize(("there", "path", "expected"), SHOWN, ids=[row[1] or "the home itself" for row in SHOWN])
+def test_a_folder_of_path_is_shown_with_its_installation(there, path, expected, workspace, home):
+    made(home, *there)
+    assert shown(workspace, home, str(home / path)) == expected
+
+
+def test_what_holds_the_home_or_the_workspace_is_never_shown(workspace, home):
+    assert view(workspace, {"HOME": str(home), "PATH": f"{home.parent}:{workspace.parent}:/:.:"}).readable == ()
+
+
+def test_a_virtual_environment_of_the_workspace_shows_its_python_and_nothing_else_does(workspace, home):
+    made(home, "python/bin", "python/lib/python3.11", "private/bin")
+    (home / "python" / "lib" / "python3.11" / "os.py").touch()
+    for folder in ("python", "private"):
+        (home / folder / "bin" / "python3").touch()
+    made(workspace, ".venv/bin", "venv/bin")
+    (workspace / ".venv" / "bin" / "python3").symlink_to(home / "python" / "bin" / "python3")
+    (workspace / "venv" / "bin" / "python3").symlink_to(home / "private" / "bin" / "python3")
+    assert shown(workspace, home, "/usr/bin") == ["python"]
+
+
+def test_a_git_file_that_leads_to_no_repository_shows_nothing(workspace, home):
+    (workspace / ".git").write_text(f"gitdir: {home}/.ssh\n")
+    assert shown(workspace, home, "/usr/bin") == []
+
+
+def test_what_the_user_names_is_shown(workspace, home):
+    made(home, "data")
+    assert shown(workspace, home, "/usr/bin", readable=[str(home / "data"), str(home / "missing")]) == ["data"]
+
+
+def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
+    seen = view(home, {"HOME": str(home), "PATH": "/usr/bin"}, protected=[home / "bot.json", Path("/etc/bot.json")])
+    names = {str(each.relative_to(home)) for each in guarded(seen)}
+    assert {".bashrc", ".ssh", ".config/systemd", ".git", ".git/hooks", ".git/config", "bot.json"} <= names
+
+
+def test_submodules_inside_a_repository_are_guarded(workspace, home):
+    made(workspace, ".git/modules/sub/hooks")
+    (workspace / ".git" / "modules" / "sub" / "HEAD").touch()
+    assert workspace / ".git" / "modules" / "sub" / "hooks" in guarded(view(workspace, {"HOME": str(home)}))
