@@ -18,7 +18,6 @@ from .compose import PROMPT, finished, is_open, with_more
 from .debug import Debug
 from .find import Met
 from .mention import with_mentioned
-from .own import run_own
 
 GOES_ON = ". "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
@@ -81,6 +80,8 @@ class Chat:
             if line.startswith("/"):
                 run_command(self.state, line)
             elif line.startswith("!"):
+                from .own import run_own  # subprocess and the like: start-up is measured
+
                 run_own(self.state, line[1:].strip())
             else:
                 self._answer(line)

@@ -41,9 +41,9 @@ def open_chat(
         return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
     from .chat import Front, converse, load_behind, new_state
 
-    load_behind()
     _edit_lines()
     state = new_state(met, screen, debug, lambda: start.approver(yes, met.settings), relearn=relearn)
+    load_behind()
     return converse(state, Front(), resume)
 
 
