@@ -28,7 +28,7 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
 
             live = live_screen()
             state = new_state(met, live, debug, lambda: approver, relearn=relearn)
-            debug.show = live.say
+            debug.show = live.put
             terminal = Terminal(state, live, config.state_folder(os.environ))
             asking = AtTerminal(
                 terminal.ask,
