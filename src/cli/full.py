@@ -26,7 +26,7 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
 
             live = live_screen()
             state = new_state(met, live, debug, lambda: approver, relearn=relearn)
-            debug.show = live.say
+            debug.show = live.put
             terminal = Terminal(state, live, met.settings.state)
             asking = AtTerminal(
                 terminal.ask,

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from .. import __version__
@@ -42,7 +42,7 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that reads, writes, edits and runs for you.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
     )
     add = options.add_argument
     add(
@@ -71,11 +71,25 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     add("--version", action="version", version=f"vllm-bot {__version__}")
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
-        row = rows.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        row = rows.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}.", formatter_class=_formatter
+        )
         if name in commands:
             _add_common(row, argparse.SUPPRESS)  # given before or after the command's name
             _module(name).arguments(row)
     return options
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as argparse makes it by itself, which loads shutil for that, and with it all that can pack files."""
+    try:
+        columns = max(int(os.environ.get("COLUMNS", "")), 0)
+    except ValueError:
+        columns = 0
+    if not columns:
+        with suppress(AttributeError, ValueError, OSError):  # standard output is closed, or no terminal
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    return argparse.RawDescriptionHelpFormatter(prog, width=(columns or 80) - 2)
 
 
 def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:

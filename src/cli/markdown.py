@@ -45,9 +45,19 @@ PARSER = (
 
 
 class _Code(CodeBlock):
-    """Without a background: it would be padded to the width, and copied with the code."""
+    """Without a background: it would be padded to the width, and copied with the code. Its language is shown."""
+
+    info = ""
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Any) -> _Code:
+        block = cls(token.info.partition(" ")[0] or "text", markdown.code_theme)
+        block.info = token.info.strip()
+        return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.info:
+            yield Text(f"```{self.info}", style="dim")
         yield Syntax(
             str(self.text).rstrip(), self.lexer_name, theme=self.theme, background_color="default", word_wrap=True
         )

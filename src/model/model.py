@@ -22,6 +22,7 @@ from ..messages import (
     Message,
     ModelEvent,
     Notice,
+    PerMessage,
     Reasoning,
     Response,
     TextDelta,
@@ -29,7 +30,7 @@ from ..messages import (
     ToolResults,
     UserMessage,
 )
-from ..protocol import parsers_of
+from ..protocol import mentions_call, parsers_of
 from ..retry import Patience, persist
 from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec, HttpRequest, decode
@@ -97,6 +98,8 @@ class Model:
         self._room = Room(self._server, lambda request: len(self._encoded(request).body))
         self._patience = patience
         self._transcript = Transcript()
+        # A grammar makes a call of each tag that begins one; who speaks of tags must be able to name them.
+        self._mentions = PerMessage(lambda message: any(map(mentions_call, _given([message]))))
         self._temperature = temperature
         self.max_tokens = max_tokens
         self._strict = strict
@@ -161,11 +164,12 @@ class Model:
         return f"The server has no model {missing}; going on with {self.name}, the only one it serves."
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
-        options = {name: value for name, value in self._options(tools).items() if name not in self.path.without}
+        pinned = not any(self._mentions(messages))
+        options = {name: value for name, value in self._options(tools, pinned).items() if name not in self.path.without}
         return ChatRequest(
             self.name,
             self._transcript.render(messages, tools, self.path),
-            self._offered(tools),
+            self._offered(tools, pinned),
             self._temperature,
             self.max_tokens,
             "none" if self.path.mode == "template" else "auto",
@@ -173,10 +177,10 @@ class Model:
             self._stream,
         )
 
-    def _offered(self, tools: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
+    def _offered(self, tools: Sequence[ToolDefinition], pinned: bool) -> Sequence[ToolDefinition]:
         if self.path.mode == "text":
             return ()
-        pinned = self.path.mode == "native" and "strict" not in self.path.without
+        pinned = pinned and self.path.mode == "native" and "strict" not in self.path.without
         return [self._pinned(tool) if pinned else replace(tool, strict=False) for tool in tools]
 
     def _pinned(self, tool: ToolDefinition) -> ToolDefinition:
@@ -185,7 +189,7 @@ class Model:
         full = tool.strict_parameters
         return replace(tool, strict=True, parameters=full) if full and self._strict(full) else tool
 
-    def _options(self, tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
+    def _options(self, tools: Sequence[ToolDefinition], pinned: bool) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
         if self._answer_schema and isinstance(self._codec, OpenAICodec):
             form: dict[str, JSON] = {"name": "answer", "schema": dict(self._answer_schema), "strict": True}
@@ -195,7 +199,8 @@ class Model:
         options["return_token_ids"] = True
         if tools and self.path.mode == "template":
             options["skip_special_tokens"] = False  # in many a format the markers are special tokens
-        if tools and self.path.mode == "text" and self._constrained != "off":
+        wanted = self._constrained == "on" or (pinned and self._constrained == "auto")
+        if tools and self.path.mode == "text" and wanted:
             options["structured_outputs"] = vllm.constrained(tools)
         return options
 

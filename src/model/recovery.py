@@ -57,7 +57,7 @@ class Turn:
 
     def take(self, event: WireEvent) -> list[ModelEvent]:
         if isinstance(event, TextDelta):
-            self.repeats = self._repetition.add(event.text)
+            self._watch(event.text)
             return self._parsed(self._parser.feed(event.text))
         if isinstance(event, RawTokens):
             self.tokens = event
@@ -65,12 +65,17 @@ class Turn:
         if not isinstance(event, Completed):
             if isinstance(event, ReasoningDelta):
                 self._thought.append(event.text)
-                self.repeats = self._repetition.add(event.text)
+                self._watch(event.text)
             elif isinstance(event, ToolCallDelta):
-                self.repeats = self._repetition.add(event.arguments_delta)
+                self._watch(event.arguments_delta)
             return [event]
         self.answered = event.response
+        # What came to its end by itself is what was wanted, however often it says it.
+        self.repeats = event.response.stop_reason == "max_tokens" and self._repetition.at_end()
         return self._parsed(self._parser.close(truncated=event.response.stop_reason == "max_tokens"))
+
+    def _watch(self, piece: str) -> None:
+        self.repeats = self.repeats or self._repetition.add(piece)
 
     def rest(self) -> list[ModelEvent]:
         """What was held back of an answer that breaks off, where some of it has been shown."""

@@ -25,9 +25,11 @@ class Repetition:
         """Whether the answer repeats itself, as far as it goes with this piece."""
         self._pieces.append(piece)
         self._new += len(piece)
-        return self._new >= STEP and self._look()
+        # What came all at once is whole already, as the arguments are that some servers send in one piece.
+        return self._new >= STEP and len(piece) < WINDOW and self.at_end()
 
-    def _look(self) -> bool:
+    def at_end(self) -> bool:
+        """Whether what there is by now ends in nothing but one text repeated."""
         tail = "".join(self._pieces)[-WINDOW:]
         self._pieces, self._new = [tail], 0
         return len(tail) >= LONGEST_BLANK and (not tail[-LONGEST_BLANK:].strip() or bool(_period(tail)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .events import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
 from .extract import Extraction, extract_tool_calls, gathered
-from .formats import parsers_of
+from .formats import mentions_call, parsers_of
 from .render import as_text, call_text, example, instructions, results_text
 from .scanner import MAX_CALLS, StreamParser
 
@@ -28,6 +28,7 @@ __all__ = [
     "extract_tool_calls",
     "gathered",
     "instructions",
+    "mentions_call",
     "parsers_of",
     "results_text",
 ]

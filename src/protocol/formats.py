@@ -152,6 +152,14 @@ REASONING = (
     ("<|channel|>analysis<|message|>", "<|end|>"),
 )
 
+# What begins a call and nothing else that somebody would write.
+_TAGS = tuple({row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} | {"TOOL_CALL:"})
+
+
+def mentions_call(text: str) -> bool:
+    """Whether a text speaks of how calls are written, so that an answer to it may do so too."""
+    return any(tag in text for tag in _TAGS)
+
 
 def parsers_of(origin: str) -> list[str]:
     """The vLLM tool parsers that read the calls of this origin; none for some formats."""

@@ -51,7 +51,7 @@ TOKENS = (  # what is recognised first
     (re.compile(r"\*+"), "[^/]*"),
     (re.compile(r"\?"), "[^/]"),
 )
-CLASS = re.compile(r"\[([!^]?)(\][^\]/]*|[^\]/]+)\]")
+CLASS = re.compile(r"\[([!^]|(?![!^]))(\][^\]/]*|[^\]/]+)\]")
 
 
 def _special(pattern: str, at: int, depth: int) -> tuple[str, int]:

@@ -34,9 +34,12 @@ class Likeness:
             return None
         start = len(self._before)
         end = data.find(b'"', start)
-        if not data.startswith(self._between, end) or not data.endswith(self._after):
+        ids_at, ids_end = end + len(self._between), len(data) - len(self._after)
+        if not start < end <= ids_at <= ids_end or not data.startswith(self._between, end):
             return None
-        ids = data[end + len(self._between) : len(data) - len(self._after)]
+        if not data.endswith(self._after):
+            return None
+        ids = data[ids_at:ids_end]
         if len(ids) > LONGEST_IDS or bool(ids) is not self._has_ids or (ids and not ids.replace(b",", b"").isdigit()):
             return None
         text = _plain(data[start:end])
@@ -52,7 +55,7 @@ class Likeness:
         key = next((key for key in _KEYS if data.count(key) == 1), b"")
         start = data.find(key) + len(key)
         end = data.find(b'"', start)
-        if not key or data[start:end] != text.encode():
+        if not key or data[start:end] != text.encode(errors="replace"):
             return
         before, rest = data[:start], data[end:]
         opened = next((key for key in _IDS if key in rest), b"")

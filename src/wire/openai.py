@@ -42,7 +42,7 @@ from .deltas import CallAssembler, as_sent
 from .likeness import Likeness
 from .replies import broken_off, is_error, model_names, openai_names, refusal
 from .sse import EventDecoder
-from .values import body, count, dumps, load, mapping, objects, text
+from .values import body, count, dumps, event_object, load, mapping, objects, text
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -190,7 +190,7 @@ class StreamDecoder:
                 self._token_ids += ids
                 found.append(TextDelta(said))
             elif len(events[-1]) > LONG:
-                self._chunk(load(events.pop()), found)  # handed over: a huge event is not held twice
+                self._chunk(event_object(load(events.pop())), found)  # handed over: a huge event is not held twice
                 continue
             elif events[-1].strip():
                 self._other(events[-1], found)
@@ -199,15 +199,12 @@ class StreamDecoder:
 
     def _other(self, data: bytes, found: list[WireEvent]) -> None:
         """An event that is not like the last; those after it may be like this one."""
-        before, finish, usage = len(found), self._finish, self._usage
-        self._chunk(load(data), found)
-        unchanged = self._finish == finish and self._usage is usage and len(found) == before + 1
-        if unchanged and isinstance(said := found[-1], TextDelta):
+        before = len(found)
+        self._chunk(event_object(load(data)), found)
+        if len(found) == before + 1 and isinstance(said := found[-1], TextDelta):
             self._likeness.learn(data, said.text, _said)
 
-    def _chunk(self, chunk: Any, found: list[Any]) -> None:
-        if not isinstance(chunk, dict):  # no event of any server we know, and nothing is lost with it
-            return
+    def _chunk(self, chunk: dict[str, Any], found: list[Any]) -> None:
         if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null where there is only usage
             raise broken_off(chunk)
         self._model = self._model or text(chunk.get("model"))
@@ -219,14 +216,9 @@ class StreamDecoder:
             if isinstance(delta := choice.get("delta"), dict):
                 self._delta(delta, found)
             if isinstance(ids := choice.get("token_ids"), list):
-                self._tokens(ids, became_something=len(found) > before, last=bool(choice.get("finish_reason")))
-
-    def _tokens(self, ids: list[int], *, became_something: bool, last: bool) -> None:
-        if became_something:
-            self._token_ids += ids
-        elif not last:  # the last is the end-of-turn token, which is no part of what was said
-            self._token_ids += ids
-            self._silent += len(ids)
+                said = _without_end(ids, choice.get("finish_reason"))
+                self._token_ids += said
+                self._silent += 0 if len(found) > before else len(said)
 
     def _delta(self, delta: Mapping[str, Any], found: list[Any]) -> None:
         # OpenAI's own models say elsewhere why they will not answer.
@@ -248,8 +240,8 @@ class StreamDecoder:
         for choice in objects(completion.get("choices")):
             choice["delta"] = mapping(choice.get("message"))
             if isinstance(ids := choice.pop("token_ids", None), list):
-                # The last ends the turn. Which of the others became nothing, a whole answer does not tell.
-                self._token_ids = ids if choice.get("finish_reason") == "length" else ids[:-1]
+                # Which of them became nothing, a whole answer does not tell.
+                self._token_ids = _without_end(ids, choice.get("finish_reason"))
                 self._silent = len(self._token_ids)
             for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):
                 call["index"] = index
@@ -267,10 +259,17 @@ class StreamDecoder:
         return [*tokens, Completed(response)]
 
 
+def _without_end(ids: list[int], finish: object) -> list[int]:
+    """Less the token that ends the turn, which is no part of what was said; others may come in one piece with it."""
+    return ids[:-1] if finish and finish != "length" else ids
+
+
 def _said(data: bytes) -> tuple[str, list[int]]:
-    """The text and the token ids of one event."""
+    """The text and the token ids of one event; nothing of one that says anything besides."""
     decoder, found = StreamDecoder(str), list[Any]()
-    decoder._chunk(load(data), found)
+    decoder._chunk(event_object(load(data)), found)
+    if decoder._finish or decoder._usage or decoder._silent:
+        return "", []
     return "".join(event.text for event in found if isinstance(event, TextDelta)), decoder._token_ids
 
 

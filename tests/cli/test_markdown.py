@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from src.cli.blocks import Block, Blocks
@@ -87,6 +87,7 @@ def test_nothing_breaks_it_nothing_steers_and_nothing_is_too_wide(text, width):
 
 
 @settings(max_examples=100, deadline=None)
+@example("- ```a")
 @given(st.lists(st.sampled_from(PIECES[:12]), max_size=30).map("".join))
 def test_every_word_is_shown(text):
     words = re.findall("[ab]", re.sub(r"```py", "```", re.sub(r"```.*$", lambda m: m[0], text, flags=re.M)))

@@ -43,6 +43,12 @@ class TestStrict:
         assert response.calls or response.stop_reason != "end_turn"  # what it then says is random, and may not end
         assert all(fits(call, REGISTRY.definitions) for call in response.calls)
 
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_a_model_that_is_asked_about_the_tag_can_name_it(self, client, stream):
+        question = 'What is <tool_call>? @@SCRIPT@@["A call begins with <tool_call>, and so on."]@@END@@'
+        response, _ = turn(Model(client, "tiny", strict=grammatical, stream=stream), question)
+        assert (response.text, response.calls) == ("A call begins with <tool_call>, and so on.", ())
+
     def test_a_schema_that_the_server_cannot_make_a_grammar_of_costs_one_refusal(self, client):
         schema = {"type": "object", "properties": {"path": {"type": "string", "pattern": "(?<!x)y"}}}
         model = Model(client, "tiny")

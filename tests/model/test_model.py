@@ -287,6 +287,12 @@ class TestOptions:
         served.ask()
         assert "structural_tag" in served.sent["structured_outputs"]
 
+    @pytest.mark.parametrize(("constrained", "sent"), [("auto", False), ("on", True)])
+    def test_who_speaks_of_the_mark_is_left_free_to_name_it(self, constrained, sent):
+        served = Served(HELLO, path=CallPath("text"), constrained=constrained)
+        served.ask(UserMessage("What is TOOL_CALL: for?"))
+        assert ("structured_outputs" in served.sent) is sent
+
     def test_and_not_where_the_user_wants_none(self):
         served = Served(HELLO, path=CallPath("text"), constrained="off")
         served.ask()
@@ -334,6 +340,19 @@ class TestStrict:
         odd = replace(READ, parameters={"type": "object", "properties": {"path": {"pattern": "(?<!x)y"}}})
         served.ask(tools=(READ, odd))
         assert self.strict(served) == [True, False]
+
+    @pytest.mark.parametrize("tag", ["<tool_call>", "[TOOL_CALLS]", "<|tool_calls_section_begin|><|tool_call_begin|>"])
+    def test_none_where_the_conversation_is_about_the_tags_of_calls(self, tag):
+        """The grammar would make a call of each that the model names."""
+        served = self.served(HELLO, HELLO, HELLO)
+        served.ask(UserMessage(f"What does {tag} mean?"))
+        assert self.strict(served) == [False]
+        read = ToolCall("a", "read", {"path": "a"})
+        results = ToolResults((ToolResult("a", "read", "text", f"a file with {tag}"),))
+        served.ask(UserMessage("go"), Response((read,)), results)
+        assert self.strict(served) == [False]
+        served.ask(UserMessage("import functools; what is a <tool>?"))
+        assert self.strict(served) == [True]
 
     def test_not_where_the_server_reads_no_calls_anyway(self):
         served = self.served(HELLO, path=CallPath("template"))

@@ -1,6 +1,7 @@
 """What a server's tool parser loses: each case is a stream as vLLM 0.32 sent it, and what must come of it."""
 
 import itertools
+import json
 
 import pytest
 
@@ -23,7 +24,7 @@ from src.model import CallPath, Model
 from src.model.model import ASKED_AGAIN
 from src.model.path import LOST_CALLS
 from src.model.recovery import fits, without_truncated
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, stream_event
 
 READ = ToolDefinition(
     "read", "Read file contents", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -43,7 +44,13 @@ class Lost:
     """A turn on a server whose tokens were, in truth, `text`."""
 
     def __init__(self, *deltas, text="", tools=(READ, LIST), path=None, max_tokens=None):
-        self.client = ScriptedClient(list(deltas), detokenize=lambda asked: {"prompt": text})
+        self.asked_for: list[int] = []  # the tokens whose text the server was asked for
+
+        def detokenize(asked):
+            self.asked_for = asked["tokens"]
+            return {"prompt": text}
+
+        self.client = ScriptedClient(list(deltas), detokenize=detokenize)
         ids = (f"made{number}" for number in itertools.count())
         model = Model(self.client, "tiny", path=path, max_tokens=max_tokens, new_id=lambda: next(ids))
         self.events = list(model.respond([UserMessage("go")], tools))
@@ -188,6 +195,27 @@ class TestRepetition:
     def test_a_call_whose_arguments_do_is_none(self):
         lost = Lost(native("read", '{"path": "'), *[native(None, "\n  \n") for _ in range(2000)])
         assert lost.response == Response((), "repetition")
+
+    def test_it_is_noticed_in_the_middle_of_a_large_chunk_too(self):
+        events = b"".join(stream_event({"content": each}) for each in ["and so on, "] * 2000 + ["Oh."] * 9)
+        client = ScriptedClient(events)
+        *_, completed = Model(client, "tiny").respond([UserMessage("go")])
+        assert completed.response.stop_reason == "repetition"
+
+    @pytest.mark.parametrize("said", [{"content": "0, " * 9000}, native("read", json.dumps({"path": "\n" * 9000}))])
+    def test_what_came_to_its_end_was_wanted(self, said):
+        lost = Lost(said, {"finish": "stop", "ids": [2]})
+        assert (len(lost.response.text), len(lost.calls)) in ((27_000, 0), (0, 1))
+
+    def test_what_came_to_the_end_of_its_tokens_was_not(self):
+        lost = Lost({"content": "0, " * 9000}, {"finish": "length"})
+        assert lost.response == Response((Text("0, "),), "repetition")
+
+
+def test_text_that_was_lost_together_with_the_end_is_had_back():
+    lost = Lost({"content": "The tag ", "ids": [1]}, {"finish": "stop", "ids": [5, 6, 2]}, text="The tag <tool_call>.")
+    assert lost.response.text == "The tag <tool_call>."
+    assert lost.asked_for == [1, 5, 6]
 
 
 def test_characters_of_several_tokens_are_no_loss():

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from src.messages import ToolCall
@@ -105,6 +105,9 @@ MUTATIONS = {
 }
 
 
+STACKED = re.compile(r"""['"\\]\n?['"\\]""")  # one way inside another: then it may be part of the name
+
+
 def put(command: str, at: int, change) -> str:
     """The command with one of its letters changed, the `at`th of them, counted round."""
     letters = [match.start() for match in LETTER.finditer(command[:500])]
@@ -125,4 +128,5 @@ def test_nor_do_several_at_once(action_on, case, mutations, at):
     command = case["command"]
     for mutation in mutations:
         command = mutation(command, at)
+    assume(len(STACKED.findall(command)) == len(STACKED.findall(case["command"])))
     assert action_on(command, case) != "allow"

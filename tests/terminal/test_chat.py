@@ -521,7 +521,7 @@ def state_of(pid):
 
 
 def test_what_debug_tells_does_not_disturb_the_drawing(chat):
-    chat = chat(["One ", "two."], DEBUG="2")
+    chat = chat(["One two."], DEBUG="2")  # of several pieces each is traced in between
     chat.line("hi")
     chat.shows("^One two.$")
     chat.prompts()

@@ -13,7 +13,7 @@ from src.wire.openai import OpenAICodec
 
 from .doubles import decoded
 
-PIECES = ("Hel", "lo ", "wörld", "", '"', "\\", "a\nb", "\u2028", "token_ids", '"content":"', "🙂", "x" * 300)
+PIECES = ("Hel", "lo ", "wörld", "", "\ud83d", '"', "\\", "a\nb", "\u2028", "token_ids", '"content":"', "🙂", "x" * 300)
 SHAPES = {
     "vLLM": lambda text, ids: {
         "id": "chatcmpl-1",
@@ -26,6 +26,8 @@ SHAPES = {
     "the text in two places": lambda text, _: {"content": text, "choices": [{"delta": {"content": text}}]},
     "the text beside another": lambda text, _: {"note": {"content": "Hel"}, "choices": [{"delta": {"refusal": text}}]},
     "a thought": lambda text, ids: {"choices": [{"delta": {"reasoning": text, "content": "x"}, "token_ids": ids}]},
+    "two answers": lambda text, ids: {"choices": [{"delta": {"content": text}}, {"delta": {}, "token_ids": ids}]},
+    "an end": lambda text, ids: {"choices": [{"delta": {"content": text}, "finish_reason": "stop", "token_ids": ids}]},
     "another each time": lambda text, ids: {"created": len(text), "choices": [{"delta": {"content": text}}], "n": ids},
 }
 END = b'data: {"choices": [{"delta": {}, "finish_reason": "stop", "token_ids": [2]}]}\n\ndata: [DONE]\n\n'
@@ -33,18 +35,19 @@ END = b'data: {"choices": [{"delta": {}, "finish_reason": "stop", "token_ids": [
 
 def stream(shape, said, separators=(",", ":"), ascii_only=False):
     events = [json.dumps(SHAPES[shape](*each), separators=separators, ensure_ascii=ascii_only) for each in said]
-    return [*(f"data: {event}\n\n".encode() for event in events), END]
+    return [*(f"data: {event}\n\n".encode(errors="replace") for event in events), END]
 
 
 def read(chunks):
     return decoded(OpenAICodec(str), chunks)
 
 
+@pytest.mark.parametrize("ascii_only", [True, False])
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
 @pytest.mark.parametrize("shape", SHAPES)
 @given(said=st.lists(st.tuples(st.sampled_from(PIECES), st.lists(st.integers(0, 9999), max_size=3)), max_size=12))
-def test_events_alike_say_what_they_say(shape, separators, said):
-    chunks = stream(shape, said, separators)
+def test_events_alike_say_what_they_say(shape, separators, ascii_only, said):
+    chunks = stream(shape, said, separators, ascii_only)
     whole = [b'data: {"model": "x", "choices": []}\n\n' + chunk for chunk in chunks]  # nothing is alike
     alone = [read([chunk, END]) for chunk in chunks[:-1]]
     events, _ = read(chunks)
@@ -52,6 +55,13 @@ def test_events_alike_say_what_they_say(shape, separators, said):
         event for found, _ in alone for event in found if hasattr(event, "text")
     ]
     assert read(chunks)[1].text == read(whole)[1].text
+
+
+def test_an_event_whose_text_has_no_end_is_not_taken():
+    decoder = likeness.Likeness()
+    decoder.learn(b'{"content":"Hel"}', "Hel", lambda data: ("probe 0123", []))
+    assert decoder.read(b'{"content":"lo"}') == ("lo", [])
+    assert decoder.read(b'{"content":"}') is None
 
 
 def test_most_of_an_answer_is_read_so():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .loopback import serving
-from .protocol import MODEL, Protocol
+from .protocol import Protocol
 from .script import script
 
 FILES = {
@@ -43,7 +43,7 @@ def running(sleep: Callable[[float], None] = time.sleep) -> Iterator[Demo]:
             {
                 "vllm.provider": "vllm",
                 "vllm.base_url": f"{address}/v1",
-                "vllm.model": MODEL,
+                "vllm.model": "",
                 "vllm.api_key": "",
                 "workspace.dir": str(folder),
             },
