@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ def test_the_readme_names_every_variable_of_the_environment(variable):
     assert f"`{variable}" in README
 
 
+@cache
 def messages() -> list[str]:
     """Every piece of text in src."""
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]

@@ -56,7 +56,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "os.environ": {"cli", "config"},
     "time": {"cli", "client", "security", "session", "tools"},  # security: waits until what it killed is gone
     "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
-    "logging": {"cli", "client", "tools"},
+    "logging": {"cli", "client", "tools", "wire"},  # wire: tells of events that it passes over
     "subprocess": {"cli", "security", "tools"},  # security: a sandbox is tried before it is believed
     "socket": {"client"},
     "threading": {"calls", "cli", "security", "tools"},  # security: counts the commands that run

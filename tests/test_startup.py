@@ -16,6 +16,17 @@ from src import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 SLOW = {"dataclasses", "inspect", "typing", "json", "logging", "subprocess", "socket", "asyncio", "importlib.metadata"}
+SLOW |= {"shutil", "pathlib"}
+NOT_BEFORE_THE_PROMPT = {
+    "shutil",
+    "subprocess",
+    "socket",
+    "asyncio",
+    "logging",
+    "tempfile",
+    "sqlite3",
+    "importlib.metadata",
+}
 THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema"}
 BEHIND_THE_PROMPT = {"agent", "model", "client", "protocol", "wire", "tools"}
 
@@ -114,6 +125,9 @@ class TestThePrompt:
     def test_nothing_from_outside_the_standard_library_is_loaded_before_it(self, at_the_prompt):
         assert {name.partition(".")[0] for name in at_the_prompt["before"]} & THIRD_PARTY == set()
 
+    def test_nor_is_what_is_slow_of_the_standard_library_where_it_can_wait(self, at_the_prompt):
+        assert set(at_the_prompt["before"]) & NOT_BEFORE_THE_PROMPT == set()
+
     def test_the_rooms_that_need_such_packages_are_not_loaded_before_it(self, at_the_prompt):
         ours = {name.split(".")[1] for name in at_the_prompt["before"] if name.startswith("src.")}
         assert "config" in ours
@@ -156,5 +170,6 @@ def test_on_a_full_terminal_neither_rich_nor_prompt_toolkit_is_waited_for(tmp_pa
         os.close(end)
     before = json.loads(report.read_text())
     assert {name.partition(".")[0] for name in before} & {*THIRD_PARTY, "rich", "prompt_toolkit", "pygments"} == set()
+    assert set(before) & NOT_BEFORE_THE_PROMPT == set()
     ours = {name.split(".")[1] for name in before if name.startswith("src.")}
     assert ours & BEHIND_THE_PROMPT == set()

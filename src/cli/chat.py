@@ -18,7 +18,6 @@ from .compose import PROMPT, finished, is_open, with_more
 from .debug import Debug
 from .find import Met
 from .mention import with_mentioned
-from .own import run_own
 
 GOES_ON = ". "
 LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
@@ -81,6 +80,8 @@ class Chat:
             if line.startswith("/"):
                 run_command(self.state, line)
             elif line.startswith("!"):
+                from .own import run_own  # subprocess and the like: start-up is measured
+
                 run_own(self.state, line[1:].strip())
             else:
                 self._answer(line)
@@ -128,7 +129,7 @@ def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Ap
         return start.bot(met.settings, name, approver(), relearn=relearn, before_write=before_write)
 
     state = State(met.settings, screen, debug, make, met.model, start.store(met.settings))
-    state.context_length = met.context
+    state.context_length, state.known_path = met.context, met.path.mode if met.path else ""
     return state
 
 

@@ -1,4 +1,4 @@
-"""DEBUG=1: which path each call took. DEBUG=2: request and response bodies as well. Never an API key."""
+"""DEBUG=1: which path each call took, and what was passed over. DEBUG=2: bodies as well. Never an API key."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from .trace import Observer
 
+_LISTENED_FROM = {"wire": 1, "client": 2}  # room -> the level from which on its log is shown
+
 
 class Debug:
     """`level` is that of the DEBUG variable, and may change; `secret` is blotted out of whatever is printed.
@@ -25,7 +27,6 @@ class Debug:
     def __init__(self, level: int, secret: str = "") -> None:
         self.show: Callable[[str], None] = _to_standard_error
         self._secret = secret
-        self._listening = False
         self.level = level
         self.observers: list[Observer] = []
 
@@ -36,20 +37,19 @@ class Debug:
     @level.setter
     def level(self, level: int) -> None:
         self._level = level
-        if level > 1 or self._listening:
-            self._listen(level > 1)
+        if level or "logging" in sys.modules:
+            self._listen()
 
-    def _listen(self, bodies: bool) -> None:
+    def _listen(self) -> None:
         import logging  # start-up is measured, and few debug
 
-        client_log = logging.getLogger(__name__.replace("cli.debug", "client"))
-        if not self._listening:
-            self._listening = True
-            handler = logging.StreamHandler(_Lines(self))
-            handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
-            handler.addFilter(self._redact)
-            client_log.addHandler(handler)
-        client_log.setLevel(logging.DEBUG if bodies else logging.WARNING)
+        handler = logging.StreamHandler(_Lines(self))
+        handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
+        handler.addFilter(self._redact)
+        for room, level in _LISTENED_FROM.items():
+            log = logging.getLogger(__name__.replace("cli.debug", room))
+            log.handlers[:] = [handler]  # the last one made counts
+            log.setLevel(logging.DEBUG if self._level >= level else logging.WARNING)
 
     def trace(self, event: Event) -> None:
         if not self._level:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from .. import __version__
@@ -42,7 +42,7 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that reads, writes, edits and runs for you.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
     )
     add = options.add_argument
     add(
@@ -71,11 +71,25 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     add("--version", action="version", version=f"vllm-bot {__version__}")
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
-        row = rows.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        row = rows.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}.", formatter_class=_formatter
+        )
         if name in commands:
             _add_common(row, argparse.SUPPRESS)  # given before or after the command's name
             _module(name).arguments(row)
     return options
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as argparse makes it by itself, which loads shutil for that, and with it all that can pack files."""
+    try:
+        columns = max(int(os.environ.get("COLUMNS", "")), 0)
+    except ValueError:
+        columns = 0
+    if not columns:
+        with suppress(AttributeError, ValueError, OSError):  # standard output is closed, or no terminal
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    return argparse.RawDescriptionHelpFormatter(prog, width=(columns or 80) - 2)
 
 
 def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
@@ -144,7 +158,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
-    from ..errors import BotError
+    from ..errors import BotError, in_words
     from ..security.sanitise import plain
     from .run import run
 
@@ -168,8 +182,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             import traceback
 
             traceback.print_exc()
-        said = str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
-        print(f"vllm-bot: {plain(said[:LONGEST_ERROR])}", file=sys.stderr)
+        print(f"vllm-bot: {plain(in_words(error)[:LONGEST_ERROR])}", file=sys.stderr)
         return error.exit_code if isinstance(error, BotError) else 1
 
 
@@ -183,6 +196,7 @@ def leaving_on_signals() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)  # once is enough, and tidying up takes a moment
         raise SystemExit(EXIT_SIGNAL + number)
 
+    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # nohup wants it so
     before = {each: signal.signal(each, leave) for each in signals}
     try:
         yield

@@ -128,7 +128,7 @@ def store(settings: config.Settings) -> Store:
 
         return blot_out(text, [settings.vllm.api_key])
 
-    return Store(config.state_folder(os.environ), redact)
+    return Store(settings.state, redact)
 
 
 def cleaner(settings: config.Settings) -> Callable[[str], str]:
@@ -210,7 +210,7 @@ def bot(
 
     chosen = sandbox(settings)
     model, context = connect.model(settings, model_name, sleep), _context(settings, chosen.sandbox)
-    learnt = Learnt(config.state_folder(os.environ))
+    learnt = Learnt(settings.state)
     if relearn:
         learnt.forget()
     if settings.vllm.enable_function_calling:
@@ -289,7 +289,7 @@ def allowed(settings: config.Settings) -> Allowed:
     """What the user always allowed in this workspace."""
     from .allowed import Allowed
 
-    return Allowed(config.state_folder(os.environ), settings.root)
+    return Allowed(settings.state, settings.root)
 
 
 def approver(yes: bool, settings: config.Settings) -> Approver:
@@ -315,6 +315,6 @@ def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
         environment=dict(os.environ),
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,
-        outputs=Outputs(config.state_folder(os.environ) / "outputs"),
+        outputs=Outputs(settings.state / "outputs"),
         sandbox=sandbox,
     )

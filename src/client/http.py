@@ -48,12 +48,7 @@ class HttpReply(NamedTuple):
 
     def read(self) -> bytes:
         """The whole body, up to MAX_WHOLE_BODY bytes."""
-        body = bytearray()
-        for chunk in self.chunks:
-            body += chunk
-            if len(body) >= MAX_WHOLE_BODY:
-                break
-        return bytes(body)
+        return _whole(self.chunks)
 
 
 class Client:
@@ -200,7 +195,7 @@ class Client:
 
     def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """A refusal may quote the key that it refuses."""
-        body = b"".join(chunks)
+        body = _whole(chunks)
         yield body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -208,6 +203,15 @@ class Client:
             header, prefix = self._key
             request.headers[header] = f"{prefix}{self._api_key}"
         return request
+
+
+def _whole(chunks: Iterator[bytes]) -> bytes:
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) >= MAX_WHOLE_BODY:
+            break
+    return bytes(body)
 
 
 def _origin(url: str) -> tuple[str, str]:

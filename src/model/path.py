@@ -104,6 +104,11 @@ class CallPath:
         path = cls(**stored)
         if path.mode not in MODES:
             raise ValueError(f"no such path: {path.mode!r}")
+        kinds = {name: type(value) for name, value in cls().to_dict().items()}
+        if {name: type(value) for name, value in stored.items()}.items() - kinds.items():
+            raise TypeError("a value of another kind than it should be")
+        if not all(isinstance(name, str) for name in path.without):
+            raise TypeError("a field without a name")
         return path
 
 

@@ -11,17 +11,40 @@ import re
 from collections.abc import Callable
 
 LONGEST = 8000  # characters that are looked at: no key is longer
-# How keys begin, and the names that stand before one (see security/redact.py); and whatever mixes letters and digits,
-# as the values do that are known to be secret. Erring costs a moment's wait.
-UNENDED = re.compile(
-    r"-----BEGIN(?:(?!-----END)[\s\S])*(?:-----END[A-Z -]*)?\Z"
-    r"|(?:sk-|[srp]k_|gh[pousr]_|github_pat_|glpat-|hf_|npm_|pypi-|xox|AKIA|ASIA|ABIA|ACCA|AIza|ya29|eyJ)[!-~]*\Z"
-    r"|(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
-    r"[\w-]{0,40}[\"'\\]*[ \t]{0,4}[:=]?[ \t]{0,4}[\"'\\]*[!-~]*\Z"
-    r"|://[!-~]*\Z"
-    r"|(?:[0-9][!-~]*[A-Za-z]|[A-Za-z][!-~]*[0-9])[!-~]*\Z"
+WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))  # of a secret's alphabet
+# How keys begin, and the names that stand before one (see security/redact.py).
+NAME = r"(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
+BEGINS = re.compile(
+    rf"sk-|[srp]k_|gh[pousr]_|github_pat_|glpat-|hf_|npm_|pypi-|xox|AKIA|ASIA|ABIA|ACCA|AIza|ya29|eyJ|://|{NAME}"
 )
-WORD = re.compile(r"[!-~]*\Z")  # of a secret's alphabet
+NAMED = re.compile(NAME + r"[\w-]{0,40}[\"'\\]{0,8}[ \t]{0,4}[:=]?[ \t]{0,4}\Z")
+AS_FAR_AS = 80  # characters before a word in which its name can be
+LETTER, DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
+PEM, PEM_END = "-----BEGIN", "-----END"
+ENDING = re.compile(PEM_END + "[A-Z -]*")
+
+
+def unended(text: str) -> int:
+    """Where what may be half a secret begins; the text's length where nothing does. Linear."""
+    start = len(text.rstrip(WORD))
+    before, word = text[max(start - AS_FAR_AS, 0) : start], text[start:]
+    places = [_unended_pem(text)]
+    if named := NAMED.search(before):
+        places.append(start - len(before) + named.start())
+    if begins := BEGINS.search(word):
+        places.append(start + begins.start())
+    letter, digit = LETTER.search(word), DIGIT.search(word)
+    if letter and digit:  # as the values do that are known to be secret; erring costs a moment's wait
+        places.append(start + min(letter.start(), digit.start()))
+    return min(places)
+
+
+def _unended_pem(text: str) -> int:
+    end = text.rfind(PEM_END)
+    if end >= 0 and ENDING.fullmatch(text, end):  # it is not over yet
+        end = text.rfind(PEM_END, 0, end)
+    begin = text.find(PEM, max(end, 0))
+    return begin if begin >= 0 else len(text)
 
 
 class Pieces:
@@ -37,20 +60,20 @@ class Pieces:
         if self._redact is str:
             return text
         self._text += text
-        found = UNENDED.search(self._text) if len(self._text) < LONGEST else None
-        end = max(found.start(), self._written) if found else len(self._text)
+        end = max(unended(self._text), self._written) if len(self._text) < LONGEST else len(self._text)
         if end == self._written:
             return ""
         ended = self._text[:end]
         safe = self._redact(ended)
-        same = next((place for place in range(self._written) if safe[place : place + 1] != ended[place]), self._written)
+        same = self._written
+        if not safe.startswith(ended[:same]):
+            same = next(place for place in range(same) if safe[place : place + 1] != ended[place])
         out = safe[same:]
-        word = WORD.search(self._text) if not found else None
-        start = word.start() if word else 0
-        if found:
+        if end < len(self._text):
             self._written = end
         else:
-            self._text, self._written = self._text[start:], len(self._text) - start
+            word = self._text[len(self._text.rstrip(WORD)) :]
+            self._text, self._written = word[-LONGEST:], min(len(word), LONGEST)
         return out
 
     def close(self) -> None:

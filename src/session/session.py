@@ -242,7 +242,7 @@ class Session:
     def _take(self, event: Event) -> None:
         if isinstance(event, TextDelta):
             if text := self._pieces.feed(event.text):
-                self._record("delta", {"text": text})
+                self._record("delta", {"text": text}, clean=True)
         elif isinstance(event, CallStarted):
             number = self._record("call", {"id": event.call.id, "name": event.call.name})
             self._running = event.call.id
@@ -310,13 +310,13 @@ class Session:
             self._points.append(Point(number, self._kept, question))
         self._last_kind = kind
 
-    def _record(self, kind: str, fields: Mapping[str, JSON]) -> int:
+    def _record(self, kind: str, fields: Mapping[str, JSON], *, clean: bool = False) -> int:
         if not self._journal:
             self._number += 1
             return self._number
         if not self._journal.next:
             self._journal.write("meta", {"version": VERSION, **self.meta})
-        return self._journal.write(kind, fields)
+        return self._journal.write(kind, fields, clean=clean)
 
     def _sync(self) -> None:
         if self._journal:

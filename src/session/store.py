@@ -8,7 +8,6 @@ index.db                      made from the journals, and made again where it is
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -104,6 +103,8 @@ class Store:
 
     def delete(self, session: str) -> None:
         """Raises BotError where it cannot be removed, or is open."""
+        import shutil  # start-up is measured
+
         journal = Journal(self.path(session), old=True)  # whoever has it open keeps it
         journal.close()
         try:

@@ -14,8 +14,8 @@ from ..errors import StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
 from .codec import Decoder, WireEvent
 from .deltas import CallAssembler
-from .sse import EventDecoder
-from .values import load, mapping
+from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
+from .values import event_object, load
 
 
 class Prose:
@@ -79,7 +79,7 @@ class Answer:
 
 def json_events(events: EventDecoder, chunk: bytes) -> Iterator[dict[str, Any]]:
     """The events that are whole by now, as objects; what is no object is an empty one. Raises WireError."""
-    return (mapping(load(data)) for data in events.feed(chunk) if data.strip())
+    return (event_object(load(data)) for data in events.feed(chunk) if data.strip())
 
 
 class StreamingDecoder(Decoder, Protocol):
@@ -96,7 +96,10 @@ class WholeDecoder:
         self._body = bytearray()
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
+        """Raises WireError where it grows beyond all measure."""
         self._body += chunk
+        if len(self._body) > MAX_EVENT_BYTES:
+            raise too_large()
         return []
 
     def close(self) -> list[WireEvent]:

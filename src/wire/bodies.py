@@ -30,16 +30,15 @@ class AnswerDecoder:
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
         if self._decoder:
             return self._decoder.feed(chunk)
-        self._start += chunk
-        start = self._start.lstrip(_BLANK)
-        self._decoder = self._chosen(start)
-        return self._decoder.feed(start) if self._decoder else []
+        self._start = (self._start + chunk).lstrip(_BLANK)  # some proxies send blanks while they wait
+        self._decoder = self._chosen(self._start)
+        return self._decoder.feed(self._start) if self._decoder else []
 
     def close(self) -> Sequence[WireEvent]:
         """Raises AnswerEmpty where nothing came."""
         if self._decoder:
             return self._decoder.close()
-        if not self._start.strip(_BLANK):
+        if not self._start:
             raise AnswerEmpty("The server's answer was empty.", "Its log may say why.")
         raise _no_completion(self._kind, self._start)
 

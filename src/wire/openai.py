@@ -42,7 +42,7 @@ from .deltas import CallAssembler, as_sent
 from .likeness import Likeness
 from .replies import broken_off, is_error, model_names, openai_names, refusal
 from .sse import EventDecoder
-from .values import body, count, dumps, load, mapping, objects, text
+from .values import body, count, dumps, event_object, load, mapping, objects, text
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -190,7 +190,7 @@ class StreamDecoder:
                 self._token_ids += ids
                 found.append(TextDelta(said))
             elif len(events[-1]) > LONG:
-                self._chunk(load(events.pop()), found)  # handed over: a huge event is not held twice
+                self._chunk(event_object(load(events.pop())), found)  # handed over: a huge event is not held twice
                 continue
             elif events[-1].strip():
                 self._other(events[-1], found)
@@ -200,13 +200,11 @@ class StreamDecoder:
     def _other(self, data: bytes, found: list[WireEvent]) -> None:
         """An event that is not like the last; those after it may be like this one."""
         before = len(found)
-        self._chunk(load(data), found)
+        self._chunk(event_object(load(data)), found)
         if len(found) == before + 1 and isinstance(said := found[-1], TextDelta):
             self._likeness.learn(data, said.text, _said)
 
-    def _chunk(self, chunk: Any, found: list[Any]) -> None:
-        if not isinstance(chunk, dict):  # no event of any server we know, and nothing is lost with it
-            return
+    def _chunk(self, chunk: dict[str, Any], found: list[Any]) -> None:
         if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null where there is only usage
             raise broken_off(chunk)
         self._model = self._model or text(chunk.get("model"))
@@ -269,7 +267,7 @@ def _without_end(ids: list[int], finish: object) -> list[int]:
 def _said(data: bytes) -> tuple[str, list[int]]:
     """The text and the token ids of one event; nothing of one that says anything besides."""
     decoder, found = StreamDecoder(str), list[Any]()
-    decoder._chunk(load(data), found)
+    decoder._chunk(event_object(load(data)), found)
     if decoder._finish or decoder._usage or decoder._silent:
         return "", []
     return "".join(event.text for event in found if isinstance(event, TextDelta)), decoder._token_ids

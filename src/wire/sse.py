@@ -16,6 +16,11 @@ _BOM = b"\xef\xbb\xbf"
 _DATA = (b"data", b"error")  # llama.cpp's server sends what went wrong in a field of its own
 
 
+def too_large(limit: int = MAX_EVENT_BYTES) -> WireError:
+    said = f"The server sent one event of more than {limit:,} bytes."
+    return WireError(said, "That is no chat completion: check base_url.")
+
+
 class EventDecoder:
     """`feed(bytes)` gives the data of the events that are whole by now; one that no blank line ends is no event."""
 
@@ -40,10 +45,7 @@ class EventDecoder:
             return []
         events = self._take_lines()
         if self._held + len(self._buffer) > self._limit:
-            raise WireError(
-                f"The server sent one event of more than {self._limit:,} bytes.",
-                "That is no chat completion: check base_url.",
-            )
+            raise too_large(self._limit)
         self._open = bool(self._buffer or self._data)
         return events
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from ..errors import WireError
 from ..messages import JSON
+
+log = logging.getLogger(__name__.rpartition(".")[0])
 
 _DECODE = json.JSONDecoder().raw_decode
 
@@ -46,6 +49,14 @@ def body(fields: dict[str, JSON], **joined: str) -> bytes:
 def objects(value: object) -> list[dict[str, Any]]:
     """The objects in what should be a list of them."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def event_object(value: object) -> dict[str, Any]:
+    """An event; empty where it is no object: no server that we know sends one, and nothing is lost with it."""
+    if isinstance(value, dict):
+        return value
+    log.debug("Passed over an event that is no object: %s", type(value).__name__)
+    return {}
 
 
 def mapping(value: object) -> dict[str, Any]:

@@ -72,3 +72,12 @@ def test_level_one_shows_no_bodies(capsys, client_log):
     Debug(1)
     client_log.debug("POST")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("level", "shown"), [(0, ""), (1, "[DEBUG] Passed over.\n"), (2, "[DEBUG] Passed over.\n")])
+def test_what_was_passed_over_is_shown_from_level_one_on(capsys, level, shown):
+    Debug(1)
+    Debug(level)  # the last one made counts
+    logging.getLogger("src.wire").debug("Passed over.")
+    assert capsys.readouterr().err == shown
+    Debug(0)

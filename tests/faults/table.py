@@ -56,9 +56,10 @@ class Row(NamedTuple):
     requests: int = 1
     waits: tuple[float, ...] = ()
     settings: dict[str, object] = {}  # noqa: RUF012 - of the section vllm
+    traced: tuple[str, ...] = ()  # on standard error with DEBUG=1
     silent: bool = False  # nothing at all on standard error
     url: str = ""  # another address than the server's; {port} is its port
-    bound: float = 10.0  # seconds, whatever the server does
+    bound: float = 5.0  # seconds, whatever the server does
     aside: dict[str, tuple[Script, ...]] = {}  # noqa: RUF012 - what is asked beside the chat, by path
 
 
@@ -147,6 +148,8 @@ ROWS = (
     failing(18, "503 for ever", refused("503 Service Unavailable", "no backend"), **THREE, said=("(HTTP 503): no backend",)),
     failing(19, "502 from a proxy", body(PAGE.format("502 Bad Gateway"), HTML, status="502 Bad Gateway"), **THREE,
             said=("502 Bad Gateway", "A proxy stands before the server")),
+    failing(19, "an error page without end", [head(HTML, status="404 Not Found") + PAGE.format("Lost").encode() + b"x" * 20_000_000, STALL],
+            said=("(HTTP 404): Lost",), settings=QUICK),
     failing(20, "200 with a page", body(PAGE.format("Sign in"), HTML), said=("text/html (Sign in)", "127.0.0.1")),
     failing(20, "200 with a page that says it is JSON", body(PAGE.format("Sign in"), JSON), said=("Sign in",)),
     fine(21, "200 with an empty body, once", body(b"", STREAM), HELLO, requests=2, waits=(0.5,)),
@@ -184,7 +187,8 @@ ROWS = (
             said=("body.tools.0: Field required",)),
     failing(34, "invalid JSON in one event", stream(*HALF_PARTS, b"data: {oops\n\n", *HELLO_PARTS), out=PARTIAL, said=("no JSON: {oops",)),
     fine(34, "a blank event", stream(HELLO_PARTS[0], b"data:  \n\n", *HELLO_PARTS[1:])),
-    fine(35, "an array and a number", stream(data([1, 2]), *HELLO_PARTS[:2], data(7), data(None), data("x"), *HELLO_PARTS[2:])),
+    fine(35, "an array and a number", stream(data([1, 2]), *HELLO_PARTS[:2], data(7), data(None), data("x"), *HELLO_PARTS[2:]),
+         traced=("an event that is no object: list", "an event that is no object: int")),
     failing(36, "an error object in the stream", stream(*HALF_PARTS, data({"error": {"message": "engine died"}})), out=PARTIAL,
             said=("broke off: engine died",)),
     failing(36, "an error event in the stream", stream(*HALF_PARTS, b'event: error\ndata: {"message": "engine died"}\n\n'),
@@ -207,7 +211,7 @@ ROWS = (
                 text("lo").replace(b'"choices"', b'\ndata: "choices"'), *HELLO_PARTS[3:])),
     fine(42, "U+2028 and U+0085 in a string", stream(text("a\u2028b\u0085c"), *HELLO_PARTS[3:]), out="a\u2028b\u0085c\n"),
     fine(43, "one byte a chunk", stream(*(b"".join(HELLO_PARTS)[at : at + 1] for at in range(len(b"".join(HELLO_PARTS)))))),
-    fine(44, "one line of 20 MB", stream(text(LONG), *HELLO_PARTS[3:]), out=f"{LONG}\n", bound=20.0),
+    fine(44, "one line of 20 MB", stream(text(LONG), *HELLO_PARTS[3:]), out=f"{LONG}\n"),
     failing(44, "a line beyond the cap", stream(*HALF_PARTS, b"data: " + b"x" * 70_000_000), out=PARTIAL, said=("more than 67,108,864 bytes",)),
     fine(45, "choices null or empty, delta null", stream(
         data({"choices": None, "usage": {"prompt_tokens": 5}}), data({"choices": []}), delta(None), *HELLO_PARTS)),

@@ -46,3 +46,11 @@ def test_fault(row, ask):
     assert len(server.requests) == row.requests
     assert waits == [pytest.approx(wait * (1 + CHANCE) / 2, rel=1 - CHANCE) for wait in row.waits]
     assert took < row.bound
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.traced], ids=lambda row: row.name)
+def test_what_is_passed_over_can_be_traced(row, ask, monkeypatch):
+    monkeypatch.setenv("DEBUG", "1")
+    with FaultServer(*row.scripts) as server:
+        *_, err, _ = ask(f"http://127.0.0.1:{server.port}/v1", row.settings)
+    assert [each for each in row.traced if each not in err] == [], err

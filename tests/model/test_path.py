@@ -96,11 +96,14 @@ def test_an_error_that_names_nothing_is_an_error():
 
 
 def test_what_is_learnt_can_be_kept_and_had_back():
-    path = CallPath("template", "because", True, False, ["strict"])
+    path = CallPath("template", "because", True, without=["strict"])
     assert CallPath.from_dict(path.to_dict()) == path
 
 
-@pytest.mark.parametrize("stored", [{"mode": "telepathy"}, {"nonsense": 1}])
+@pytest.mark.parametrize(
+    "stored",
+    [{"mode": "telepathy"}, {"nonsense": 1}, {"without": None}, {"without": [1]}, {"alternate": "no"}, {"why": 1}],
+)
 def test_what_was_not_kept_by_us_is_refused(stored):
     with pytest.raises((TypeError, ValueError)):
         CallPath.from_dict(stored)

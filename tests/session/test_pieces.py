@@ -1,3 +1,4 @@
+import time
 from functools import partial
 
 import pytest
@@ -49,6 +50,24 @@ def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
     assert "pass!" not in written
     assert "ter2hun" not in written
     assert "ok" in written
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["x" * 1_000_000 + "\n"],
+        ["x1" * 3_900 + " "],
+        ["key" * 2_600 + " "] * 20,
+        ["-----BEGIN" * 700] * 20,
+        ["x1yz" * 20] * 1_500,
+    ],
+    ids=["a long word", "letters and digits", "names", "private keys", "a word that goes on"],
+)
+def test_no_text_makes_it_slow(pieces):
+    into, start = Pieces(redact), time.process_time()
+    for piece in pieces:
+        into.feed(piece)
+    assert time.process_time() - start < 2  # seconds; a search that is quadratic takes many more
 
 
 def test_a_private_key_waits_for_its_end():

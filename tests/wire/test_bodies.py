@@ -50,6 +50,14 @@ def test_an_answer_is_told_by_its_first_bytes_whatever_the_chunking(kind, body, 
     assert answer.close() == [(decoder, json.loads(bare) if decoder == "whole" else bare)]
 
 
+def test_a_whole_answer_has_a_largest_size():
+    answer = AnswerDecoder("application/json", Recorder())
+    answer.feed(b'{"x": "')
+    with pytest.raises(WireError, match="more than"):
+        for _ in range(65):
+            answer.feed(b"x" * 2**20)
+
+
 @pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf\n"])
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/html", ""])
 def test_nothing_is_an_empty_answer(kind, body):
