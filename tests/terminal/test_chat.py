@@ -469,7 +469,7 @@ class TestAtAnApproval:
         chat.line("e")
         chat.shows("Change it to: echo one")
         chat.keys("\x17two\r")
-        chat.shows("exec as you changed it")
+        chat.shows(r"exec as you changed it[\s\S]*Run it\? \[y/N\]")
         chat.line("y")
         chat.shows("^Done.$")
         assert "two" in chat.server.requests[1]["messages"][-1]["content"]
