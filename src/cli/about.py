@@ -29,7 +29,7 @@ def _status(state: State, _: str) -> None:
     rows = {
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
-        "tools": f"{made.model.path.mode}: {made.model.path.why}" if made else "not needed yet",
+        "tools": f"{made.model.path.mode}: {made.model.path.why}" if made else state.path or "not needed yet",
         "workspace": str(state.settings.root),
         "context": _context_line(state),
         "tokens": _tokens_line(state),
@@ -102,6 +102,9 @@ def _permissions(state: State, words: str) -> None:
         state.renew_bot()
         state.screen.say("  What you always allowed here is asked about again.")
         return
+    if words:
+        state.screen.say(f"There is no {plain(words)} here; /permissions forget forgets what you always allowed.")
+        return
     security = state.settings.security
     rows = [f"  profile {security.profile}: {PROFILES[security.profile]}"]
     rows += [f"  allowed_commands: {plain(each)}" for each in security.allowed_commands]
@@ -144,24 +147,24 @@ def _expand(state: State, _: str) -> None:
 ABOUT = (
     Command(
         "/permissions",
-        "what runs without asking; forget: ask again about what you always allowed",
+        "what runs unasked; forget: ask about all again",
         _permissions,
         "[forget]",
         complete=lambda _: ("forget",),
     ),
     Command("/todos", "what the model says it has to do", _todos),
-    Command("/doctor", "check server, model and terminal, a line each, and say what to do", _doctor),
+    Command("/doctor", "check server, model and terminal", _doctor),
     Command(
         "/copy",
-        "the last answer to the clipboard; with code: its last block of code",
+        "copy the last answer, or the last code in it",
         _copy,
         "[code]",
         complete=lambda _: ("code",),
     ),
-    Command("/expand", "all of the last call or thought that was shown in short; again: of the one before", _expand),
+    Command("/expand", "the last call or thought in full; again: one more", _expand),
     Command("/models", "what the server has", _models),
     Command("/tools", "what the model can call", _tools),
-    Command("/status", "server, model, path, workspace and tokens at a glance", _status),
+    Command("/status", "server, model, path, workspace and tokens", _status),
     Command("/context", "how full the model's context is, and of what", _context),
     Command("/tokens", "tokens of this chat, as the server counted them", _tokens),
     Command("/config", "the settings in force and where each came from", _config, "[WORD]"),

@@ -85,7 +85,7 @@ class AtTerminal:
     def _answer(self, request: Request, arguments: Mapping[str, JSON] | None = None) -> Answer:
         always = bool(request.rule) and arguments is None
         if always:
-            self._show(f"  a: run it, now and always, by the rule {plain(request.rule)}")
+            self._show(f"  a: run it, now and always, by the rule {_in_short(request.rule)}")
         self._show("  y: run it   n: do not   e: change it first   or say what to do instead")
         while True:
             forget_typed_ahead()
@@ -146,6 +146,19 @@ def _arguments(request: Request) -> list[tuple[str, JSON]]:
     arguments = request.call.arguments.items()
     in_diff = {"content", "oldText", "newText"} if request.preview else set()
     return [(name, value) for name, value in arguments if name not in in_diff]
+
+
+def _in_short(rule: str) -> str:
+    """A rule as --allow takes it, with what more it says in words."""
+    try:
+        entry = json.loads(rule)
+    except ValueError:
+        entry = None
+    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= {"tool", "action", "command", "path", "exact"}:
+        return revealed(rule)
+    what = entry.get("command") or entry.get("path")
+    short = f"{entry['tool']}:{what}" if what else str(entry["tool"])
+    return revealed(short) + (", exactly so" if entry.get("exact") else "")
 
 
 def _shown(name: str, value: JSON) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import __version__
 from ..security.sanitise import plain
 from .find import Met
+from .hang import hung
 
 PATHS = {
     "native": "native tool calls",
@@ -13,8 +14,11 @@ PATHS = {
 }
 
 
-def banner(met: Met, *, yes: bool) -> str:
-    """Two lines on the server and the model, as far as is known without waiting, and one on the workspace."""
+def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
+    """Two lines on the server and the model, as far as is known without waiting, and one on the workspace.
+
+    `columns`: of the terminal; 0 where there is none.
+    """
     settings = met.settings
     context = f", {met.context:,} tokens of context" if met.context else ""
     asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
@@ -23,8 +27,9 @@ def banner(met: Met, *, yes: bool) -> str:
         "model": f"{met.model}{context}, {_path(met)}",
         "workspace": f"{settings.root}; {asking}",
     }
-    lines = [f"  {name:10} {plain(value)}" for name, value in rows.items()]
-    return "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
+    lines = [f"  {name:9}  {plain(value)}" for name, value in rows.items()]
+    text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
+    return hung(text, columns - 1) if columns else text
 
 
 def _path(met: Met) -> str:

@@ -129,7 +129,7 @@ def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Ap
         return start.bot(met.settings, name, approver(), relearn=relearn, before_write=before_write)
 
     state = State(met.settings, screen, debug, make, met.model, start.store(met.settings))
-    state.context_length = met.context
+    state.context_length, state.known_path = met.context, met.path.mode if met.path else ""
     return state
 
 

@@ -30,6 +30,9 @@ class Display(Protocol):
     def say(self, text: str) -> None:
         """Lines of the program's own. What others wrote in them has been made plain."""
 
+    def put(self, text: str) -> None:
+        """Lines as others wrote them, made plain: never broken, so that they can be copied."""
+
     def wipe(self) -> None:
         """Begin at the top of an empty screen, where there is one."""
 
@@ -66,6 +69,7 @@ class State:
         self.spent = Usage()  # of this chat
         self.last: Usage | None = None  # of the last answer
         self.context_length: int | None = None  # in tokens, once the server has said it
+        self.known_path = ""  # how tools are called, as it was found before anything was asked
         self._make_bot = make_bot
         self._bot: start.Bot | None = None
 
@@ -82,9 +86,15 @@ class State:
                 self.screen.draw(Notice(self._bot.warning))
         return self._bot
 
+    @property
+    def path(self) -> str:
+        """How tools are called; empty where nobody knows yet."""
+        return self._bot.model.path.mode if self._bot else self.known_path
+
     def switch(self, model_name: str) -> None:
         """Another model of the server goes on with the conversation."""
         self.model_name, self._bot, self.last, self.context_length = model_name, None, None, None
+        self.known_path = ""
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property

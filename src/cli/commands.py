@@ -8,7 +8,7 @@ from .command import Command, State
 from .history import HISTORY
 from .steer import STEER
 
-HELP_WIDTH = 24  # columns for a command and its argument
+HELP_WIDTH = 26  # columns for a command and its argument
 
 
 def run_command(state: State, line: str) -> None:
@@ -43,14 +43,16 @@ def help_lines() -> list[str]:
 
 
 def _help(state: State, _: str) -> None:
-    state.screen.say("\n".join([*help_lines(), *KEYS]))
+    keys = [f"  {key:{HELP_WIDTH}} {what}" for key, what in KEYS.items()]
+    state.screen.say("\n".join([*help_lines(), "", *keys]))
 
 
-KEYS = (
-    "  @path puts a file's content below the message; !command runs a command, and the model sees its output",
-    '  a line that ends in \\ goes on in the next; lines between two lines of """ are one message',
-    "  Ctrl-C stops an answer; Ctrl-C twice, Ctrl-D or /exit leaves",
-)
+KEYS = {
+    "@PATH": "puts a file's content below the message",
+    "!COMMAND": "runs a command; the model sees its output, too",
+    '\\ at the end, or """': "a message of several lines (also Alt-Enter)",
+    "Ctrl-C, Ctrl-D": "stops an answer; leaves",
+}
 
 COMMANDS: tuple[Command, ...] = (Command("/help", "this list", _help, aliases=("/?",)), *STEER, *HISTORY, *ABOUT)
 

@@ -51,7 +51,8 @@ def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         place = "" if each.workspace == root else f"  [{plain(each.workspace)}]"
         name = f"{plain(each.name)}: " if each.name else ""
-        yield f"  {each.id}  {when}  {each.turns:3} turns  {name}{_short(each.title)}{place}"
+        turns = "turn " if each.turns == 1 else "turns"
+        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_short(each.title)}{place}"
 
 
 def restoring(state: State) -> Put:
@@ -112,7 +113,7 @@ def _diff(state: State, _: str) -> None:
             state.screen.say(f"  {_place(state, path)}: what it held before was not kept")
             continue
         lines = list(_difference(_place(state, path), before, _content(Path(path))))
-        state.screen.say("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: as it was")
+        state.screen.put("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: as it was")
         if len(lines) > LONGEST_DIFF:
             state.screen.say(f"  ({len(lines) - LONGEST_DIFF:,} more lines)")
 
@@ -246,14 +247,14 @@ def _place(state: State, path: str) -> str:
 
 
 HISTORY = (
-    Command("/undo", "take back the last turn, and put the files back that it wrote", _undo),
+    Command("/undo", "take back the last turn, files included", _undo),
     Command("/retry", "take back the last turn, and ask the same again", _retry),
-    Command("/diff", "what the tools changed in the files, in this conversation", _diff),
-    Command("/sessions", "past conversations; with words: those that hold them", _sessions, "[WORDS]"),
+    Command("/diff", "what the tools changed in the files so far", _diff),
+    Command("/sessions", "past conversations, or those with these words", _sessions, "[WORDS]"),
     Command("/resume", "go on with a past conversation", _resume, "[SESSION]", complete=_ids),
     Command("/rename", "name this conversation", _rename, "[NAME]"),
     Command("/fork", "go on with a copy of this conversation", _fork),
-    Command("/export", "write the conversation to a .md, .json or .html file", _export, "[FILE]"),
-    Command("/compact", "sum up what was said long ago; with words: keep above all what they name", _compact, "[HINT]"),
-    Command("/init", "let the model write AGENTS.md, which tells it of this project ever after", _init),
+    Command("/export", "write this conversation to .md, .json or .html", _export, "[FILE]"),
+    Command("/compact", "sum up what was said long ago, but keep HINT", _compact, "[HINT]"),
+    Command("/init", "let the model write AGENTS.md about this project", _init),
 )

@@ -30,9 +30,10 @@ from ..messages import (
 )
 from ..security.sanitise import Sanitiser, plain
 from .blocks import Block, Blocks
+from .hang import hung
 from .keys import Typed
 from .region import Line, Region
-from .render import FOLDED, Folded, call_parts, folded_call, outcome
+from .render import FOLDED, Folded, call_parts, folded_call, has_failed, outcome
 from .widths import cut, last_part, width_of
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Live:
         self._above: list[str] = []  # drawn, and not yet on the screen
         self._thought: list[str] = []
         self._thought_began = 0.0
+        self._hint = " (Ctrl-O or /expand shows it)"  # told once
         self._running: dict[str, tuple[ToolCall, float]] = {}
         self._last = ""  # what kind of thing was drawn last: text, aside
         self._due = 0.0
@@ -141,6 +143,9 @@ class Live:
             raise KeyboardInterrupt
 
     def say(self, text: str) -> None:
+        self.put(hung(text, self._size()[0] - 1, width_of))
+
+    def put(self, text: str) -> None:
         with self.lock:
             self._settle()
             self._add("aside", text.split("\n"))
@@ -202,7 +207,9 @@ class Live:
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
             self._settle()
-            self._add("aside", [f"\x1b[33m! {plain(line)}\x1b[0m" for line in event.text.splitlines()])
+            text = "\n".join(f"! {plain(line)}" for line in event.text.splitlines())
+            lines = hung(text, self._size()[0] - 1, width_of).split("\n")
+            self._add("aside", [f"\x1b[33m{line}\x1b[0m" for line in lines])
         elif isinstance(event, Completed):
             self._settle()
 
@@ -222,14 +229,15 @@ class Live:
         if self.thinking == "show":
             self._add("aside", [_dim(line) for line in self._wrapped(text, self._size()[0] - 1)])
         elif self.thinking == "fold":
-            self._add("aside", [_dim(f"  {title} (Ctrl-O or /expand shows it)")])
+            self._add("aside", [_dim(f"  {title}{self._hint}")])
+            self._hint = ""
         self.folded.append(Folded(title, text))
 
     def _finish_call(self, call: ToolCall | MalformedCall, result: ToolResult) -> None:
         self._settle()
         _, began = self._running.pop(call.id, (None, None))
         seconds = f"  {self._clock() - began:.1f} s" if began is not None else ""
-        self._add("aside", [self._call_line(call, outcome(result), seconds, failed=result.kind == "error")])
+        self._add("aside", [self._call_line(call, outcome(result), seconds, failed=has_failed(result))])
         self.folded.append(folded_call(call, result))
         self._progress.start("running" if self._running else "waiting")
 

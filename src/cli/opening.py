@@ -13,7 +13,7 @@ from ..security.sanitise import plain
 from . import find, start
 from .banner import banner
 from .debug import Debug
-from .render import Screen
+from .render import Screen, columns_of
 
 
 def open_chat(
@@ -34,7 +34,7 @@ def open_chat(
     met = find.meet(settings, screen, _choose, time.sleep)
     if not settings.vllm.model:  # the server has been asked already: it may show this, too
         met = find.with_path(met)
-    print(banner(met, yes=yes))
+    print(banner(met, yes=yes, columns=columns_of(sys.stdout)))
     if not only_plain and _is_full():
         from .full import run_full
 

@@ -39,7 +39,7 @@ def run_own(state: State, command: str) -> None:
         try:
             for line in _lines(process):
                 kept.append(line)
-                state.screen.say(line)
+                state.screen.put(line)
         except KeyboardInterrupt:
             _end(process)
     code = process.returncode

@@ -7,7 +7,10 @@ reaches the terminal; the few escapes that do are ours.
 from __future__ import annotations
 
 import json
-from collections import deque
+import os
+import re
+from collections import Counter, deque
+from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from ..messages import (
@@ -24,9 +27,13 @@ from ..messages import (
     ToolResult,
 )
 from ..security.sanitise import Sanitiser, plain, revealed
+from .hang import hung
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
 FOLDED = 20  # results that can be looked at again
+FINE = "[exit code 0]"  # which needs no saying
+_FAILED = re.compile(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
+_HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # which is for the model
 SHORT = 60  # characters of an argument or outcome on a call's line
 
 
@@ -62,17 +69,48 @@ def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
 
 
 def outcome(result: ToolResult) -> str:
-    text = result.text
-    lines = [line for line in text.strip().splitlines() if not line.startswith("[sha256 ")]  # which is for the model
+    """What came of a call, on one short line."""
+    lines = _HASH.sub("", result.text).strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
-        return first[: 4 * SHORT] if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
-    if len(lines) <= 1 and len(first) <= SHORT:
-        return first or "nothing"
-    size = f"{len(lines)} line{'s' if len(lines) > 1 else ''}, {len(text):,} characters"
-    last = plain(lines[-1])
+        return _refused(first) if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
+    if changed := _changed(lines):
+        return changed
     # How a command ended, or how to read on, is in brackets on the last line.
-    return f"{size} {last[: 2 * SHORT]}" if last.startswith("[") and len(lines) > 1 else size
+    last = plain(lines.pop()) if lines and lines[-1].startswith("[") and lines[-1].endswith("]") else ""
+    first = plain(lines[0]) if lines else ""
+    if len(lines) > 1:
+        size = f"{len(lines):,} lines"
+    else:
+        size = first if len(first) <= SHORT else f"1 line, {len(first):,} characters"
+    end = "" if last == FINE and size else last[: 2 * SHORT]
+    return " ".join(filter(None, (size, end))) or "nothing"
+
+
+def has_failed(result: ToolResult) -> bool:
+    """Whether it is an error, or a command that says it is one."""
+    return result.kind == "error" or bool(_FAILED.match(result.text.strip().rpartition("\n")[2]))
+
+
+def _refused(text: str) -> str:
+    """Why a call did not run; what the model is to do instead is its own affair, and what the user said is whole."""
+    return (text if "and said: " in text else text.partition(". ")[0])[: 4 * SHORT]
+
+
+def _changed(lines: Sequence[str]) -> str:
+    """What a diff below the first line comes to; empty where there is none."""
+    if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
+        return ""
+    signs = Counter(line[:1] for line in lines[3:])
+    return f"{plain(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"
+
+
+def columns_of(stream: TextIO) -> int:
+    """Of the terminal that it is; 0 where it is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _short(value: JSON) -> str:
@@ -119,6 +157,9 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Lines of the program's own, on a line of their own."""
+        self.put(hung(text, columns - 1) if (columns := columns_of(self._aside)) else text)
+
+    def put(self, text: str) -> None:
         self.end_line()
         self._write(self._aside, f"{text}\n")
 

@@ -9,8 +9,8 @@ from .command import State
 def status_line(state: State) -> str:
     """Short, as it is drawn with every key: nothing is asked of the server for it."""
     parts = [plain(state.model_name)]
-    if state.made_bot:
-        parts.append(f"{state.made_bot.model.path.mode} calls")
+    if state.path:
+        parts.append(f"{state.path} calls")
     about = "" if state.last else "~"
     used, length = state.context_used, state.context_length
     parts.append(

@@ -97,10 +97,10 @@ def _edit(state: State, words: str) -> None:
 
 STEER = (
     Command("/exit", "leave", _leave, aliases=("/quit",)),
-    Command("/new", "start anew; the conversation so far is kept, see /sessions", _new, aliases=("/reset",)),
+    Command("/new", "start anew; what was said is kept", _new, aliases=("/reset",)),
     Command("/clear", "start anew on an empty screen", _clear),
     Command("/model", "the model in use; with a name: take another", _model, "[NAME]", complete=_model_names),
-    Command("/path", "how tools are called, and why; with a name: take another", _path, "[PATH]", complete=_path_names),
+    Command("/path", "how tools are called; with a name: take another", _path, "[PATH]", complete=_path_names),
     Command("/edit", "write the next message in your editor", _edit, "[TEXT]"),
     Command("/thinking", "how thoughts are shown", _thinking, "[fold|show|hide]", complete=lambda _: THINKING),
     Command("/debug", "what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),

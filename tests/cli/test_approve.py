@@ -168,3 +168,21 @@ class TestAlways:
         for said in ("y", "n", "maybe"):
             Asked(said, rule=self.RULE, remember=kept.append)
         assert kept == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "by the rule edit:/a.py\n"),
+        ('{"tool": "exec", "action": "allow", "command": "git status"}', "by the rule exec:git status\n"),
+        (
+            '{"tool": "exec", "action": "allow", "command": "make", "exact": true}',
+            "by the rule exec:make, exactly so\n",
+        ),
+        ('{"tool": "todo_write", "action": "allow"}', "by the rule todo_write\n"),
+        ('{"tool": "edit", "more": 1}', 'by the rule {"tool": "edit", "more": 1}\n'),
+        ('{"tool": "exec", "command": "a\\u202eb"}', "by the rule exec:a\\u202eb\n"),
+    ],
+)
+def test_a_rule_is_shown_in_short_and_all_of_it(rule, shown):
+    assert shown in Asked("n", rule=rule).shown

@@ -55,12 +55,25 @@ def test_a_call_line_shortens_long_arguments():
     ("result", "line"),
     [
         (ToolResult("c", "read", "text", "one line\n"), "one line"),
-        (ToolResult("c", "read", "text", "a\nb\nc"), "3 lines, 5 characters"),
+        (ToolResult("c", "read", "text", "a\nb\nc"), "3 lines"),
         (ToolResult("c", "read", "text", ""), "nothing"),
         (ToolResult("c", "read", "text", "x" * 100), "1 line, 100 characters"),
         (ToolResult("c", "count", "data", {"n": 1}), '{"n": 1}'),
         (ToolResult("c", "read", "error", "Error executing tool: gone\nmore"), "error: Error executing tool: gone"),
         (ToolResult("c", "read", "error", "Not run: the user said no."), "Not run: the user said no."),
+        (ToolResult("c", "read", "error", "Not run: the user said no. Ask what to do."), "Not run: the user said no"),
+        (
+            ToolResult("c", "read", "error", "Not run: he did not, and said: a. B."),
+            "Not run: he did not, and said: a. B.",
+        ),
+        (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
+        (
+            ToolResult("c", "edit", "text", "Changed a: 1 [sha256 0f]\n--- a\n+++ b\n-x\n+y\n+z\n"),
+            "changed +2 -1 lines",
+        ),
+        (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
+        (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
+        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "Oh [exit code 1]"),
     ],
 )
 def test_an_outcome_is_one_short_line(result, line):
@@ -134,7 +147,7 @@ def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
 
 def test_how_a_command_ended_is_on_its_line():
     result = ToolResult("c", "exec", "text", "a\nb\n[exit code 1]")
-    assert outcome(result) == "3 lines, 17 characters [exit code 1]"
+    assert outcome(result) == "2 lines [exit code 1]"
 
 
 def test_what_goes_to_a_file_is_what_the_model_said():

@@ -41,7 +41,7 @@ def test_without_resume_each_question_is_a_session_of_its_own(run):
 def test_they_are_listed_and_searched(run):
     asked(run, "What of wheat?", "Wheat is grown.")
     _, shown = run("sessions")
-    assert "1 turns  What of wheat?" in shown.out
+    assert "1 turn   What of wheat?" in shown.out
     code, shown = run("sessions", "search", "grown")
     assert code == 0 and "model: Wheat is grown." in shown.out
     assert run("sessions", "search", "xyzzy")[0] == 1
