@@ -40,8 +40,9 @@ from .tools.registry import Registry
 
 MAX_MALFORMED_TURNS = 2
 
-SUM_UP = "No more tool calls are possible for this question. Answer now with what you have found so far."
-NUDGE = "Your last turn was empty. Answer the question, or call a tool for what you still need to know."
+SUM_UP = UserMessage("No more tool calls are possible for this question. Answer now with what you have found so far.")
+NUDGE = UserMessage("Your last turn was empty. Answer the question, or call a tool for what you still need to know.")
+ORDERS = (SUM_UP, NUDGE)
 
 
 class Responder(Protocol):
@@ -85,8 +86,12 @@ class Agent:
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
         self._calls.task = _task(conversation)
-        with self._context.for_run() as ctx:
-            yield from self._run(conversation, ctx)
+        try:
+            with self._context.for_run() as ctx:
+                yield from self._run(conversation, ctx)
+        finally:
+            while conversation and conversation[-1] in ORDERS:  # not answered: the next question must not inherit it
+                conversation.pop()
 
     def _run(self, conversation: list[Message], ctx: ToolContext) -> Generator[Event, None, None]:
         malformed_turns = 0
@@ -103,7 +108,7 @@ class Agent:
                 if response.text.strip() or response.stop_reason != "end_turn" or nudged:
                     return
                 nudged = True
-                conversation.append(UserMessage(NUDGE))
+                conversation.append(NUDGE)
                 continue
             if ctx.summary is not None:
                 yield from _end(conversation, ctx.summary)
@@ -172,16 +177,11 @@ class Agent:
         limit = self._max_tool_turns
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
         yield LimitHit("agent.max_tool_turns")
-        order = UserMessage(SUM_UP)
-        conversation.append(order)
+        conversation.append(SUM_UP)
         yield TurnStarted(limit + 1)
-        try:
-            response = yield from self._ask(conversation, ())
-        finally:
-            if conversation[-1] is order:  # not answered: the next question must not inherit it
-                conversation.pop()
+        response = yield from self._ask(conversation, ())
         if asked := _asked(response):
-            conversation.append(ToolResults(tuple(error(call, SUM_UP) for call in asked)))
+            conversation.append(ToolResults(tuple(error(call, SUM_UP.text) for call in asked)))
             yield Notice(f"That answer held more tool calls ({len(asked)}); they were not run.")
         yield from _said_why(response)
 

@@ -97,8 +97,12 @@ class Agent:
 
         Whatever ends it early, closing this generator included, the conversation can be gone on with.
         """
-        self.conversation.append(UserMessage(question))
-        yield from self._loop.run(self.conversation)
+        self.conversation.append(asked := UserMessage(question))
+        try:
+            yield from self._loop.run(self.conversation)
+        finally:
+            if self.conversation[-1] is asked:  # nothing was said to it: the next question must not inherit it
+                self.conversation.pop()
 
     def answer(self, question: str) -> str:
         """The model's answer alone. Raises BotError."""

@@ -145,7 +145,7 @@ class TestLimits:
         run = Run(says("", LOOK), says("", LOOK), says("So far."), max_tool_turns=2).all()
         assert run.model.asked[1].tools == ["look", "change", "wait"]
         assert run.model.asked[2].tools == []
-        assert run.model.asked[2].messages[-1] == UserMessage(SUM_UP)
+        assert run.model.asked[2].messages[-1] == SUM_UP
         assert "Stopped after 2" in run.of(Notice)[0].text
         assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
         assert run.conversation[-1] == says("So far.")
@@ -163,8 +163,14 @@ class TestLimits:
     def test_an_empty_answer_is_said_so_and_asked_about_once(self):
         run = Run(says(""), says("Here.")).all()
         assert "without saying anything" in run.of(Notice)[0].text
-        assert run.model.asked[1].messages[-1] == UserMessage(NUDGE)
+        assert run.model.asked[1].messages[-1] == NUDGE
         assert run.conversation[-1] == says("Here.")
+
+    def test_an_order_that_nobody_answered_is_not_left_to_the_next_question(self):
+        run = Run(says(""), StreamCut("cut"))
+        with pytest.raises(StreamCut):
+            run.all()
+        assert NUDGE not in run.conversation
 
     def test_two_empty_answers_end_the_loop(self):
         assert len(Run(says(""), says("")).all().model.asked) == 2
@@ -246,7 +252,7 @@ class TestAlwaysSendable:
         run = Run(says("", LOOK), StreamCut("cut"), max_tool_turns=1)
         with pytest.raises(StreamCut):
             run.all()
-        assert UserMessage(SUM_UP) not in run.conversation
+        assert SUM_UP not in run.conversation
 
 
 def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():

@@ -102,6 +102,16 @@ class TestTheConversation:
             events = list(Agent.connect(scripted.url).ask("Hi"))
         assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
 
+    def test_a_question_that_failed_is_not_asked_again_with_the_next(self):
+        with ScriptedServer(
+            (400, {"error": {"message": "no luck"}}), [{"content": "Hi"}, {"finish": "stop"}]
+        ) as server:
+            agent = Agent.connect(server.url, "tiny")
+            with pytest.raises(ServerError):
+                agent.answer("lost")
+            assert agent.answer("hello") == "Hi"
+            assert "lost" not in str(server.requests[1])
+
     def test_without_a_system_prompt(self):
         with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
             Agent.connect(scripted.url, system="").answer("Hi")

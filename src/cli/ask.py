@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from .. import __version__
 from ..config import Settings
-from ..errors import BotError, ConfigError, LimitReached
+from ..errors import ConfigError, LimitReached
 from ..messages import Completed, Event, Message, Notice, Response, Text, TextDelta, TurnStarted, UserMessage
 from ..security.sanitise import plain
 from . import find, start
@@ -45,27 +45,50 @@ class Outlet(Protocol):
     def end(self, report: Report, ended_by: BaseException | None) -> None: ...
 
 
+class Showing(NamedTuple):
+    """Where a run is shown, and what came of it."""
+
+    outlet: Outlet
+    report: Report
+
+
+@contextmanager
+def showing(output: str, model: str = "") -> Iterator[Showing]:
+    """How a run is shown, which ends with the block; whatever ends it, a script gets its last line."""
+    outlet, report, began = OUTLETS[output](), Report(model), time.monotonic()
+
+    def end(ended_by: BaseException | None) -> None:
+        report.seconds = round(time.monotonic() - began, 3)
+        outlet.end(report, ended_by)
+
+    try:
+        yield Showing(outlet, report)
+    except BaseException as error:
+        end(error)
+        raise
+    end(None)
+
+
 def ask(
     settings: Settings,
     debug: Debug,
     question: str,
+    shown: Showing,
     *,
     yes: bool,
     relearn: bool,
     sleep: Callable[[float], None],
-    output: str = "text",
     limits: Limits = Limits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
 ) -> int:
     """The exit code. `resume`: the session that the question goes on with; "" is the last one.
 
-    Raises BotError; what was said until then is on standard output."""
-    outlet, report = OUTLETS[output](), Report(settings.vllm.model)
+    Raises BotError; what was said until then is in `shown`."""
+    outlet, report = shown
+    report.model = settings.vllm.model
     session, told = start.session_for(settings, resume)
     conversation = session.messages
     conversation.append(asked := UserMessage(question))
-    ended_by: BaseException | None = None
-    began = time.monotonic()
     try:
         with _within(limits.seconds):
             start.warn(settings, outlet)
@@ -87,18 +110,14 @@ def ask(
                     _spend(bot, report, limits)
             if unkept := bot.keep():
                 outlet.draw(Notice(unkept))
-    except OutOfTime:
-        ended_by = LimitReached(f"The run took longer than {limits.seconds:g} seconds.", "--timeout sets the limit.")
+    except OutOfTime as error:
         report.limit = "--timeout"
-    except (BotError, KeyboardInterrupt, SystemExit) as error:
-        ended_by = error
-    session.forget_last(asked)  # where nothing was said to it
-    session.close()
-    report.seconds = round(time.monotonic() - began, 3)
-    report.answer = _last_words(conversation)
-    outlet.end(report, ended_by)
-    if ended_by is not None:
-        raise ended_by
+        said = f"The run took longer than {limits.seconds:g} seconds."
+        raise LimitReached(said, "--timeout sets the limit.") from error
+    finally:
+        session.forget_last(asked)  # where nothing was said to it
+        session.close()
+        report.answer = _last_words(conversation)
     return report.exit_code()
 
 

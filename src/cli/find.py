@@ -7,7 +7,6 @@ the API key does not go to it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,7 +106,7 @@ def with_path(met: Met) -> Met:
     settings = met.settings
     if settings.vllm.provider != "vllm" or not settings.vllm.enable_function_calling:
         return met
-    learnt = Learnt(config.state_folder(os.environ))
+    learnt = Learnt(settings.state)
     if known := learnt.recall(settings.vllm.base_url, met.model, met.version):
         return met._replace(path=known)
     asked = replace(settings, vllm=replace(settings.vllm, max_tokens=1))

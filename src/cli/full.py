@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import termios
 from collections.abc import Iterator
 
-from .. import config
 from . import start
 from .compose import PROMPT
 from .debug import Debug
@@ -29,7 +27,7 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
             live = live_screen()
             state = new_state(met, live, debug, lambda: approver, relearn=relearn)
             debug.show = live.put
-            terminal = Terminal(state, live, config.state_folder(os.environ))
+            terminal = Terminal(state, live, met.settings.state)
             asking = AtTerminal(
                 terminal.ask,
                 _print,

@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
-    from ..errors import BotError
+    from ..errors import BotError, in_words
     from ..security.sanitise import plain
     from .run import run
 
@@ -182,8 +182,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             import traceback
 
             traceback.print_exc()
-        said = str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
-        print(f"vllm-bot: {plain(said[:LONGEST_ERROR])}", file=sys.stderr)
+        print(f"vllm-bot: {plain(in_words(error)[:LONGEST_ERROR])}", file=sys.stderr)
         return error.exit_code if isinstance(error, BotError) else 1
 
 
@@ -197,6 +196,7 @@ def leaving_on_signals() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)  # once is enough, and tidying up takes a moment
         raise SystemExit(EXIT_SIGNAL + number)
 
+    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # nohup wants it so
     before = {each: signal.signal(each, leave) for each in signals}
     try:
         yield

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError
+from ..errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, in_words
 from ..messages import (
     CallDenied,
     CallFinished,
@@ -42,7 +42,7 @@ ID = Field(TEXT, "which call; the same in `call`, `denied` and `result`")
 NAME = Field(TEXT, "of the tool; empty where none was readable")
 
 LINES: Mapping[str, Line] = {
-    "start": Line("once, before anything else", {
+    "start": Line("once, when the server and its model are known", {
         "version": Field(TEXT, "of this program"),
         "server": Field(TEXT, "its address"),
         "model": Field(TEXT, "its name"),
@@ -162,7 +162,7 @@ class Report:
         if isinstance(ended_by, SystemExit):
             return ended_by.code if isinstance(ended_by.code, int) else FAILED
         if ended_by is not None:
-            return INTERRUPTED
+            return FAILED if isinstance(ended_by, Exception) else INTERRUPTED
         if self.limit:
             return LIMIT
         if self._denied_last:
@@ -186,6 +186,6 @@ class Report:
 
 
 def _said(ended_by: BaseException | None) -> str | None:
-    if ended_by is None or isinstance(ended_by, BotError):
-        return None if ended_by is None else str(ended_by)
+    if ended_by is None or isinstance(ended_by, Exception):
+        return None if ended_by is None else in_words(ended_by)
     return "terminated" if isinstance(ended_by, SystemExit) else "interrupted"

@@ -7,6 +7,8 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..config import Settings
@@ -15,6 +17,7 @@ from . import start
 from .debug import Debug
 
 if TYPE_CHECKING:
+    from .ask import Showing
     from .trace import Observer
 
 ONE_QUESTION = ("output", "max_tokens", "timeout")  # options that mean nothing in a chat
@@ -28,9 +31,20 @@ _HOW_TO_ASK = 'Ask one: vllm-bot -p "What is in this folder?"'
 
 
 def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
-    """Raises BotError."""
+    """Raises BotError; where JSON is printed, its last line tells of that, too."""
+    if given.output is None:
+        return _answering(given, debug_level, sleep, None)
+    from .ask import showing
+
+    with showing(given.output, given.model or "") as shown:
+        return _answering(given, debug_level, sleep, shown)
+
+
+def _answering(
+    given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None], shown: Showing | None
+) -> int:
     if not given.demo:
-        return _run(given, start.settings_of(given), debug_level, sleep)
+        return _run(given, start.settings_of(given), debug_level, sleep, shown)
     if unfit := [name for name in ("base_url", "model", "workspace") if getattr(given, name) is not None]:
         raise ConfigError(
             f"--demo has a server, a model and a folder of its own: {_option(unfit[0])} means nothing to it."
@@ -39,10 +53,17 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
 
     with running() as demo:
         print(DEMO.format(demo.folder), file=sys.stderr)
-        return _run(given, start.settings_of(given, **demo.overrides), debug_level, sleep)
+        settings = replace(start.settings_of(given, **demo.overrides), state=demo.state)
+        return _run(given, settings, debug_level, sleep, shown)
 
 
-def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep: Callable[[float], None]) -> int:
+def _run(
+    given: argparse.Namespace,
+    settings: Settings,
+    debug_level: int,
+    sleep: Callable[[float], None],
+    shown: Showing | None,
+) -> int:
     debug = Debug(debug_level, settings.vllm.api_key)
     debug.observers = _observers(given, settings)
     question = _question(given)
@@ -54,19 +75,20 @@ def _run(given: argparse.Namespace, settings: Settings, debug_level: int, sleep:
         return open_chat(
             settings, debug, yes=given.yes, relearn=given.relearn, resume=given.resume, only_plain=given.plain
         )
-    from .ask import Limits, ask
+    from .ask import Limits, ask, showing
 
-    return ask(
-        settings,
-        debug,
-        question,
-        yes=given.yes,
-        relearn=given.relearn,
-        sleep=sleep,
-        output=given.output or "text",
-        limits=Limits(given.max_tokens, given.timeout),
-        resume=given.resume,
-    )
+    with nullcontext(shown) if shown else showing("text") as where:
+        return ask(
+            settings,
+            debug,
+            question,
+            where,
+            yes=given.yes,
+            relearn=given.relearn,
+            sleep=sleep,
+            limits=Limits(given.max_tokens, given.timeout),
+            resume=given.resume,
+        )
 
 
 def _observers(given: argparse.Namespace, settings: Settings) -> list[Observer]:

@@ -56,6 +56,7 @@ class Spans:
         self._agent: Any = None
         self._chat: Any = None
         self._tools: dict[str, Any] = {}
+        self._denied: set[str] = set()  # calls
 
     def begin(self, about: Mapping[str, str]) -> None:
         from opentelemetry.trace import SpanKind
@@ -76,8 +77,8 @@ class Spans:
         elif isinstance(event, CallStarted):
             self._tools[event.call.id] = self._tool(event.call.id, event.call.name)
         elif isinstance(event, CallDenied):
-            span = self._tools[event.call.id] = self._tool(event.call.id, event.call.name)
-            span.set_attribute("error.type", "denied")
+            self._tools[event.call.id] = self._tool(event.call.id, event.call.name)
+            self._denied.add(event.call.id)
         elif isinstance(event, CallFinished):
             self._finish_tool(event)
 
@@ -87,7 +88,7 @@ class Spans:
                 if error is not None:
                     _fail(span, error)
                 span.end()
-        self._tools, self._chat, self._agent = {}, None, None
+        self._tools, self._denied, self._chat, self._agent = {}, set(), None, None
 
     def _begin_chat(self) -> None:
         from opentelemetry.trace import SpanKind
@@ -135,8 +136,7 @@ class Spans:
 
         span = self._tools.pop(event.call.id, None) or self._tool(event.call.id, event.result.name)
         if event.result.kind == "error":
-            if not span.attributes.get("error.type"):
-                span.set_attribute("error.type", "tool_error")
+            span.set_attribute("error.type", "denied" if event.call.id in self._denied else "tool_error")
             span.set_status(StatusCode.ERROR)
         span.end()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, default_files, load, state_folder
+from .folders import default_files, state_folder
+from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, load
 from .project import as_prompt, guides
 from .settings import BASE_URLS, SECTIONS, Security, Settings
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ..errors import ConfigError
+from .folders import default_files, state_folder
 from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
 
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
@@ -105,6 +106,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     sources_of_tools = _find_tools(known, source)
     return Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
+        state=state_folder(environ),
         root=_folder(known.get("workspace.dir", Given("workspace.dir", Workspace().dir, "workspace.dir"))),
         files=tuple(Path(os.path.realpath(each)) for each in (*((path,) if path else ()), *usual, *sources_of_tools)),
         places={key: given.place for key, given in known.items()},
@@ -114,37 +116,6 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
 def debug_level(environ: Mapping[str, str]) -> int:
     """0, 1 or 2, from DEBUG. Many programs read it, so that a value which means nothing here is 0."""
     return DEBUG_LEVELS.get(environ.get("DEBUG", "").strip(), 0)
-
-
-def default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where settings are looked for without --config: beside cli.py in a checkout, then in the user's folder.
-
-    Never in the current folder: many projects have a config.json, and it is not ours.
-    """
-    here = Path(__file__).resolve().parents[1]
-    is_checkout = here.name == "src" and (here.parent / "cli.py").is_file()
-    folders = [here.parent] if is_checkout else []
-    base = Path(environ.get("XDG_CONFIG_HOME", ""))
-    if base.is_absolute():
-        folders.append(base / "vllm-bot")
-    elif home := _home(environ):
-        folders.append(home / ".config" / "vllm-bot")
-    return tuple(folder / "config.json" for folder in folders)
-
-
-def state_folder(environ: Mapping[str, str]) -> Path:
-    """Where the program keeps what it learns: XDG_STATE_HOME, else ~/.local/state."""
-    base = Path(environ.get("XDG_STATE_HOME", ""))
-    if not base.is_absolute():
-        usual = Path("/") if "HOME" in environ else Path.home()
-        base = (_home(environ) or usual) / ".local" / "state"
-    return base / "vllm-bot"
-
-
-def _home(environ: Mapping[str, str]) -> Path | None:
-    """A HOME that is empty or relative would lead into the current folder, which is not the user's."""
-    home = Path(environ.get("HOME", ""))
-    return home if home.is_absolute() else None
 
 
 def _from_file(path: Path | None) -> Iterator[Given]:

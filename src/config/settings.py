@@ -5,10 +5,13 @@ docs/configuration.md and the README are checked against it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from .folders import state_folder
 
 WEEK = 7 * 24 * 3600.0  # seconds; no wait is longer, and a clock of the system could not hold any number
 
@@ -173,10 +176,10 @@ class Settings:
     review: Review = field(default_factory=Review)
     system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
     root: Path = field(default_factory=Path.cwd)  # the workspace: resolved once, so that nothing moves it later
+    state: Path = field(default_factory=lambda: state_folder(os.environ))  # where the program keeps what it learns
     files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
     places: Mapping[str, str] = field(default_factory=dict)  # where each key was given, in words; the rest are defaults
 
 
-SECTIONS: Mapping[str, Any] = {
-    each.name: each.default_factory for each in fields(Settings) if each.name not in ("root", "files", "places")
-}
+FOUND = ("state", "root", "files", "places")  # by the program, not set by the user
+SECTIONS: Mapping[str, Any] = {each.name: each.default_factory for each in fields(Settings) if each.name not in FOUND}

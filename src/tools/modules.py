@@ -34,13 +34,15 @@ def _load(name: str, path: str) -> None:
     if spec is None:
         raise ConfigError(f"{path}: a file with tools is a Python file, and its name ends in .py")
     _name_the_package()
-    before = len(REGISTRY.openai_tools)
+    before = {each.definition.name for each in REGISTRY}
     module = sys.modules[name] = module_from_spec(spec)
     error = _run(spec, module)
+    added = [each.definition.name for each in REGISTRY if each.definition.name not in before]
     if error is not None:
         del sys.modules[name]
+        REGISTRY.forget(added)
         raise ConfigError(_where(path, error)) from error
-    if len(REGISTRY.openai_tools) == before:
+    if not added:
         raise ConfigError(f"{path}: there is no tool in it: no function has the decorator @tool")
 
 

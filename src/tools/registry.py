@@ -205,6 +205,12 @@ class Registry:
         self.openai_tools.append(openai_tool(definition))
         return tool
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Take tools out again: those of a file that failed. Whoever holds the list no longer sees them."""
+        for name in names:
+            del self._tools[name]
+        self.openai_tools[:] = [openai_tool(each.definition) for each in self]
+
     @overload
     def tool(self, function: Callable[..., object], /) -> Tool: ...
     @overload

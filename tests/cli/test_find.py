@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -26,7 +27,11 @@ class Shown:
 
 
 def settings(environ=None, **options):
-    return config.load(None, {f"vllm.{key}": value for key, value in options.items()}, environ or {"HOME": "/nowhere"})
+    return config.load(
+        None,
+        {f"vllm.{key}": value for key, value in options.items()},
+        environ or {"HOME": "/nowhere", "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]},
+    )
 
 
 def never_chosen(names):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from src.cli.main import main
-from src.cli.output import LINES, line
+from src.cli.output import LINES, Report, line
 from src.messages import TextDelta
 from tests.doubles import ScriptedServer
 
@@ -89,7 +89,29 @@ def test_json_is_the_last_line_alone(lines):
 def test_the_exit_code_is_in_it(lines, answers, options, code):
     came, printed = lines(*answers, output="json", options=options)
     assert came == code
-    assert [line["exit_code"] for line in printed] == ([] if code == 2 else [code])
+    assert [line["exit_code"] for line in printed] == [code]
+
+
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+@pytest.mark.parametrize(
+    ("options", "code", "error"),
+    [
+        (("--resume", "xyzzy"), 1, "no session"),
+        (("--trace", "/nowhere/trace"), 2, "--trace"),
+        (("--demo",), 2, "--demo"),
+        (("-p", " "), 2, "empty"),
+    ],
+)
+def test_what_goes_wrong_before_the_model_is_asked_is_the_last_line_too(lines, output, options, code, error):
+    came, [line] = lines(HELLO, output=output, options=options)
+    assert (came, line["exit_code"]) == (code, code)
+    assert error in line["error"]
+    assert fits(line)
+
+
+def test_a_mistake_of_the_programs_own_is_the_last_line_too():
+    assert json.loads(Report().end(ZeroDivisionError("half")))["error"] == "Unexpected ZeroDivisionError: half"
+    assert Report().exit_code(ZeroDivisionError()) == 1
 
 
 def test_an_error_is_in_it_with_what_to_do(tmp_path, capsys):

@@ -53,6 +53,18 @@ def spans():
     provider.shutdown()
 
 
+def test_a_sampler_that_takes_none_breaks_no_turn():
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+    watcher = Spans(TracerProvider(sampler=ALWAYS_OFF).get_tracer("test"))
+    watcher.begin(ABOUT)
+    for event in (TurnStarted(1), ASKED, CallDenied(CALL, "no"), finished("error"), TurnStarted(2), ANSWERED):
+        watcher.take(event)
+    watcher.end(None)
+
+
 EVENTS = (TurnStarted(1), ASKED, CallStarted(CALL), finished(), TurnStarted(2), ANSWERED)
 
 

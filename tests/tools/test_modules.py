@@ -19,10 +19,13 @@ from src.tools import REGISTRY, ToolContext
 from src.tools.modules import load
 from src.messages import ToolCall
 from pathlib import Path
+before = [each.definition.name for each in REGISTRY]
 try:
     load(sys.argv[1:])
     load(sys.argv[1:])
 except ConfigError as error:
+    left = [each["function"]["name"] for each in REGISTRY.openai_tools if each["function"]["name"] not in before]
+    assert left == [each.definition.name for each in REGISTRY][len(before):] == [], left
     sys.exit(str(error))
 tool = list(REGISTRY)[-1]
 print(tool.signature, tool.risk, REGISTRY.run(ToolCall("1", tool.definition.name, {"name": "you"}), ToolContext(Path("/"))).value)

@@ -24,6 +24,7 @@ class Demo(NamedTuple):
     """`overrides`: the settings that lead to it, whatever the user's own are."""
 
     folder: Path
+    state: Path  # what the program keeps, which is gone with it: the user's own sessions are elsewhere
     overrides: dict[str, object]
 
 
@@ -31,17 +32,19 @@ class Demo(NamedTuple):
 def running(sleep: Callable[[float], None] = time.sleep) -> Iterator[Demo]:
     """A server on a loopback port and a folder of sample files; both are gone when the block is left."""
     with tempfile.TemporaryDirectory(prefix="vllm-bot-demo-") as name, serving(Protocol(script, sleep)) as address:
-        folder = Path(name)
+        folder, state = Path(name, "workspace"), Path(name, "state")
+        folder.mkdir()
         for path, content in FILES.items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(content, encoding="utf-8")
         yield Demo(
             folder,
+            state,
             {
                 "vllm.provider": "vllm",
                 "vllm.base_url": f"{address}/v1",
                 "vllm.model": "",
                 "vllm.api_key": "",
-                "workspace.dir": name,
+                "workspace.dir": str(folder),
             },
         )
