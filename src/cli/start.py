@@ -230,15 +230,22 @@ def bot(
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
 
 
+def _state() -> Path:
+    """Where sessions and what was always allowed are kept: not for tools, even where the workspace holds it."""
+    return Path(os.path.realpath(config.state_folder(os.environ)))
+
+
 def sandbox(settings: config.Settings) -> Choice:
     """Where commands run: the best that works here and that the settings allow. Takes about 20 ms: it is tried."""
     from ..security.sandbox import Limits, choose, view
+    from .allowed import FILE
 
     security, environment = settings.security, dict(os.environ)
     seen = view(
         settings.root,
         environment,
-        protected=settings.files,
+        protected=(*settings.files, _state() / FILE),
+        hidden=[_state()],
         readable=security.sandbox_read,
         installations=(sys.prefix, sys.base_prefix),
         network=security.sandbox_network,
@@ -273,7 +280,7 @@ def policy(settings: config.Settings) -> Policy:
         profile=security.profile,
         rules=(*rules_of(security.rules), *rules_of(allowed(settings).rules())),
         allowed_commands=security.allowed_commands,
-        protected=(*settings.files, *start_files(os.environ.get("HOME", ""))),
+        protected=(*settings.files, _state(), *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
@@ -304,7 +311,7 @@ def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
     return ToolContext(
         workspace=settings.root,
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
-        protected=settings.files,
+        protected=(*settings.files, _state()),
         environment=dict(os.environ),
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,

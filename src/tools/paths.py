@@ -68,7 +68,7 @@ def writable(target: Target, protected: tuple[Path, ...]) -> None:
     real = _folded(target.workspace.parts) + parts
     for path in protected:
         if real[: len(path.parts)] == _folded(path.parts):
-            raise ToolError(f"{target.given} is protected: it holds the user's settings for this program")
+            raise ToolError(f"{target.given} is protected: it holds settings or the state of this program")
 
 
 def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:

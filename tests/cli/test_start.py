@@ -7,6 +7,7 @@ import pytest
 from src.cli import start
 from src.config import Security, Settings
 from src.config.settings import Workspace
+from src.messages import ToolCall
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -21,3 +22,13 @@ def test_the_model_is_told_what_the_project_says_unless_that_is_switched_off(tmp
     (tmp_path / "AGENTS.md").write_text("Run make check.")
     settings = Settings(root=tmp_path, workspace=Workspace(agents_md=wanted))
     assert ("Run make check." in start.opening(settings)[0].text) == wanted
+
+
+@pytest.mark.parametrize("profile", ["workspace", "full"])
+def test_what_was_always_allowed_is_not_for_the_model_to_write(tmp_path, monkeypatch, profile):
+    """Where the workspace is the home, the state lies in it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    settings = Settings(root=tmp_path, security=Security(profile=profile))
+    call = ToolCall("1", "write", {"path": ".local/state/vllm-bot/allowed.json", "content": "{}"})
+    assert start.policy(settings).decide(call, "high").action == "deny"

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from . import seccomp
 from .box import Bare, Bubblewrap, Contained, Landlocked, Launch, Refused, Sandbox
@@ -21,10 +21,13 @@ from .view import View, view
 
 __all__ = ["Bare", "Choice", "Launch", "Limits", "Refused", "Sandbox", "View", "choose", "view"]
 
+WHOLE = ("/", "/dev")  # as a workspace they hold the kernel's own files, and everything else
 LONGEST_PROBE = 5.0  # seconds
 TRIED = 42  # the exit code of a probe that found what it should
 # Nothing but the shell's own: what lies outside cannot be read; the workspace can be, and where to write is
 PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/tried") && exit 42'
+
+Working: TypeAlias = "Bubblewrap | Landlocked"
 
 
 class Choice(NamedTuple):
@@ -52,6 +55,8 @@ def choose(
     if wanted == "off":
         return Choice(Bare(limits, "none (security.sandbox is off): commands can do what you can do"))
     tried: list[str] = []
+    if str(seen.workspace) in WHOLE or seen.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
+        kinds, tried = (), [f"no sandbox contains commands that may change all of {seen.workspace}"]
     for kind in kinds:
         made = MAKERS[kind](seen, limits, environment)
         why = made if isinstance(made, str) else _fails(made, seen, environment)
@@ -63,7 +68,7 @@ def choose(
     return Choice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
 
 
-def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> Sandbox | str:
+def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> Working | str:
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
     if program is None or os.path.realpath(program).startswith(f"{seen.workspace}{os.sep}"):
         return "not installed"
@@ -76,7 +81,7 @@ def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> S
     )
 
 
-def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Sandbox | str:
+def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Working | str:
     if platform.system() != "Linux":
         return "only Linux has it"
     from .kernel import landlock_abi
@@ -93,7 +98,7 @@ def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> San
     )
 
 
-MAKERS: Mapping[str, Callable[[View, Limits, Mapping[str, str]], Sandbox | str]] = {
+MAKERS: Mapping[str, Callable[[View, Limits, Mapping[str, str]], Working | str]] = {
     "bubblewrap": _bubblewrap,
     "landlock": _landlock,
 }
@@ -106,7 +111,7 @@ def _filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes | 
     return seccomp.program(machine, families, may_truncate=may_truncate)
 
 
-def _fails(sandbox: Sandbox, seen: View, environment: Mapping[str, str]) -> str:
+def _fails(sandbox: Working, seen: View, environment: Mapping[str, str]) -> str:
     """Why a command does not run in it, or runs but sees what it must not; empty: it works."""
     import tempfile
 
@@ -115,7 +120,7 @@ def _fails(sandbox: Sandbox, seen: View, environment: Mapping[str, str]) -> str:
         is_seen = any(place.is_relative_to(each) for each in (seen.workspace, *seen.readable))
         argv = ["/bin/sh", "-c", PROBE, "nowhere/at/all" if is_seen else str(place)]
         try:
-            launch = sandbox.launch(argv, seen.workspace, {"PATH": environment.get("PATH", os.defpath)})
+            launch = sandbox.launch(argv, seen.workspace, {"PATH": environment.get("PATH", os.defpath)}, trial=True)
             try:
                 done = subprocess.run(  # noqa: S603 - our own words
                     launch.argv,

@@ -12,7 +12,7 @@ from . import bubblewrap, left
 from .keep import Keeper, PutBack
 from .limits import Limits
 from .private import Private
-from .view import ETC, ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View, guarded
+from .view import ETC, ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View, guarded, guarded_of, nested
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 DROPPED = {  # lead to what is not to be seen: agents, buses, screens
@@ -80,10 +80,14 @@ class Contained:
         self.limits = limits
         self.private = Private(user, bubblewrap.home(view))
         self._keeper = Keeper(view.workspace)
+        self._nested: list[Path] | None = None
 
-    def look(self) -> list[Path]:
+    def look(self, *, trial: bool) -> list[Path]:
+        """What is protected and can be mounted. The repositories in sub-folders are those before the first command."""
+        if self._nested is None and not trial:
+            self._nested = nested(self.view.workspace)
         paths = guarded(self.view)
-        self._keeper.look(paths)
+        self._keeper.look(paths, {git: guarded_of(git) for git in self._nested or ()})
         return paths
 
     def put_back(self) -> list[str]:
@@ -106,8 +110,9 @@ class Bubblewrap:
         network = "with the network" if contained.view.network else "no network"
         self.description = f"bubblewrap: commands see the workspace and the system, no home, {network}"
 
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
-        protected = self._in.look()
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], *, trial: bool = False) -> Launch:
+        """`trial`: the command is ours, and leaves alone what is protected."""
+        protected = self._in.look(trial=trial)
         filter_fd = _held(self._filter)
         info, told = os.pipe()
         left_over, left_fd = os.pipe()
@@ -150,10 +155,17 @@ class Landlocked:
         weak += "" if left.can_look() else "; what makes itself a new session is not found here"
         self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
 
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
+    def launch(
+        self,
+        argv: Sequence[str],
+        cwd: Path,  # noqa: ARG002
+        environment: Mapping[str, str],
+        *,
+        trial: bool = False,
+    ) -> Launch:
         from . import kernel
 
-        self._in.look()
+        self._in.look(trial=trial)
         view, private = self._in.view, self._in.private.folder
         kernel.adopt_orphans()
         etc = [Path("/etc", name) for name in (*ETC, *ETC_FOLDERS)]

@@ -27,14 +27,17 @@ def arguments(program: str, view: View, private: Path, protected: Iterable[Path]
     folders = [f"/etc/{name}" for name in ETC_FOLDERS]
     names = [name for name in (*folders, *KERNEL, *(RESOLVER if view.network else ())) if Path(name).is_dir()]
     words += [word for name in names for word in _bound("--ro-bind", name)]
-    words += ["--proc", "/proc", "--dev", "/dev", "--bind", str(private / "tmp"), "/tmp"]  # noqa: S108 - as above
+    words += ["--proc", "/proc", "--remount-ro", "/proc"]  # else root writes /proc/sys, core_pattern among it
+    words += ["--dev", "/dev", "--bind", str(private / "tmp"), "/tmp"]  # noqa: S108 - as above
     words += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]  # noqa: S108 - as above
     if view.home and not view.home.is_relative_to(view.workspace):
         words += ["--bind", str(private / "home"), str(view.home)]
     for path in view.readable:
         words += _bound("--ro-bind", path)
     words += _bound("--bind", view.workspace)
-    return words + [word for option, path in _mounts(view.workspace, protected) for word in _bound(option, path)]
+    hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
+    words += [word for mount in _mounts(view.workspace, [*protected, *hidden]) for word in _bound(*mount)]
+    return words + [word for each in hidden for word in ("--tmpfs", str(each))]
 
 
 def home(view: View) -> str:

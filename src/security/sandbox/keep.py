@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -41,11 +41,19 @@ class Keeper:
         self._top = top
         self._known: dict[Path, Entry | None] = {}
         self._ways: dict[Path, Entry | None] = {}
+        self._within: Mapping[Path, Sequence[Path]] = {}
 
-    def look(self, paths: Iterable[Path]) -> None:
-        """Take down what is there, and not there, at each path and on the way to it. Raises OSError."""
+    def look(self, paths: Iterable[Path], within: Mapping[Path, Sequence[Path]] | None = None) -> None:
+        """Take down what is there, and not there, at each path and on the way to it. Raises OSError.
+
+        `within`: folders that may go as a whole, or move, with the paths inside that else stay as they are.
+        """
+        self._within = within or {}
         paths = [path for path in paths if path != self._top and path.is_relative_to(self._top)]
         ways = {each for path in paths for each in ways_to(self._top, path)}
+        for folder, inside in self._within.items():
+            ways |= {folder, *(way for path in inside for way in ways_to(folder, path))}
+            paths += inside
         leaves = sorted(set(paths) - ways)
         self._ways = {way: _entry(way, None, whole=False) for way in sorted(ways)}
         self._known = {path: _entry(path, self._known.get(path)) for path in leaves if not self._beyond(path)}
@@ -53,7 +61,10 @@ class Keeper:
     def put_back(self) -> PutBack:
         """Call it once nothing of the command is alive."""
         done, failed = [], []
+        gone = [each for each in self._within if _kind(each) == "nothing" or self._beyond(each)]
         for path, was in (*self._ways.items(), *self._known.items()):  # what is above comes first
+            if any(path.is_relative_to(each) for each in gone):
+                continue
             try:
                 if path in self._ways:
                     changed = self._way_put_back(path, was)

@@ -8,6 +8,7 @@ credentials as well (~/.cargo, ~/.local), only parts of it are shown.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +55,8 @@ REPOSITORY = (
     "config.worktree",
     "commondir",
 )  # what makes git run programs, or look for them elsewhere
-MOST_REPOSITORIES = 100  # submodules and further worktrees that are looked at
+MOST_REPOSITORIES = 100  # submodules and further worktrees that are looked at; and repositories in sub-folders
+MOST_FOLDERS = 5_000  # in which these are looked for
 
 
 class View(NamedTuple):
@@ -65,6 +67,7 @@ class View(NamedTuple):
     readable: tuple[Path, ...] = ()  # beside the system
     protected: tuple[Path, ...] = ()  # never changed by a command, wherever they are, there or not
     network: bool = False
+    hidden: tuple[Path, ...] = ()  # folders of the bot's own that no command sees
 
 
 def view(
@@ -72,6 +75,7 @@ def view(
     environment: Mapping[str, str],
     *,
     protected: Iterable[Path] = (),
+    hidden: Iterable[Path] = (),
     readable: Iterable[str] = (),
     installations: Iterable[str] = (),
     network: bool = False,
@@ -82,7 +86,7 @@ def view(
     own = [part for each in installations for part in _around(Path(each) / "bin", home)]
     found = {*own, *_programs(environment, home), *_pythons_in(workspace), *_repository(workspace)}
     shown = [each for each in found if not (_holds(each, home) or _holds(each, workspace))]
-    return View(workspace, home, _outermost([*named, *shown]), tuple(protected), network)
+    return View(workspace, home, _outermost([*named, *shown]), tuple(protected), network, tuple(hidden))
 
 
 def guarded(view: View) -> list[Path]:
@@ -90,7 +94,32 @@ def guarded(view: View) -> list[Path]:
     top = view.workspace
     paths = [path for path in view.protected if path.is_relative_to(top)]
     paths += [folder / name for folder in _start_folders(view) for name in START_FILES]
-    return list(dict.fromkeys([*paths, top / ".git", *(each / name for each in _gits(top) for name in REPOSITORY)]))
+    return list(dict.fromkeys([*paths, top / ".git", *guarded_of(top / ".git")]))
+
+
+def guarded_of(git: Path) -> list[Path]:
+    """Of a repository's `.git`: what makes git run programs, in its submodules and worktrees as well."""
+    return [each / name for each in _gits(git) for name in REPOSITORY]
+
+
+def nested(top: Path) -> list[Path]:
+    """The `.git` of repositories in the sub-folders of a workspace, the nearest first; no link is followed."""
+    found: list[Path] = []
+    folders = deque([top])
+    for _ in range(MOST_FOLDERS):
+        if not folders or len(found) >= MOST_REPOSITORIES:
+            break
+        folder = folders.popleft()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name == ".git":
+                        found += [folder / entry.name] if folder != top else []
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(folder / entry.name)
+        except OSError:  # nor can a command look into it
+            continue
+    return found
 
 
 def _start_folders(view: View) -> Iterator[Path]:
@@ -99,14 +128,14 @@ def _start_folders(view: View) -> Iterator[Path]:
         yield view.home
 
 
-def _gits(top: Path) -> Iterator[Path]:
+def _gits(git: Path) -> Iterator[Path]:
     """The folders that git takes its configuration from: the repository's own, its submodules', its worktrees'."""
-    yield top / ".git"
-    if (top / ".git").is_symlink():
+    yield git
+    if git.is_symlink():
         return
     seen = 0
     for name in ("modules", "worktrees"):
-        for folder, folders, files in os.walk(top / ".git" / name):
+        for folder, folders, files in os.walk(git / name):
             if "HEAD" in files:
                 yield Path(folder)
                 folders[:] = [each for each in folders if each == "modules"]

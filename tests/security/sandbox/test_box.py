@@ -121,6 +121,13 @@ def test_what_leads_around_the_sandbox_is_refused(command, run):
     assert OK not in run(command)
 
 
+@pytest.mark.parametrize("setting", ["vm/drop_caches", "kernel/core_pattern"])
+def test_the_kernels_settings_are_not_written_by_root_either(setting, run):
+    """A program named by core_pattern would run as root outside of every sandbox."""
+    opened = run(f"exec 3>>/proc/sys/{setting}")  # opened and not written, so that a failing test does no harm
+    assert "Read-only file system" in opened or "Permission denied" in opened
+
+
 CONNECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
 
 
@@ -270,3 +277,15 @@ def test_a_private_folder_is_gone_with_its_sandbox(make):
     gc.collect()
     for name in set(re.findall(r"/tmp/vllm-bot-[a-z0-9_]+", shown)):
         assert not Path(name).exists()
+
+
+def test_a_folder_of_the_bots_own_is_not_changed_where_the_workspace_holds_it(kind, make, workspace):
+    state = workspace / ".local" / "state" / "bot"
+    state.mkdir(parents=True)
+    (state / "allowed.json").write_text("{}")
+    shown = make(hidden=[state], protected=[state / "allowed.json"])(
+        "cat .local/state/bot/allowed.json; echo evil >.local/state/bot/allowed.json; mv .local moved;"
+        " mkdir -p .local/state/bot; echo evil >.local/state/bot/allowed.json"
+    )
+    assert (state / "allowed.json").read_text() == "{}"
+    assert kind == "landlock" or "{}" not in shown

@@ -113,3 +113,10 @@ def test_one_works_where_the_workspace_holds_the_temporary_files(kind, of_tempor
 def test_trying_leaves_nothing_in_the_workspace(workspace):
     chosen(workspace, kinds=("bubblewrap", "landlock"))
     assert list(workspace.iterdir()) == []
+
+
+def test_nothing_is_said_to_contain_a_workspace_that_is_everything():
+    made = chosen(Path("/"), kinds=("bubblewrap", "landlock"))
+    assert made.sandbox.kind == "none"
+    assert "may change all of /" in made.warning
+    assert chosen(Path("/proc/self"), "required", kinds=("landlock",)).sandbox.kind == "refused"

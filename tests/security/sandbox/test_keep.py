@@ -108,6 +108,42 @@ def test_a_linked_worktree_can_be_read_by_git(make, repository, tmp_path, kind):
     assert run("git log --format=%s") == "one\n[exit code 0]"
 
 
+NESTED = [
+    "echo evil >sub/.git/hooks/pre-commit",
+    "git -C sub config core.fsmonitor 'touch evil'",
+    "mv sub/.git sub/old; mkdir -p sub/.git/hooks; echo evil >sub/.git/hooks/pre-commit",
+    "mv sub moved; mkdir -p sub/.git; echo evil >sub/.git/config",
+    "rm -r sub/.git/hooks; ln -s ../../evil sub/.git/hooks",
+    "echo 'gitdir: ../../evil' >linked/.git",
+]
+
+
+@pytest.fixture
+def with_repositories_in_folders(workspace: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(workspace / "sub")], check=True)
+    (workspace / "linked").mkdir()
+    (workspace / "linked" / ".git").write_text("gitdir: ../sub/.git\n")
+    return workspace
+
+
+@pytest.mark.parametrize("command", NESTED)
+def test_the_hooks_of_a_repository_in_a_sub_folder_stay_as_they_are(command, run, with_repositories_in_folders):
+    workspace = with_repositories_in_folders
+    before = {name: (workspace / name).read_text() for name in ("sub/.git/config", "linked/.git")}
+    run("true")
+    assert "put back" in run(command)
+    assert not (workspace / "sub" / ".git" / "hooks" / "pre-commit").exists()
+    assert {name: (workspace / name).read_text() for name in before if (workspace / name).exists()} in (
+        before,
+        {"linked/.git": before["linked/.git"]},
+    )
+
+
+def test_a_repository_in_a_sub_folder_may_go(run, with_repositories_in_folders):
+    assert run("rm -rf sub; ls; touch sub") == "linked\n[exit code 0]"
+    assert run("rm -r linked sub; ln -s / sub; ls -d *") == "sub\n[exit code 0]"
+
+
 # The keeper itself, where nobody else keeps anything
 
 
