@@ -113,13 +113,14 @@ def test_lines_of_the_programs_own_are_broken_at_blanks_and_those_of_others_are_
     shown.live.say("  /new   start anew, please")
     shown.live.put("one two three four five six")
     shown.draw(Notice("Nobody is there, it seems."))
-    assert shown.lines[:6] == [
+    assert shown.lines[:7] == [
         "  /new   start",
         "         anew,",
         "         please",
         "one two three four f",
         "ive six",
         "! Nobody is there,",
+        "  it seems.",
     ]
 
 

@@ -137,7 +137,7 @@ class TestAtThePrompt:
         chat.line("!echo begun; sleep 60")
         chat.shows("^begun$")
         chat.keys(CTRL_C)
-        chat.shows("exit code -")
+        chat.shows("ended by SIG")
         chat.prompts()
 
     def test_a_paste_of_ten_thousand_lines_is_one_message_and_a_note_in_the_line(self, chat):
