@@ -123,6 +123,8 @@ class Live:
         """The turn is over: what was open is finished, and the region goes."""
         with self.lock:
             self._settle()
+            for call, began in self._running.values():
+                self._add("aside", [self._call_line(call, "stopped", f"  {self._clock() - began:.1f} s")])
             self._running.clear()
             self._draw_blocks()
             if self._last:

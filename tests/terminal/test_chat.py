@@ -73,7 +73,7 @@ class TestAtThePrompt:
         chat.keys(CTRL_C)
         chat.prompts()
         chat.keys(CTRL_C)
-        chat.shows("Ctrl-D or /exit leaves")
+        chat.shows("Ctrl-C again, Ctrl-D or /exit leaves")
         chat.prompts()
         chat.keys(CTRL_C)
         assert chat.ends() == 0
