@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -182,7 +182,7 @@ class Bot(NamedTuple):
     learnt: Learnt
     server: str
     sandbox: str = ""  # a line for people
-    todos: Sequence[tuple[str, str]] = ()  # content and status, as the model keeps them
+    todos: list[tuple[str, str]] | None = None  # content and status, as the model keeps them
     warning: str = ""  # what of the sandbox they must know before commands run
 
     def keep(self) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -107,11 +106,6 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
         if any(word in lowered for word in shape.words):
             text = shape.pattern.sub(shape.replacement, text)
     return text
-
-
-def redactor(known: Iterable[str]) -> Callable[[str], str]:
-    """`redact` with these known secrets; empty ones and the very short are left alone."""
-    return partial(redact, known=tuple(known))
 
 
 def _forms(known: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from src.messages import (
@@ -58,10 +58,11 @@ def test_native_calling_is_preferred_in_one_more_sentence():
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
+    max_leaves=6,
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text(), json_values))
 def test_a_call_written_as_text_is_read_back_the_same(arguments):
     assume(not any(value in ("...", "…") or value == f"<{key}>" for key, value in arguments.items()))

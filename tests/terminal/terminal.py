@@ -21,6 +21,8 @@ import pyte
 
 from tests.doubles import is_chat, stream_event
 
+from . import loaded
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 20.0  # seconds, on a busy machine
 
@@ -116,22 +118,32 @@ class Terminal:
         options: Sequence[str] = (),
         columns: int = 80,
         rows: int = 24,
+        fresh: bool = True,
         **environment: str,
     ) -> None:
+        """`fresh`: in a Python of its own; else in a fork of this one, where the program is loaded already."""
         self.screen = Answering(columns, rows)
         self._stream = pyte.Stream(self.screen)
         self.raw = ""
         (folder / "work").mkdir(exist_ok=True)
         own = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        own |= {"XDG_STATE_HOME": str(folder / "state"), **environment}
+        arguments = ["-w", str(folder / "work"), "-u", server.url, "-m", "tiny", *options]
+
+        def before() -> None:
+            if not fresh:
+                loaded.run(arguments, own)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
         self.child = pexpect.spawn(
             sys.executable,
-            [str(ROOT / "cli.py"), "-w", str(folder / "work"), "-u", server.url, "-m", "tiny", *options],
+            [str(ROOT / "cli.py"), *arguments],
             cwd=str(folder / "work"),
-            env={**own, "XDG_STATE_HOME": str(folder / "state"), **environment},
+            env=own,
             encoding="utf-8",
             codec_errors="replace",
             dimensions=(rows, columns),
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=before,
         )
         self.child.delaybeforesend = None
 

@@ -30,7 +30,7 @@ def chat(tmp_path):
         for name, content in (files or {}).items():
             (tmp_path / "work" / name).write_text(content)
         server = Server(*scripts).__enter__()
-        terminal = Terminal(tmp_path, server, **options)
+        terminal = Terminal(tmp_path, server, **{"fresh": False, **options})
         opened.append((terminal, server))
         terminal.server = server
         terminal.prompts()
@@ -49,7 +49,7 @@ def asked(chat, number=-1):
 
 class TestAtThePrompt:
     def test_a_question_is_answered_and_the_next_can_be_asked(self, chat):
-        chat = chat(["Hello **there**."], ["Again."])
+        chat = chat(["Hello **there**."], ["Again."], fresh=True)
         chat.line("hi")
         chat.shows("^Hello there.$")
         chat.prompts()
@@ -73,7 +73,7 @@ class TestAtThePrompt:
         chat.keys(CTRL_C)
         chat.prompts()
         chat.keys(CTRL_C)
-        chat.shows("Ctrl-D or /exit leaves")
+        chat.shows("Ctrl-C again, Ctrl-D or /exit leaves")
         chat.prompts()
         chat.keys(CTRL_C)
         assert chat.ends() == 0
@@ -137,7 +137,7 @@ class TestAtThePrompt:
         chat.line("!echo begun; sleep 60")
         chat.shows("^begun$")
         chat.keys(CTRL_C)
-        chat.shows("exit code -")
+        chat.shows("ended by SIG")
         chat.prompts()
 
     def test_a_paste_of_ten_thousand_lines_is_one_message_and_a_note_in_the_line(self, chat):
@@ -469,7 +469,7 @@ class TestAtAnApproval:
         chat.line("e")
         chat.shows("Change it to: echo one")
         chat.keys("\x17two\r")
-        chat.shows("exec as you changed it")
+        chat.shows(r"exec as you changed it[\s\S]*Run it\? \[y/N\]")
         chat.line("y")
         chat.shows("^Done.$")
         assert "two" in chat.server.requests[1]["messages"][-1]["content"]

@@ -1,0 +1,47 @@
+"""The program in a fork of this process, where it is loaded already: a start then costs a tenth.
+
+What a start loads, and what is seen meanwhile, is for tests/test_startup.py and those that start a fresh one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+
+import src.cli.terminal
+import src.model  # noqa: F401
+from src.cli.main import main
+
+
+def run(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Be the program until it ends: called in a child whose descriptors 0 to 2 are its terminal. Does not return."""
+    code = 1
+    try:
+        gc.freeze()  # what lies about here is not tidied up there
+        atexit._clear()
+        os.closerange(3, 1024)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore")
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8")  # noqa: SIM115 - for as long as it runs
+        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", buffering=1)  # noqa: SIM115
+        sys.argv = ["cli.py", *arguments]
+        try:
+            code = main()
+        except SystemExit as left:
+            code = left.code if isinstance(left.code, int) else 1
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001 - it is shown
+        traceback.print_exc()
+    finally:
+        os._exit(code)
