@@ -87,7 +87,12 @@ def tools(settings: config.Settings) -> Registry:
         more += load_commands(given.commands)
     if given.mcp:
         servers = _servers(json.dumps(given.mcp), settings.root)
-        more += servers.tools
+        taken = {tool.definition.name for tool in (*registry, *more)}  # a server cannot keep the program from starting
+        for tool in servers.tools:
+            if tool.definition.name in taken:
+                notices.append(f"The tool {tool.definition.name} of an MCP server is left out: there is one already.")
+            else:
+                more.append(tool)
         notices += servers.notices
     if not more and not notices:
         return registry

@@ -26,7 +26,7 @@ from .context import ToolContext
 from .dependencies import attempt
 from .outcome import Outcome, outcome, printable
 from .outputs import kept
-from .schema import Convert, given, parameters_of, signature, strict_form, type_name
+from .schema import Convert, given, parameters_of, signature, strict_form, type_name, without_patterns
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
 
@@ -65,14 +65,14 @@ class Tool:
 
     def wrong(self, arguments: Mapping[str, JSON]) -> str:
         """What is wrong with the arguments, and how the tool is called; empty: nothing."""
-        misfit = self._misfit(arguments)
+        misfit = attempt(lambda: self._misfit(arguments), lambda error: f"they cannot be checked: {error}")
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
     def unusable(self) -> str:
         """Why no argument can be checked against its schema, which is somebody else's; empty: they can."""
 
         def compiled() -> str:
-            _ = self._validate
+            _ = self._validate, self.signature
             return ""
 
         return attempt(compiled, lambda error: f"its schema is none: {error}")
@@ -151,7 +151,7 @@ class Tool:
     def _validate(self) -> Callable[[object], object]:
         import fastjsonschema  # as above
 
-        validate: Callable[[object], object] = fastjsonschema.compile(dict(self.definition.parameters))
+        validate: Callable[[object], object] = fastjsonschema.compile(without_patterns(self.definition.parameters))
         return validate
 
 

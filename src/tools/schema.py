@@ -273,3 +273,20 @@ def type_name(schema: Mapping[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"array of {type_name(schema.get('items', {}))}"
     return str(schema.get("type", "any"))
+
+
+def without_patterns(schema: Any, *, by_name: bool = False) -> Any:
+    """The schema less its regular expressions, which are somebody else's and may take for ever: who made them checks.
+
+    `by_name`: its keys are names of parameters, and no keywords.
+    """
+    if isinstance(schema, list):
+        return [without_patterns(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    named = () if by_name or "patternProperties" not in schema else ("patternProperties", "additionalProperties")
+    return {
+        key: without_patterns(value, by_name=not by_name and key in ("properties", "$defs", "definitions"))
+        for key, value in schema.items()
+        if by_name or not (key == "pattern" or key in named)
+    }

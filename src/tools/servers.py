@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import json
 import re
 import tempfile
 import time
@@ -32,6 +33,9 @@ from .registry import Risk, Tool
 NAME_LENGTH = 64
 DESCRIPTION = 1024  # characters of it that a model is told
 PAGES = 50  # of a list of tools
+MOST_TOOLS = 200  # of a server
+LAST_WORDS = 4096  # bytes of its standard error that are looked at
+LARGEST = 50_000  # characters of a tool's schema, as JSON
 CLOSING = 5.0  # seconds that servers have to end; the SDK asks for two and kills after two more
 KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "risk", "timeout", "start_timeout")
 RISKS = ("high", "low", "annotations")
@@ -90,10 +94,19 @@ class Servers:
 
     def _add(self, server: Server) -> None:
         names = {tool.definition.name for tool in self.tools}
-        for listed in server.listed():
+        offered = server.listed()
+        if len(offered) > MOST_TOOLS:
+            self.notices.append(
+                f"MCP server {server.spec.name}: of {len(offered):,} tools the first {MOST_TOOLS} are taken."
+            )
+        for listed in offered[:MOST_TOOLS]:
             tool = server.tool(listed)
             name = tool.definition.name
-            if name in names:
+            if (size := len(json.dumps(tool.definition.parameters))) > LARGEST:
+                self.notices.append(
+                    f"MCP server {server.spec.name}: the tool {name} is left out: its schema has {size:,} characters"
+                )
+            elif name in names:
                 self.notices.append(f"MCP server {server.spec.name}: a second tool {name} is left out.")
             elif why := tool.unusable():
                 self.notices.append(f"MCP server {server.spec.name}: the tool {name} is left out: {why}")
@@ -211,7 +224,7 @@ class Server:
 
     def _last_words(self) -> str:
         """The last line it wrote to standard error."""
-        self._errors.seek(0)
+        self._errors.seek(max(0, self._errors.seek(0, 2) - LAST_WORDS))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return f"\nIt said: {lines[-1][:200]}" if lines else ""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from src.cli import start
 from src.config import Security, Settings
-from src.config.settings import Workspace
+from src.config.settings import Tools, Workspace
 from src.messages import ToolCall
 
 
@@ -15,6 +18,15 @@ def test_exec_is_offered_where_commands_are_switched_on(enabled):
     tools = start.tools(Settings(security=Security(exec_enabled=enabled)))
     offered = {each.name for each in tools.definitions}
     assert ("exec" in offered, "read" in offered) == (enabled, True)
+
+
+def test_a_server_whose_tool_has_the_name_of_another_is_told_of_and_breaks_nothing(tmp_path):
+    pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    program = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
+    row = {"name": "todo", "command": [sys.executable, program, "write"]}
+    tools = start.tools(Settings(root=tmp_path, tools=Tools(mcp=(row,))))
+    assert ("todo_add" in tools, tools.risk("todo_write")) == (True, "low")
+    assert any("todo_write" in notice for notice in tools.notices)
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -1,4 +1,4 @@
-"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | hang | die]`."""
+"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | hang | die]`."""
 
 import os
 import sys
@@ -52,6 +52,13 @@ def main(mode: str, port: int) -> None:
     def where() -> dict[str, str]:
         """Say where it runs, and with which token."""
         return {"folder": str(Path.cwd()), "token": os.environ.get("TOKEN", "")}
+
+    if mode == "write":
+
+        @server.tool()
+        def write() -> str:
+            """Have a name that, behind that of a server, may be another tool's."""
+            return "written"
 
     if mode == "http":
         server.run("streamable-http", port=port)

@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from src.errors import ConfigError
+from src.messages import ToolDefinition
 from src.tools import ToolContext
 from src.tools.background import Background
 from src.tools.servers import Server, Servers, Spec, _fit_name, _fit_schema, specs
@@ -192,6 +194,17 @@ class TestSchemas:
     def test_a_property_may_be_called_title(self):
         schema = {"title": "addArguments", "properties": {"title": {"title": "Title", "type": "string"}}}
         assert _fit_schema(schema)["properties"] == {"title": {"type": "string"}}
+
+    def test_a_pattern_that_never_ends_is_not_tried(self, small):
+        schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
+        tool = replace(small["small_add"], definition=ToolDefinition("t", "T.", schema))
+        assert tool.wrong({"pattern": "a" * 100 + "!"}) == ""
+        assert "expected string" in tool.wrong({"pattern": 1})
+
+    def test_one_that_leads_to_itself_breaks_nothing(self, small):
+        schema = {"type": "object", "allOf": [{"$ref": "#"}]}
+        tool = replace(small["small_add"], definition=ToolDefinition("t", "T.", schema))
+        assert "cannot be checked" in tool.wrong({})
 
 
 WRONG = [
