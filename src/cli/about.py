@@ -115,7 +115,7 @@ def _permissions(state: State, words: str) -> None:
 
 
 def _todos(state: State, _: str) -> None:
-    todos = state.bot().todos
+    todos = state.bot().todos or ()
     state.screen.say("\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  There are none.")
 
 

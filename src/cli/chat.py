@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -20,7 +21,8 @@ from .find import Met
 from .mention import with_mentioned
 
 GOES_ON = ". "
-LEAVING = "Ctrl-D or /exit leaves; Ctrl-C stops an answer."
+LEAVING = "Ctrl-C again, Ctrl-D or /exit leaves."
+TWICE = 5.0  # seconds in which a second Ctrl-C leaves
 
 
 class Front(NamedTuple):
@@ -41,7 +43,7 @@ class Chat:
     def run(self) -> int:
         """Until the user leaves; the exit code."""
         state = self.state
-        hinted = False
+        hinted = -TWICE
         while not state.left:
             try:
                 line = self._next()
@@ -49,12 +51,12 @@ class Chat:
                 state.screen.say("")
                 return 0
             except KeyboardInterrupt:
-                if hinted:
+                if time.monotonic() - hinted < TWICE:
                     return 0
                 state.screen.say(f"\n{LEAVING}")
-                hinted = True
+                hinted = time.monotonic()
                 continue
-            hinted = False
+            hinted = -TWICE
             if line:
                 self._take(line)
         return 0

@@ -114,6 +114,8 @@ class State:
         self.session.close()
         self.session = session
         self.notes, self.last = [], None
+        if self._bot and self._bot.todos:  # they were of the other one
+            self._bot.todos.clear()
 
     def _new_session(self) -> Session:
         if self.store:

@@ -6,12 +6,10 @@ one refused. A file that cannot be read is as good as none; one that cannot be w
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
-from typing import Any
 
 from ..model import CallPath
+from . import kept
 
 FILE = "servers.json"
 
@@ -23,7 +21,7 @@ class Learnt:
         self._file = folder / FILE
 
     def recall(self, server: str, model: str, version: str) -> CallPath | None:
-        entry = self._entries().get(_key(server, model))
+        entry = kept.read(self._file).get(_key(server, model))
         if not isinstance(entry, dict) or entry.get("version") != version:
             return None
         try:
@@ -33,24 +31,13 @@ class Learnt:
 
     def keep(self, server: str, model: str, version: str, path: CallPath) -> None:
         """Raises OSError where it cannot be written."""
-        known = self._entries()
+        known = kept.read(self._file)
         entries = known | {_key(server, model): {"version": version, "path": path.to_dict()}}
-        if entries == known:
-            return
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=self._file.parent, encoding="utf-8", delete=False) as file:
-            json.dump(entries, file, indent=2)
-        Path(file.name).replace(self._file)
+        if entries != known:
+            kept.write(self._file, entries)
 
     def forget(self) -> None:
         self._file.unlink(missing_ok=True)
-
-    def _entries(self) -> dict[str, Any]:
-        try:
-            entries = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return entries if isinstance(entries, dict) else {}
 
 
 def _key(server: str, model: str) -> str:

@@ -30,7 +30,7 @@ from ..messages import (
 )
 from ..security.sanitise import Sanitiser, plain
 from .blocks import Block, Blocks
-from .hang import hung
+from .hang import hang, hung
 from .keys import Typed
 from .region import Line, Region
 from .render import FOLDED, Folded, call_parts, folded_call, has_failed, outcome
@@ -123,6 +123,8 @@ class Live:
         """The turn is over: what was open is finished, and the region goes."""
         with self.lock:
             self._settle()
+            for call, began in self._running.values():
+                self._add("aside", [self._call_line(call, "stopped", f"  {self._clock() - began:.1f} s")])
             self._running.clear()
             self._draw_blocks()
             if self._last:
@@ -207,9 +209,9 @@ class Live:
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
             self._settle()
-            text = "\n".join(f"! {plain(line)}" for line in event.text.splitlines())
-            lines = hung(text, self._size()[0] - 1, width_of).split("\n")
-            self._add("aside", [f"\x1b[33m{line}\x1b[0m" for line in lines])
+            lines = [hang(plain(line), self._size()[0] - 3, width_of) for line in event.text.splitlines()]
+            marked = [f"{'  ' if number else '! '}{piece}" for line in lines for number, piece in enumerate(line)]
+            self._add("aside", [f"\x1b[33m{line}\x1b[0m" for line in marked])
         elif isinstance(event, Completed):
             self._settle()
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from .command import State
 GRACE = 1.0  # seconds for an interrupted command to end by itself
 EDITORS = ("nano", "vim", "vi")
 MOST_SHOWN_TO_MODEL = 30_000  # characters; the middle is cut out
-NOTE = "I ran this command:\n$ {command}\n{output}\n[exit code {code}]"
+NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
 
 
 def run_own(state: State, command: str) -> None:
@@ -42,9 +43,14 @@ def run_own(state: State, command: str) -> None:
                 state.screen.put(line)
         except KeyboardInterrupt:
             _end(process)
-    code = process.returncode
-    state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), code=code))
-    state.screen.say(f"  [exit code {code}; the model sees this with your next message]")
+    ending = _ending(process.returncode)
+    state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending))
+    state.screen.say(f"  [{ending}; the model sees this with your next message]")
+
+
+def _ending(code: int) -> str:
+    names = {-each.value: each.name for each in signal.Signals}
+    return f"exit code {code}" if code >= 0 else f"ended by {names.get(code, f'signal {-code}')}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

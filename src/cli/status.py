@@ -5,17 +5,26 @@ from __future__ import annotations
 from ..security.sanitise import plain
 from .command import State
 
+GAP = "  "
 
-def status_line(state: State) -> str:
-    """Short, as it is drawn with every key: nothing is asked of the server for it."""
-    parts = [plain(state.model_name)]
-    if state.path:
-        parts.append(f"{state.path} calls")
+
+def status_line(state: State, columns: int | None = None) -> str:
+    """Short, as it is drawn with every key: nothing is asked of the server for it.
+
+    Where it is wider than `columns`, it is without the tokens, and then without the path.
+    """
+    path = f"{state.path} calls" if state.path else ""
+    name, context, tokens = plain(state.model_name), _context(state), _tokens(state)
+    ways = ((name, path, context, tokens), (name, path, context), (name, context))
+    lines = [GAP.join(filter(None, way)) for way in ways]
+    return next((line for line in lines if columns is None or len(line) <= columns), lines[-1])
+
+
+def _context(state: State) -> str:
     about = "" if state.last else "~"
     used, length = state.context_used, state.context_length
-    parts.append(
-        f"context {about}{used:,} of {length:,} ({used / length:.0%})" if length else f"context {about}{used:,}"
-    )
-    if state.last:
-        parts.append(f"tokens {state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out")
-    return "  ".join(parts)
+    return f"context {about}{used:,} of {length:,} ({used / length:.0%})" if length else f"context {about}{used:,}"
+
+
+def _tokens(state: State) -> str:
+    return f"tokens {state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out" if state.last else ""

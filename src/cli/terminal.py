@@ -35,7 +35,7 @@ class Terminal:
     def __init__(self, state: State, live: Live, folder: Path | None) -> None:
         self._state = state
         self._live = live
-        self._prompt = Prompt(state, folder, live.expand, lambda: status_line(state))
+        self._prompt = Prompt(state, folder, live.expand, lambda: status_line(state, _size()[0]))
         self._keys = TypeAhead(sys.stdin.fileno(), live.typed, self._typed, live.frame, self._write)
 
     def read(self, _prompt: str) -> str:

@@ -48,7 +48,7 @@ def _up_to_repository(workspace: Path) -> list[Path]:
     folders: list[Path] = []
     for folder in (workspace, *workspace.parents):
         folders.append(folder)
-        if (folder / ".git").exists():
+        if os.access(folder / ".git", os.F_OK):  # Path.exists raises where a folder above may not be entered
             return folders
     return [workspace]
 

@@ -82,17 +82,17 @@ class Compactor:
         self._model = model
         self._at = at
         self._writer = writer or (lambda: model)
-        self._not_before = 0  # messages
+        self._tried = -RETRY_AFTER  # messages that there were when it was tried last, in vain
 
     def if_full(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, None]:
         """Before a request: compact where the conversation fills too much. Raises nothing of the model's."""
-        if self._at is None or len(conversation) < self._not_before:
+        if self._at is None or 0 <= len(conversation) - self._tried < RETRY_AFTER:
             return
         share = self._model.filled(conversation, tools, exact_from=self._at)
         if share is None or share < self._at:
             return
         split = _split(conversation, KEEP / share)
-        self._not_before = len(conversation) + RETRY_AFTER
+        self._tried = len(conversation)
         if not split:
             return
         yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summed up.")
@@ -138,7 +138,7 @@ class Compactor:
             text += _last_question(dropped)
         summary = UserMessage(text)
         conversation[first:split] = [summary]
-        self._not_before = 0
+        self._tried = -RETRY_AFTER
         yield Compacted(summary, before, before - split, by_hand)
         yield Notice(_told(dropped, before - split, len(text), by_hand=by_hand))
 

@@ -80,7 +80,8 @@ class Sanitiser:
         if character in _LINE_ENDS:
             return "\n"
         if "\ud800" <= character <= "\udfff":
-            return "\ufffd"
+            self._last = "\ufffd"  # what follows it follows what is shown
+            return self._last
         if (character in _JOINERS and _joins(last)) or (_SELECTOR.match(character) and _varies(last)):
             return character
         self._last = last

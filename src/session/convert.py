@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from ..messages import (
     JSON,
     MalformedCall,
-    Message,
     Reasoning,
     Response,
     SystemMessage,
@@ -70,12 +69,6 @@ def from_json(value: JSON, allowed: tuple[str, ...] = MESSAGES) -> Any:
         return TYPES[name](**{each.name: each.read(value[each.name]) for each in FIELDS[name] if each.name in value})
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from error
-
-
-def message(value: JSON) -> Message:
-    """Raises ValueError."""
-    found: Message = from_json(value)
-    return found
 
 
 def _same(value: Any) -> Any:

@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -89,9 +90,13 @@ class Outputs:
     def _tidy(self) -> None:
         if self._is_tidy:
             return
-        self._is_tidy = True
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
+        self._is_tidy = True  # not before the folder is there: calls that run together store at the same time
+        with suppress(FileNotFoundError):  # another chat tidies up, too
+            self._remove_old()
+
+    def _remove_old(self) -> None:
         newest_first = sorted(
             ((entry.stat(follow_symlinks=False), entry.path) for entry in os.scandir(self._folder)),
             key=lambda each: -each[0].st_mtime,

@@ -72,6 +72,7 @@ def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     peers = [Row(f"{Path(peer).name} --version", until_end(peer, "--version")) for peer in sys.argv[2:]]
     rows = (*ROWS, *peers)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every run would compile what it loads
     for row in rows:
         row.run()  # once unmeasured: byte code is compiled, files are cached
     times: dict[str, list[float]] = {row.name: [] for row in rows}

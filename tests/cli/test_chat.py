@@ -27,13 +27,14 @@ class Session:
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
+        self.todos = [("sow", "pending")]
         self.state = State(Settings(), screen, Debug(0), self._bot, "tiny")
         self.registry = registry
         self.code = Chat(self.state, Front(self._read)).run()
 
     def _bot(self, name):
         agent = Agent(self.model, self.registry, context(), APPROVE_ALL, POLICY)
-        return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server")
+        return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server", todos=self.todos)
 
     def _read(self, prompt):
         line = self.lines.pop(0)
@@ -61,6 +62,11 @@ def test_a_call_is_run_and_shown():
 
 def test_empty_lines_ask_nothing():
     assert Session("", "   ").model.asked == []
+
+
+def test_another_conversation_has_nothing_to_do_yet():
+    assert Session("a", turns=[says("1")]).todos == [("sow", "pending")]
+    assert Session("a", "/reset", turns=[says("1")]).todos == []
 
 
 def test_exit_leaves():

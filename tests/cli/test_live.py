@@ -92,6 +92,38 @@ def test_a_call_has_a_line_while_it_runs_and_one_for_good():
     assert shown.draw(CallFinished(READ, result())).end().lines[0] == '  read(path="a.txt") -> hello  2.0 s'
 
 
+def test_a_call_that_was_stopped_has_its_line_too():
+    shown = Shown().draw(CallStarted(READ), after=2).end()
+    assert shown.lines == ['  read(path="a.txt") -> stopped  2.0 s']
+
+
+def test_a_command_that_failed_is_red_and_says_how_it_ended():
+    shown = Shown().draw(CallStarted(READ), CallFinished(READ, result("Oh no.\n[exit code 1]"))).end()
+    assert "-> \x1b[31mOh no. [exit code 1]" in shown.out.getvalue()
+
+
+def test_how_to_open_a_thought_is_told_once():
+    shown = Shown().draw(ReasoningDelta("Hm."), TextDelta("A.\n\n"), ReasoningDelta("So."), TextDelta("B."))
+    told = [line for line in shown.end().lines if "thought for" in line]
+    assert ["Ctrl-O" in line for line in told] == [True, False]
+
+
+def test_lines_of_the_programs_own_are_broken_at_blanks_and_those_of_others_are_not():
+    shown = Shown(columns=20)
+    shown.live.say("  /new   start anew, please")
+    shown.live.put("one two three four five six")
+    shown.draw(Notice("Nobody is there, it seems."))
+    assert shown.lines[:7] == [
+        "  /new   start",
+        "         anew,",
+        "         please",
+        "one two three four f",
+        "ive six",
+        "! Nobody is there,",
+        "  it seems.",
+    ]
+
+
 def test_calls_that_run_together_have_a_line_each():
     other = ToolCall("d", "read", {"path": "b.txt"})
     shown = Shown().draw(CallStarted(READ), CallStarted(other))

@@ -200,6 +200,13 @@ class TestWhereItFails:
         list(compactor.if_full(messages, ()))
         assert len(model.summed) == 1
 
+    def test_a_shorter_conversation_is_another_one_in_which_it_is_tried(self):
+        model = SizedModel(summary="")
+        compactor = Compactor(model, at=0.1)
+        list(compactor.if_full([*conversation(12), UserMessage("and now?")], ()))
+        list(compactor.if_full([*conversation(8), UserMessage("and now?")], ()))
+        assert len(model.summed) == 2
+
     def test_an_interrupt_leaves_all_as_it_was(self):
         class Interrupted(SizedModel):
             def respond(self, messages, tools=()):

@@ -125,23 +125,20 @@ class Program:
         return {**own, "VLLM_API_KEY": server.api_key, **more}
 
     def ask(self, server: Server, question: str, *options: str, debug: str = "", **sections: dict) -> Answer:
-        done = subprocess.run(
-            self.command(server, "-p", question, *options, **sections),
-            cwd=self._workspace,
-            env=self.environment(server, DEBUG=debug),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
-        return Answer(done.stdout, done.stderr, done.returncode)
+        return self.run(server, "-p", question, *options, debug=debug, **sections)
 
     def pipe(self, server: Server, question: str) -> Answer:
+        return self.run(server, piped=question)
+
+    def run(
+        self, server: Server, *arguments: str, piped: str | None = None, debug: str = "", **sections: dict
+    ) -> Answer:
+        """`piped`: what comes on standard input; None: nothing does."""
         done = subprocess.run(
-            self.command(server),
+            self.command(server, *arguments, **sections),
             cwd=self._workspace,
-            env=self.environment(server),
-            input=question,
+            env=self.environment(server, DEBUG=debug),
+            **({"stdin": subprocess.DEVNULL} if piped is None else {"input": piped}),
             capture_output=True,
             text=True,
             timeout=PATIENCE,

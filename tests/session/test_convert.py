@@ -17,7 +17,7 @@ from src.messages import (
     Usage,
     UserMessage,
 )
-from src.session.convert import message, to_json
+from src.session.convert import from_json, to_json
 from src.session.journal import encoded
 
 texts = st.text(st.characters(), max_size=20)  # lone surrogates as well: a model may write them
@@ -60,7 +60,7 @@ messages = st.one_of(
 
 @given(messages)
 def test_what_is_read_is_what_was_written(written):
-    assert message(json.loads(encoded(to_json(written)))) == written
+    assert from_json(json.loads(encoded(to_json(written)))) == written
 
 
 def test_what_holds_its_default_is_left_out():
@@ -69,7 +69,7 @@ def test_what_holds_its_default_is_left_out():
 
 def test_a_number_that_json_does_not_know_comes_back_as_well():
     call = Response((ToolCall("c", "f", {"x": math.inf}),))
-    assert message(json.loads(encoded(to_json(call)))) == call
+    assert from_json(json.loads(encoded(to_json(call)))) == call
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_a_number_that_json_does_not_know_comes_back_as_well():
 )
 def test_what_is_no_message_is_an_error_and_never_a_message(value):
     with pytest.raises(ValueError):
-        message(value)
+        from_json(value)

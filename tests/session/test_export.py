@@ -5,7 +5,7 @@ import re
 import pytest
 
 from src.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
-from src.session.convert import message
+from src.session.convert import from_json
 from src.session.export import Conversation, as_html, as_json, markdown
 from tests.doubles import says
 
@@ -52,7 +52,7 @@ def test_html_holds_no_markup_of_anybody_else():
 def test_json_reads_back_as_the_messages():
     whole = json.loads(as_json(CONVERSATION, str))
     assert whole["title"] == "A <title>"
-    assert [message(each) for each in whole["messages"]] == MESSAGES[1:]
+    assert [from_json(each) for each in whole["messages"]] == MESSAGES[1:]
 
 
 @pytest.mark.parametrize("writer", [markdown, as_html, as_json])

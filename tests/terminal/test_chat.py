@@ -73,7 +73,7 @@ class TestAtThePrompt:
         chat.keys(CTRL_C)
         chat.prompts()
         chat.keys(CTRL_C)
-        chat.shows("Ctrl-D or /exit leaves")
+        chat.shows("Ctrl-C again, Ctrl-D or /exit leaves")
         chat.prompts()
         chat.keys(CTRL_C)
         assert chat.ends() == 0
@@ -137,7 +137,7 @@ class TestAtThePrompt:
         chat.line("!echo begun; sleep 60")
         chat.shows("^begun$")
         chat.keys(CTRL_C)
-        chat.shows("exit code -")
+        chat.shows("ended by SIG")
         chat.prompts()
 
     def test_a_paste_of_ten_thousand_lines_is_one_message_and_a_note_in_the_line(self, chat):
