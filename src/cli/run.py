@@ -97,7 +97,7 @@ def _observers(given: argparse.Namespace, settings: Settings) -> list[Observer]:
     if given.trace:
         from .trace import TraceFile
 
-        observers.append(TraceFile(given.trace, [settings.vllm.api_key]))
+        observers.append(TraceFile(given.trace, start.secrets(settings)))
     if any(name.startswith("OTEL_") for name in os.environ):
         from .spans import MISSING, Spans, is_wanted, tracer_of
 

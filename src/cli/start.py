@@ -119,6 +119,11 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
+def secrets(settings: config.Settings) -> list[str]:
+    """The keys in use: the server's and the reviewers'."""
+    return [settings.vllm.api_key, *(str(each.get("api_key", "")) for each in settings.review.models)]
+
+
 def store(settings: config.Settings) -> Store:
     """Where conversations are kept, less the secrets in them."""
     from ..session.store import Store
@@ -126,7 +131,7 @@ def store(settings: config.Settings) -> Store:
     def redact(text: str) -> str:
         from ..security.redact import redact as blot_out  # start-up is measured: not before something is written
 
-        return blot_out(text, [settings.vllm.api_key])
+        return blot_out(text, secrets(settings))
 
     return Store(settings.state, redact)
 
@@ -136,7 +141,7 @@ def cleaner(settings: config.Settings) -> Callable[[str], str]:
     from ..security.redact import redact
     from ..security.sanitise import plain
 
-    return lambda text: redact(plain(text), [settings.vllm.api_key])
+    return lambda text: redact(plain(text), secrets(settings))
 
 
 def session(settings: config.Settings, model_name: str, where: Store) -> Session:
@@ -230,9 +235,9 @@ def bot(
     return Bot(agent, model, learnt, settings.vllm.base_url, chosen.sandbox.description, context.todos, chosen.warning)
 
 
-def _state() -> Path:
+def _own(settings: config.Settings) -> Path:
     """Where sessions and what was always allowed are kept: not for tools, even where the workspace holds it."""
-    return Path(os.path.realpath(config.state_folder(os.environ)))
+    return Path(os.path.realpath(settings.state))
 
 
 def sandbox(settings: config.Settings) -> Choice:
@@ -244,8 +249,8 @@ def sandbox(settings: config.Settings) -> Choice:
     seen = view(
         settings.root,
         environment,
-        protected=(*settings.files, _state() / FILE),
-        hidden=[_state()],
+        protected=(*settings.files, _own(settings) / FILE),
+        hidden=[_own(settings)],
         readable=security.sandbox_read,
         installations=(sys.prefix, sys.base_prefix),
         network=security.sandbox_network,
@@ -280,7 +285,7 @@ def policy(settings: config.Settings) -> Policy:
         profile=security.profile,
         rules=(*rules_of(security.rules), *rules_of(allowed(settings).rules())),
         allowed_commands=security.allowed_commands,
-        protected=(*settings.files, _state(), *start_files(os.environ.get("HOME", ""))),
+        protected=(*settings.files, _own(settings), *start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 
@@ -311,7 +316,7 @@ def _context(settings: config.Settings, sandbox: Sandbox) -> ToolContext:
     return ToolContext(
         workspace=settings.root,
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
-        protected=(*settings.files, _state()),
+        protected=(*settings.files, _own(settings)),
         environment=dict(os.environ),
         exec_timeout=security.exec_timeout,
         exec_max_output=security.exec_max_output,

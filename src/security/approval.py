@@ -42,5 +42,14 @@ class Same(NamedTuple):
         return self.answer
 
 
+class Nobody(NamedTuple):
+    """Refuses, and says why it was to be asked, so that the model can do otherwise."""
+
+    def approve(self, request: Request) -> Answer:
+        hint = " To look at files use read, glob or grep." if request.call.name == "exec" else ""
+        return Answer(False, f"{NOBODY} ({request.reason}).{hint}")
+
+
+NOBODY = "nobody is there to be asked; start with --yes to let such calls run"
 APPROVE_ALL = Same(Answer(True))
-REFUSE_ALL = Same(Answer(False, "nobody is there to be asked; start with --yes to let such calls run"))
+REFUSE_ALL = Nobody()

@@ -212,11 +212,10 @@ def _several(mode: str, spans: Sequence[Span], lines: Sequence[int]) -> str:
 
 def _nearest(lines: list[str], old: str) -> str:
     """Where the file comes closest to `old`, and how it differs there."""
-    wanted = old.split("\n")
-    while wanted and not wanted[0].strip():
-        del wanted[0]
-    if not wanted:
+    text = old.lstrip()
+    if not text:
         return "It is nothing but white space."
+    wanted = old[old.rfind("\n", 0, len(old) - len(text)) + 1 :].split("\n")  # from its first line that is not blank
     anchor = wanted[0].strip()
     starts = [number for number, line in enumerate(lines) if line.strip() == anchor][:MANY]
     if not starts:

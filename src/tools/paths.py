@@ -154,7 +154,7 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.s
             raise ToolError(f"{target.given} is read-only")  # which a rename would not ask
         temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
         try:
-            _write_whole(temporary, data, folder, old)
+            _write_whole(temporary, data, folder, old, name)
             if seen:
                 _refuse_changed(target, seen, folder)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -180,11 +180,12 @@ def _refuse_changed(target: Target, seen: os.stat_result, folder: int) -> None:
         raise ToolError(f"{target.given} was changed meanwhile, and not by this edit", "Read it again.")
 
 
-def _write_whole(name: str, data: bytes, folder: int, old: os.stat_result | None) -> None:
-    descriptor = os.open(name, CREATE, 0o600 if old else 0o666, dir_fd=folder)
+def _write_whole(temporary: str, data: bytes, folder: int, old: os.stat_result | None, name: str) -> None:
+    descriptor = os.open(temporary, CREATE, 0o600 if old else 0o666, dir_fd=folder)
     with os.fdopen(descriptor, "wb") as file:
         if old:
             _keep_owner_and_mode(descriptor, old)
+            _keep_attributes(descriptor, name, folder)
         file.write(data)
         file.flush()
         os.fsync(descriptor)
@@ -194,3 +195,17 @@ def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
     with suppress(PermissionError):  # only root can give a file away; the content matters more
         os.fchown(descriptor, old.st_uid, old.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o1777)
+
+
+def _keep_attributes(descriptor: int, name: str, folder: int) -> None:
+    """Access lists and the like, where the system has any: without its list a file's group would get its mask's rights.
+
+    What gives a program rights is left out, as set-user-ID is.
+    """
+    if not hasattr(os, "listxattr"):
+        return
+    with suppress(OSError), os.fdopen(os.open(name, READ, dir_fd=folder), "rb") as old:
+        for each in os.listxattr(old.fileno()):
+            if each != "security.capability":
+                with suppress(OSError):
+                    os.setxattr(descriptor, each, os.getxattr(old.fileno(), each))

@@ -15,3 +15,10 @@ def test_who_approves_all_and_who_refuses_all():
 
 def test_who_is_refused_for_want_of_anybody_hears_of_yes():
     assert "--yes" in REFUSE_ALL.approve(REQUEST).message
+
+
+def test_and_why_it_was_to_be_asked_and_what_needs_no_asking():
+    said = REFUSE_ALL.approve(REQUEST).message
+    assert "(why)" in said
+    assert "read, glob or grep" in said
+    assert "grep" not in REFUSE_ALL.approve(Request(ToolCall("1", "write", {}), "why")).message

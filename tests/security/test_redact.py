@@ -21,6 +21,13 @@ SHAPES = {
     "Slack": "xoxb-123456789012-abcdefghij",
     "Stripe": "sk_live_abcdefghij1234567890",
     "JWT": JWT,
+    "GitLab, of a runner": "glrt-abcdefghij1234567890",
+    "Slack, of an app": "xapp-1-A012345-123456-abcdef0123456789",
+    "SendGrid": "SG.abcdefghijklmnop123456.abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG",
+    "Vault": "hvs.abcdefghijklmnop123456",
+    "Groq": "gsk_" + "abcdefghij0123456789" * 2 + "abcd",
+    "Telegram": "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc",
+    "age": "AGE-SECRET-KEY-1" + "Q" * 58,
 }
 NAMED = [  # what is written, and the secret in it
     ("Authorization: Bearer abc.def-123", "abc.def-123"),
@@ -39,6 +46,15 @@ NAMED = [  # what is written, and the secret in it
     ("api_key: 12345678", "12345678"),
     ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "wJalrXUtnFEMI"),
     ("GITHUB_TOKEN=0123456789", "0123456789"),
+    ("TOKEN=abcdef1234567890", "abcdef1234567890"),
+    ("PRIVATE-TOKEN: abcdef123456", "abcdef123456"),
+    ("deploy --token abcdefgh1234", "abcdefgh1234"),
+    ("login --password hunter22", "hunter22"),
+    ("curl -s -u admin:hunter22 https://x", "hunter22"),
+    ("machine github.com login me password s3cretpw", "s3cretpw"),
+    ("AccountName=x;AccountKey=QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "QWxhZGRpbjpvcGVu"),
+    ("https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXX", "XXXXXXXX"),
+    ("https://x.blob.core.windows.net/a?sp=r&sig=QWxhZGRpbjpvcGVuIHNl%3D", "QWxhZGRp"),
 ]
 NO_SECRETS = [
     "max_tokens: 100000",
@@ -49,6 +65,17 @@ NO_SECRETS = [
     "https://example.org:8080/path",
     "risk-averse task-oriented-programming-language",
     "README.md, src/agent.py; 12:30:00",
+    "password = getpass.getpass()",
+    "api_key = os.environ['OPENAI_API_KEY']",
+    'eos_token="<|im_end|>"',
+    "token = tokenizer.decode(ids[0], skip_special_tokens=True)",
+    "token: 0123456789, tokens: 12345678901",
+    "token = next_tokens2.pop()",
+    "run --token $TOKEN --password-file x --secret-name {name}",
+    "docker run --user 1000:1000 image",
+    "index 83db48f..bf2a3c1 100644",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4",
     "commit 6b85e25f0a4d9f3e6f7a8b9c0d1e2f3a4b5c6d7e",
 ]
 
@@ -118,6 +145,14 @@ def test_what_is_redacted_stays_as_it_is():
         "a",
         "secret_",
         "ghp_",
+        "token=",
+        "token=a1",
+        "--token ",
+        "curl ",
+        "curl -u a:",
+        "login a ",
+        "hvs.",
+        "123456789:AA",
     ],
 )
 def test_no_text_makes_it_slow(piece):

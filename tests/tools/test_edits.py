@@ -197,6 +197,13 @@ def test_many_anchors_take_no_seconds():
     assert time.process_time() - begun < 2
 
 
+def test_a_piece_that_begins_with_very_many_empty_lines_is_quickly_missed():
+    begun = time.process_time()
+    with pytest.raises(ToolError):
+        replaced(" \n" * 900_000, "\n" * 400_000 + "x", "y")
+    assert time.process_time() - begun < 3
+
+
 # Any text
 
 TEXT = st.text(st.sampled_from("ab \n"), max_size=30)

@@ -6,8 +6,10 @@ import hashlib
 import os
 import re
 import stat
+import struct
 import tempfile
 import tracemalloc
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -215,6 +217,20 @@ def test_write_drops_the_set_user_id_bit_as_any_write_does(run, workspace):
     (workspace / "run.sh").chmod(0o4755)
     run("write", path="run.sh", content="new")
     assert stat.S_IMODE((workspace / "run.sh").stat().st_mode) == 0o755
+
+
+def test_an_access_list_stays(run, workspace):
+    """Without it the file's group would get the rights of its mask."""
+    file = workspace / "a.txt"
+    file.write_text("old")
+    nobody_else = [(1, 6, -1), (2, 6, 1000), (4, 0, -1), (16, 6, -1), (32, 0, -1)]  # acl(5): tag, rights, whose
+    try:
+        os.setxattr(file, "system.posix_acl_access", struct.pack("<I" + "HHi" * 5, 2, *chain(*nobody_else)))
+    except OSError:
+        pytest.skip("the file system has no access lists")
+    before = os.getxattr(file, "system.posix_acl_access")
+    run("edit", path="a.txt", oldText="old", newText="new")
+    assert (file.read_text(), os.getxattr(file, "system.posix_acl_access")) == ("new", before)
 
 
 def test_a_new_file_has_the_usual_mode(run, workspace):
