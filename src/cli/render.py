@@ -93,8 +93,9 @@ def has_failed(result: ToolResult) -> bool:
 
 
 def _refused(text: str) -> str:
-    """Why a call did not run; what the model is to do instead is its own affair, and what the user said is whole."""
-    return (text if "and said: " in text else text.partition(". ")[0])[: 4 * SHORT]
+    """Why a call did not run, less what the model is to do instead; or what the user said."""
+    _, said, words = text.partition("and said: ")
+    return (f"Not run: {words}" if said else text.partition(". ")[0])[: 4 * SHORT]
 
 
 def _changed(lines: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
 _GLUE = frozenset("\\$-")  # before a name they make it the end of another
-_METHOD = frozenset("./\\-$")  # before a name they make it another's
+_METHOD = _GLUE | frozenset("./")  # before a name they make it another's
 _LABELS = frozenset(
     ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
 )
@@ -107,12 +107,13 @@ class Lookout:
             return end
         if last.isalnum() and (word := plain_word(text, floor)) and self._begins_nothing(word):
             return end  # as most pieces of an answer end
-        if last in "]@>*`":
-            return max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
-        held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), end)
+        marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
+        if last in "]@>":
+            return marks
+        held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), marks)
         channel = _HARMONY if text.find("to=", start) >= 0 else _CHANNEL
         begun = (_OWN.search(text, start), channel.search(text, start))
-        return min(held, *(match.start() for match in begun if match), end)
+        return min(held, marks, *(match.start() for match in begun if match))
 
     def _begins_nothing(self, word: str) -> bool:
         return word.isdigit() or not (word.casefold() in _KEYWORD_BEGINNINGS or self._box.may_begin(word))
@@ -137,8 +138,7 @@ class Lookout:
         if sight := self._marked(text, start, start):
             return sight
         if match := heads.alone().match(text, start):
-            opener = "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>")
-            return Found(start, start, "tags", opener)
+            return Found(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
         if heads.alone().begun(text, start):
             return Hold(start)
         if match := heads.element().match(text, at):
@@ -312,15 +312,15 @@ class Lookout:
         own, matcher = heads.own(), heads.fenced_word()
         if match := own.match(text, at):
             return self._own(text, match.end(), at)
-        if own.begun(text, at):
+        match = matcher.match(text, at)
+        if own.begun(text, at) or (not match and matcher.begun(text, at)):
             return Hold(at)
-        if match := matcher.match(text, at):
+        if match:
             mark = match.start("mark")
-            if text[mark] == ":":
-                return self._colon(Here(text, mark, at, ""))
+            if text[mark] == ":":  # where nothing stands behind it yet, it may be part of the name before a bracket
+                begun = len(text) < mark + 10 and not text[mark + 1 :].strip()
+                return Hold(at) if begun else self._colon(Here(text, mark, at, ""))
             return self.look(Here(text, mark, match.start("name"), text[at:mark]))
-        if matcher.begun(text, at):
-            return Hold(at)
         return None
 
     def _colon(self, here: Here) -> Sight:

@@ -23,7 +23,7 @@ from .ids import counted_ids
 from .judge import Judge
 from .lookout import Here, Hold, Lookout, Passed
 from .reasoning import Marker, Thinking
-from .tape import MAX_SAID, Tape, solid_length
+from .tape import LOOK_BACK, MAX_SAID, Tape, solid_length
 from .toolbox import Toolbox
 
 MAX_CALLS = 32
@@ -135,7 +135,9 @@ class StreamParser:
             return False
         sight = self._sight(at)
         if isinstance(sight, Hold) and not final:
-            self._hold(sight.start, at, final)
+            low = max(0, at - LOOK_BACK)  # the mark that is waited for may belong to a name before it
+            before = low + self._lookout.held(tape.text[low : at + 1], max(0, tape.start - low))
+            self._hold(min(sight.start, before), at, final)
             return False
         if isinstance(sight, Found) and (sight.asks or self._counts(sight)):
             self._step = self._closing if self._block.begin(sight) else self._following

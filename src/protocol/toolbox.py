@@ -16,7 +16,9 @@ NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api",
 _PUNCTUATION = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"[.:/]+|__+")
 _TAIL = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
-_COUNTER = re.compile(r":\d*\Z")
+_TAIL_BEGUN = re.compile(
+    r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
+)
 _NEAR_ENOUGH = 0.5
 _SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
 _ASKS_MORE = frozenset(("enum", "anyOf", "oneOf", "$ref"))
@@ -74,6 +76,8 @@ class Toolbox:
         parts = _PARTS.split(bare)
         if len(parts) > 1 and parts[0] in NAMESPACES:
             return self.leads(bare[len(parts[0]) + 1 :])
+        if not all(map(plain, parts)):
+            return False
         return bool(self._by_plain.get(plain(bare)) or (len(parts) == 1 and self._by_tail.get(plain(bare))))
 
     def may_begin(self, word: str) -> bool:
@@ -81,7 +85,7 @@ class Toolbox:
         if not self._beginnings:
             names = [*self._by_plain, *(plain(name) for name in NAMESPACES), *self._by_tail]
             self._beginnings = frozenset(name[:end] for name in names for end in range(len(name) + 1))
-        word = _COUNTER.sub("", word)
+        word = _TAIL_BEGUN.sub("", word.replace("\\", ""))
         head, dot, rest = word.rpartition(".")
         return plain(word) in self._beginnings or bool(dot and head in NAMESPACES and plain(rest) in self._beginnings)
 

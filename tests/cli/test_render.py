@@ -64,7 +64,7 @@ def test_a_call_line_shortens_long_arguments():
         (ToolResult("c", "read", "error", "Not run: the user said no. Ask what to do."), "Not run: the user said no"),
         (
             ToolResult("c", "read", "error", "Not run: he did not, and said: a. B."),
-            "Not run: he did not, and said: a. B.",
+            "Not run: a. B.",
         ),
         (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
         (

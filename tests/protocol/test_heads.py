@@ -2,8 +2,9 @@
 
 import pytest
 
-from src.protocol import heads
+from src.protocol import ParsedCall, heads
 from src.protocol.formats import FORMATS, MORE_OPENERS
+from tests.protocol.laws import events_of
 
 WRAPPERS = sorted({row.opener for row in FORMATS if row.opener[:1] == "<" and row.opener[-1] in ">"} | {*MORE_OPENERS})
 
@@ -12,6 +13,14 @@ WRAPPERS = sorted({row.opener for row in FORMATS if row.opener[:1] == "<" and ro
 def test_a_wrapping_marker_is_known_in_any_case(opener):
     assert heads.run().match(opener, 0)
     assert heads.run().match(opener.upper(), 0)
+
+
+@pytest.mark.parametrize("opener", WRAPPERS)
+def test_a_call_behind_it_is_found_whole_and_piece_by_piece(opener):
+    text = f'So: {opener} {{"name": "read", "arguments": {{"path": "a"}}}}'
+    for cuts in ((), range(1, len(text))):
+        found = [event for event in events_of(text, cuts) if isinstance(event, ParsedCall)]
+        assert [event.call.name for event in found] == ["read"]
 
 
 @pytest.mark.parametrize("opener", WRAPPERS)

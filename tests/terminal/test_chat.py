@@ -486,6 +486,7 @@ class TestAtAnApproval:
         chat = chat([call("exec", command="echo one")], ["1."], [call("exec", command="echo one")], ["2."])
         chat.line("go")
         chat.shows("a: run it, now and always, by the rule")
+        chat.shows(r"Run it\? \[y/N\]")
         chat.line("a")
         chat.shows("^1.$")
         chat.prompts()
