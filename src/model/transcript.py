@@ -17,10 +17,11 @@ from ..messages import (
     Text,
     ToolCall,
     ToolDefinition,
+    ToolResult,
     ToolResults,
     UserMessage,
 )
-from ..protocol import as_text, instructions
+from ..protocol import as_text, harmless, instructions
 from .path import CallPath
 
 _NO_SYSTEM = SystemMessage("")
@@ -30,6 +31,7 @@ class Transcript:
     """`render` gives the messages to send."""
 
     def __init__(self) -> None:
+        self._harmless = PerMessage(_harmless)
         self._as_text = PerMessage(as_text)
         self._instructed = PerMessage(as_text)
         self._flat = PerMessage(_flat)
@@ -39,7 +41,8 @@ class Transcript:
         if not messages or not isinstance(messages[0], SystemMessage):
             messages = [_NO_SYSTEM, *messages]
         self._instruct_for(tools, path)
-        rendered = [*self._instructed(messages[:1]), *self._exchanges(messages[1:], path)]
+        exchanges = self._exchanges(self._harmless(messages[1:]), path)
+        rendered = [*self._instructed(messages[:1]), *exchanges]
         if path.fold_system:
             rendered = _fold_system(rendered)
         return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
@@ -72,6 +75,31 @@ def _instruct(message: Message, text: str) -> Message:
     if not text or not isinstance(message, SystemMessage):
         return message
     return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
+
+
+def _harmless(message: Message) -> Message:
+    """Results in which nothing is a special token of the server's."""
+    if not isinstance(message, ToolResults):
+        return message
+    results = tuple(map(_harmless_result, message.results))
+    return message if results == message.results else ToolResults(results)
+
+
+def _harmless_result(result: ToolResult) -> ToolResult:
+    if result.kind == "multimodal" and isinstance(result.value, list):
+        blocks = [
+            {**block, "text": harmless(str(block.get("text", "")))}
+            if isinstance(block, dict) and block.get("type") == "text"
+            else block
+            for block in result.value
+        ]
+        return replace(result, value=blocks)
+    text = harmless(result.text)
+    return (
+        result
+        if text == result.text
+        else replace(result, kind="error" if result.kind == "error" else "text", value=text)
+    )
 
 
 def _flat(message: Message) -> Message:
