@@ -59,7 +59,7 @@ class Row(NamedTuple):
     traced: tuple[str, ...] = ()  # on standard error with DEBUG=1
     silent: bool = False  # nothing at all on standard error
     url: str = ""  # another address than the server's; {port} is its port
-    bound: float = 5.0  # seconds, whatever the server does
+    bound: float = 10.0  # seconds, whatever the server does, and however busy the machine
     aside: dict[str, tuple[Script, ...]] = {}  # noqa: RUF012 - what is asked beside the chat, by path
 
 

@@ -14,7 +14,7 @@ from .server import STALL, FaultServer
 
 ROOT = Path(__file__).resolve().parents[2]
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
-BOUND = 5.0  # seconds for anything to happen
+BOUND = 20.0  # seconds for anything to happen
 
 
 def until(true, what):
@@ -35,7 +35,14 @@ def started(server, tmp_path, *options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen,
     )
+
+
+def listen():
+    """What runs in the background of a script ignores these signals, and so would all that it starts."""
+    for each in CODES:
+        signal.signal(each, signal.SIG_DFL)
 
 
 def alive(group):
