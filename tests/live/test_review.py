@@ -65,6 +65,7 @@ def test_a_reviewer_that_is_not_there_leaves_it_to_a_person_and_there_is_none(pr
 
 
 def test_whatever_a_model_says_the_server_holds_it_to_a_verdict(program, reviewers):
-    answer, _ = asked(program, reviewers, "I do not know, but it looks fine to me.")
-    assert answer.stderr.count("APPROVE") + answer.stderr.count("REJECT") >= 2
-    assert "cannot be read" not in answer.stderr
+    answer, result = asked(program, reviewers, "I do not know, but it looks fine to me.")
+    said = answer.stderr + result  # the model hears what was said where it came to no decision, or to a rejection
+    assert said.count("APPROVE") + said.count("REJECT") >= 2
+    assert "cannot be read" not in said
