@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..messages import Response, SystemMessage, ToolResults, UserMessage
+from ..messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..security.sanitise import plain
 from . import connect, start
 from .command import CHARACTERS_PER_TOKEN, Command, State
@@ -63,10 +63,10 @@ def _tokens(state: State, _: str) -> None:
 
 
 def _tokens_line(state: State) -> str:
-    if not state.last:
+    if state.spent == Usage():
         return "the server has counted none yet"
-    last = f"{state.last.input_tokens:,} in, {state.last.output_tokens:,} out"
-    return f"{state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out in this chat; the last answer {last}"
+    last = f"; the last answer {state.last.input_tokens:,} in, {state.last.output_tokens:,} out" if state.last else ""
+    return f"{state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out in this chat{last}"
 
 
 def _config(state: State, words: str) -> None:

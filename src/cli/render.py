@@ -73,7 +73,8 @@ def outcome(result: ToolResult) -> str:
     lines = _HASH.sub("", result.text).strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
-        return _refused(first) if first.startswith("Not run") else f"error: {first[: 4 * SHORT]}"
+        said = first.removeprefix("Error executing tool: ")  # which is for the model
+        return _refused(first) if first.startswith("Not run") else f"error: {said[: 4 * SHORT]}"
     if changed := _changed(lines):
         return changed
     # How a command ended, or how to read on, is in brackets on the last line.

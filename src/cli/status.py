@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..messages import Usage
 from ..security.sanitise import plain
 from .command import State
 
@@ -27,4 +28,5 @@ def _context(state: State) -> str:
 
 
 def _tokens(state: State) -> str:
-    return f"tokens {state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out" if state.last else ""
+    spent = state.spent
+    return f"tokens {spent.input_tokens:,} in, {spent.output_tokens:,} out" if spent != Usage() else ""

@@ -152,6 +152,10 @@ class TestCommands:
         turns = [says("a", usage=Usage(10, 2)), says("b", usage=Usage(14, 3))]
         assert "24 in, 5 out in this chat; the last answer 14 in, 3 out" in self.shown("x", "y", "/tokens", turns=turns)
 
+    def test_tokens_stay_spent_when_the_conversation_they_went_to_is_gone(self):
+        shown = self.shown("x", "/new", "/tokens", turns=[says("a", usage=Usage(10, 2))])
+        assert "10 in, 2 out in this chat\n" in shown
+
     def test_context_is_what_the_last_answer_took_and_of_what_it_is_made(self):
         shown = self.shown("x", "/context", turns=[says("a", usage=Usage(700, 100))])
         assert "800 of 1,000 tokens (80%)" in shown

@@ -59,7 +59,7 @@ def test_a_call_line_shortens_long_arguments():
         (ToolResult("c", "read", "text", ""), "nothing"),
         (ToolResult("c", "read", "text", "x" * 100), "1 line, 100 characters"),
         (ToolResult("c", "count", "data", {"n": 1}), '{"n": 1}'),
-        (ToolResult("c", "read", "error", "Error executing tool: gone\nmore"), "error: Error executing tool: gone"),
+        (ToolResult("c", "read", "error", "Error executing tool: gone\nmore"), "error: gone"),
         (ToolResult("c", "read", "error", "Not run: the user said no."), "Not run: the user said no."),
         (ToolResult("c", "read", "error", "Not run: the user said no. Ask what to do."), "Not run: the user said no"),
         (

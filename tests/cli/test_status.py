@@ -37,6 +37,12 @@ def test_on_a_narrow_terminal_it_says_less(state, columns, line):
     assert status_line(state, columns) == line
 
 
+def test_tokens_stay_spent_with_another_model(state):
+    state.count(Completed(Response((), usage=Usage(900, 100))))
+    state.switch("other")
+    assert status_line(state).endswith("tokens 900 in, 100 out")
+
+
 def test_another_model_is_not_known_yet(state):
     state.switch("other")
     assert "native" not in status_line(state)
