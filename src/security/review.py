@@ -159,7 +159,8 @@ def read(answer: str) -> tuple[Vote, str]:
     text = answer.strip()
     whole = FENCED.fullmatch(text)
     try:
-        value = json.loads(whole[1] if whole else text, object_pairs_hook=_unique)
+        # Not strict: vLLM's grammar lets raw control characters into a string that has a maxLength (xgrammar, 0.32).
+        value = json.loads(whole[1] if whole else text, object_pairs_hook=_unique, strict=False)
     except (ValueError, RecursionError):
         return _in_words(text)
     if not isinstance(value, dict) or not isinstance(value.get("verdict"), str):

@@ -41,6 +41,7 @@ READ = [
     ("**REJECT** - it deletes\nmore than asked", "reject", "it deletes more than asked"),
     ("Verdict: APPROVE\nIt is fine.", "approve", "It is fine."),
     ("reject", "reject", "it gives no reason"),
+    ('{"verdict": "REJECT", "reason": "a raw\x10control\ncharacter"}', "reject", "a raw\x10control character"),
 ]
 
 
