@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 
 from .calls import Known, RawCall, calls_in
 from .repair import Node, Reader, Unreadable
@@ -45,7 +44,7 @@ def invoked(block: str, known: Known) -> list[RawCall]:
     text = _XTML.sub(lambda tag: f"<{'/' if tag[1] == 'close' else ''}{tag[2]}>", _NOISE.sub("", block))
     starts = list(itertools.islice(_INVOKE.finditer(text), _MAX_CALLS))
     if not starts:
-        return list(_from_elements(text, known))
+        return _from_elements(text, known)
     ends = [start.start() for start in starts[1:]] + [len(text)]
     return [_invocation(start, text[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
 
@@ -118,16 +117,16 @@ def _with_body(name: str, body: str) -> RawCall:
     )
 
 
-def _from_elements(text: str, known: Known) -> Iterator[RawCall]:
+def _from_elements(text: str, known: Known) -> list[RawCall]:
     """`<tool_name>read</tool_name><parameters>...`: elements are keys, and the keys say the rest."""
     value = _elements(text, 0)
     seen = 0
     while isinstance(value, dict) and len(value) == 1 and seen < _MAX_DEPTH:
-        calls = list(calls_in(value, known))
+        calls = calls_in(value, known)
         if calls:
             break
         value, seen = next(iter(value.values())), seen + 1
-    yield from calls_in(value, known)
+    return calls_in(value, known)
 
 
 def _elements(text: str, depth: int) -> Node:
