@@ -19,6 +19,8 @@ BLOCKS = {
     "braces and quotes in strings": r'TOOL_CALL: {"name": "read", "args": {"path": "}}{\" \\"}}',
     "several lines": 'TOOL_CALL: {\n  "name": "read",\n  "args": {\n    "path": "a.txt"\n  }\n}',
     "in a fence": f"```json\n{CALL}\n```",
+    "before a fence": CALL.replace(": {", ":\n```json\n{", 1) + "\n```",
+    "bold, before a fence": CALL.replace("TOOL_CALL: ", "**Tool Call:**\n```\n") + "\n```",
     "other case and hyphen": CALL.replace("TOOL_CALL", "tool-call"),
     "bold": CALL.replace("TOOL_CALL:", "**TOOL_CALL:**"),
     "without a colon": CALL.replace(":", "", 1),
