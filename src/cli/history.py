@@ -83,6 +83,8 @@ def _undo(state: State, _: str) -> None:
 
 def _say_undone(state: State, undone: Undone) -> None:
     state.last = None  # what the server counted last is gone
+    if state.made_bot:
+        state.made_bot.recall(state.session)
     lines = [f"Taken back: {_short(undone.question)}" if undone.question else "The compaction is taken back."]
     restored = undone.restored
     lines += [f"  put back {_place(state, path)}" for path in restored.back]
@@ -247,14 +249,14 @@ def _place(state: State, path: str) -> str:
 
 
 HISTORY = (
-    Command("/undo", "take back the last turn, files included", _undo),
-    Command("/retry", "take back the last turn, and ask the same again", _retry),
-    Command("/diff", "what the tools changed in the files so far", _diff),
-    Command("/sessions", "past conversations, or those with these words", _sessions, "[WORDS]"),
-    Command("/resume", "go on with a past conversation", _resume, "[SESSION]", complete=_ids),
+    Command("/undo", "undo the last turn, including its changes to files", _undo),
+    Command("/retry", "undo the last turn and ask the same question again", _retry),
+    Command("/diff", "show what the tools have changed in files", _diff),
+    Command("/sessions", "list past conversations, or search them", _sessions, "[WORDS]"),
+    Command("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_ids),
     Command("/rename", "name this conversation", _rename, "[NAME]"),
-    Command("/fork", "go on with a copy of this conversation", _fork),
-    Command("/export", "write this conversation to .md, .json or .html", _export, "[FILE]"),
-    Command("/compact", "sum up what was said long ago, but keep HINT", _compact, "[HINT]"),
-    Command("/init", "let the model write AGENTS.md about this project", _init),
+    Command("/fork", "continue in a copy of this conversation", _fork),
+    Command("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
+    Command("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]"),
+    Command("/init", "have the model write AGENTS.md for this project", _init),
 )

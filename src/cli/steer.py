@@ -96,12 +96,18 @@ def _edit(state: State, words: str) -> None:
 
 
 STEER = (
-    Command("/exit", "leave", _leave, aliases=("/quit",)),
-    Command("/new", "start anew; what was said is kept", _new, aliases=("/reset",)),
-    Command("/clear", "start anew on an empty screen", _clear),
-    Command("/model", "the model in use; with a name: take another", _model, "[NAME]", complete=_model_names),
-    Command("/path", "how tools are called; with a name: take another", _path, "[PATH]", complete=_path_names),
+    Command("/exit", "leave the chat", _leave, aliases=("/quit",)),
+    Command("/new", "start a new conversation; this one is kept", _new, aliases=("/reset",)),
+    Command("/clear", "start a new conversation on an empty screen", _clear),
+    Command("/model", "show the model, or switch to another one", _model, "[NAME]", complete=_model_names),
+    Command("/path", "show how tools are called, or change it", _path, "[PATH]", complete=_path_names),
     Command("/edit", "write the next message in your editor", _edit, "[TEXT]"),
-    Command("/thinking", "how thoughts are shown", _thinking, "[fold|show|hide]", complete=lambda _: THINKING),
-    Command("/debug", "what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
+    Command(
+        "/thinking",
+        "choose how the model's thoughts are shown",
+        _thinking,
+        "[fold|show|hide]",
+        complete=lambda _: THINKING,
+    ),
+    Command("/debug", "choose what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
 )

@@ -36,8 +36,8 @@ from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec, HttpRequest, decode
 from ..wire.openai import OpenAICodec
 from ..wire.strictness import never
-from .path import CallPath
-from .recovery import Turn, fits, is_at_cap, with_content, without_truncated
+from .path import CallPath, blames_grammar
+from .recovery import Turn, is_at_cap, says_more, with_content, without_truncated
 from .room import Room
 from .server import Server, refusal
 from .transcript import Transcript
@@ -109,6 +109,7 @@ class Model:
         self._new_id = new_id
         self._told: set[str] = set()
         self._grammar_tried = False
+        self._grammar_failures = 0  # turns in a row in which a request failed with a grammar, and not without
         self._last: tuple[ChatRequest, HttpRequest] | None = None
 
     @property
@@ -120,10 +121,6 @@ class Model:
     def server_version(self) -> str:
         """vLLM's; empty where the server does not say."""
         return self._server.version()
-
-    def prompt_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
-        """How many tokens the prompt of such a turn has, exactly; None where the server does not count."""
-        return self._room.tokens(self._request(messages, tools))
 
     def filled(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
@@ -137,6 +134,14 @@ class Model:
         Raises ClientError, ServerError, WireError. Nothing of a turn that raises may be run.
         """
         self._grammar_tried = False
+        without = list(self.path.without)
+        try:
+            yield from self._answer(messages, tools)
+        except BotError:  # what was given up in vain tells nothing of the server
+            self.path.without = without
+            raise
+
+    def _answer(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         while True:
             request = self._room.fitted(self._request(messages, tools))
             try:
@@ -216,19 +221,23 @@ class Model:
         return shown is not None and hidden is not None and shown > hidden
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
+        grammar = GRAMMAR_FIELDS & self._optional_fields(request)
         try:
             turn = yield from self._said(request, tools)
         except ServerError as refused:
-            grammar = GRAMMAR_FIELDS & self._optional_fields(request)
             if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
                 raise
-            # Some servers fail on a grammar with what looks like a passing fault: the same without one tells.
+            # Some servers fail on a grammar with what looks like a passing fault: the same without one tells, twice.
             self._grammar_tried = True
             try:
                 turn = yield from self._said(_without(request, grammar), tools)
             except ServerError:
                 raise refused from None
-            self.path.without += sorted(grammar)
+            self._grammar_failures += 1
+            if self._grammar_failures > 1 or blames_grammar(refused):
+                self.path.without += sorted(grammar)
+        else:
+            self._grammar_failures = 0 if grammar else self._grammar_failures
         yield from self._recovered(turn, request, tools)
 
     def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
@@ -299,14 +308,14 @@ class Model:
         response = turn.response()
         if (text := self._raw(turn)) is not None:
             found = turn.reread(text)
-            return found if _says_more(found, response, tools) else None
+            return found if says_more(found, response, tools) else None
         yield from self._tell(ASKED_AGAIN)
         if raw := self._server.completion(request):
             found = turn.reread(raw.text, raw)
-            return found if _says_more(found, response, tools) else None
+            return found if says_more(found, response, tools) else None
         if request.stream:
             again = yield from self._replayed(replace(request, stream=False), tools)
-            if again and _says_more(again, response, tools):
+            if again and says_more(again, response, tools):
                 return again
         return None
 
@@ -360,14 +369,6 @@ class Model:
         if text not in self._told:
             self._told.add(text)
             yield Notice(text)
-
-
-def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the text that the tokens were holds more than what the server made of it."""
-    if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
-        return True
-    nothing = not response.calls and not response.malformed
-    return nothing and (bool(whole.malformed) or len(whole.text.strip()) > len(response.text.strip()))
 
 
 def _is_only_thought(response: Response) -> bool:

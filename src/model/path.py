@@ -112,8 +112,12 @@ class CallPath:
         return path
 
 
+def blames_grammar(refusal: ServerError) -> bool:
+    return "grammar" in refusal.body.lower()
+
+
 def _blames(refusal: ServerError, name: str) -> bool:
     """Whether the refusal is about this field. A grammar that cannot be compiled is named otherwise."""
-    if name in ("structured_outputs", "strict") and "grammar" in refusal.body.lower():
+    if name in ("structured_outputs", "strict") and blames_grammar(refusal):
         return True
     return refusal.status in (400, 422) and name in refusal.body

@@ -6,13 +6,13 @@ among the rest, for a provider that signs what it says wants it back where it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Union
 
-from ..errors import StreamCut
+from ..errors import BotError, StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
-from .codec import Decoder, WireEvent
+from .codec import Broken, Decoder, WireEvent
 from .deltas import CallAssembler
 from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
 from .values import event_object, load
@@ -80,6 +80,13 @@ class Answer:
 def json_events(events: EventDecoder, chunk: bytes) -> Iterator[dict[str, Any]]:
     """The events that are whole by now, as objects; what is no object is an empty one. Raises WireError."""
     return (event_object(load(data)) for data in events.feed(chunk) if data.strip())
+
+
+def broken(error: BotError, found: Sequence[WireEvent]) -> list[WireEvent]:
+    """What was found before the error, and then it. Raises the error where nothing was."""
+    if not found:
+        raise error
+    return [*found, Broken(error)]
 
 
 class StreamingDecoder(Decoder, Protocol):

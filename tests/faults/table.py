@@ -191,6 +191,8 @@ ROWS = (
          traced=("an event that is no object: list", "an event that is no object: int")),
     failing(36, "an error object in the stream", stream(*HALF_PARTS, data({"error": {"message": "engine died"}})), out=PARTIAL,
             said=("broke off: engine died",)),
+    failing(36, "an error object in one piece with the text before it", stream(b"".join(HALF_PARTS) + data({"error": {"message": "engine died"}})),
+            out=PARTIAL, said=("broke off: engine died",)),
     failing(36, "an error event in the stream", stream(*HALF_PARTS, b'event: error\ndata: {"message": "engine died"}\n\n'),
             out=PARTIAL, said=("engine died",)),
     failing(36, "llama.cpp's error field", stream(*HALF_PARTS, b'error: {"code": 500, "message": "engine died"}\n\n'), out=PARTIAL,

@@ -225,6 +225,10 @@ class TestLinear:
         text = opening + "x" * 4_000
         assert steps(text, 4) <= 40 * len(text) / 4
 
+    @pytest.mark.parametrize("unit", ['"a":1,', '{"a":', OWN + '{"a": "'])
+    def test_short_strings_in_a_broken_body_cost_few_steps_each(self, unit):
+        assert steps(OWN + "{" + unit * 1_000, 100_000) <= 30 * 1_000
+
     def test_nested_a_hundred_thousand_deep_is_malformed_and_raises_nothing(self):
         assert len(malformed(events_of(OWN + '{"a":' * 100_000))) == 1
         assert len(malformed(events_of(OWN + "[" * 100_000 + "]" * 100_000))) == 1
