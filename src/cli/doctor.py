@@ -216,7 +216,9 @@ def _context(patient: Patient) -> Finding:
     with connect.server(patient.settings, within=PATIENCE) as server:
         length = server.context_length(patient.model_name)
     if length is None:
-        return Finding("warn", "the server does not say how long it is", "A full context will show as an error.")
+        return Finding(
+            "warn", "the server does not say how long its context is", "A full context will show as an error."
+        )
     if length < SMALL_CONTEXT:
         return Finding("warn", f"{length:,} tokens is little", "Start the server with a larger --max-model-len.")
     return Finding("pass", f"{length:,} tokens")

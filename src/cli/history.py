@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # sessions in a list
 LONGEST_DIFF = 400  # lines
+SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
 FORMATS = ("md", "json", "html")
 INIT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
@@ -83,11 +84,9 @@ def _undo(state: State, _: str) -> None:
 
 def _say_undone(state: State, undone: Undone) -> None:
     state.last = None  # what the server counted last is gone
-    lines = [
-        f"Undone: {_short(undone.question)}"
-        if undone.question
-        else "Undone: the summary. The older part of the conversation is back."
-    ]
+    if state.made_bot:
+        state.made_bot.recall(state.session)
+    lines = [f"Undone: {_short(undone.question)}" if undone.question else SUMMARY_UNDONE]
     restored = undone.restored
     lines += [f"  restored {_place(state, path)}" for path in restored.back]
     lines += [f"  removed {_place(state, path)} (it was new)" for path in restored.removed]

@@ -63,6 +63,10 @@ def opening(settings: config.Settings) -> list[Message]:
     notes = settings.system_prompt
     where = notes.workspace_note.replace("{workspace}", str(settings.root))
     guides = config.as_prompt(config.guides(settings.root)) if settings.workspace.agents_md else ""
+    if guides:
+        from ..specials import harmless
+
+        guides = harmless(guides)
     return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note, guides])))]
 
 
@@ -191,6 +195,17 @@ class Bot(NamedTuple):
     sandbox: str = ""  # a line for people
     todos: list[tuple[str, str]] | None = None  # content and status, as the model keeps them
     warning: str = ""  # what of the sandbox they must know before commands run
+
+    def recall(self, session: Session) -> None:
+        """Take up what there is to do in this conversation."""
+        if self.todos is None:
+            return
+        from ..session.todos import TODO_WRITE
+        from ..tools import REGISTRY, ToolContext
+
+        self.todos.clear()
+        if (wrote := session.todos) is not None:
+            REGISTRY[TODO_WRITE].execute(wrote, ToolContext(Path(), todos=self.todos))
 
     def keep(self) -> str:
         """Keep what was learnt of the server; why it could not be kept, or nothing."""

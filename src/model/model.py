@@ -122,10 +122,6 @@ class Model:
         """vLLM's; empty where the server does not say."""
         return self._server.version()
 
-    def prompt_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
-        """How many tokens the prompt of such a turn has, exactly; None where the server does not count."""
-        return self._room.tokens(self._request(messages, tools))
-
     def filled(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
     ) -> float | None:

@@ -465,7 +465,7 @@ class TestContext:
 
     def test_the_tokens_of_a_prompt_are_counted_as_it_would_be_sent(self):
         served = self.served(prompt=77)
-        assert served.model.prompt_tokens([UserMessage("go")], [READ]) == 77
+        assert served.model.filled([UserMessage("go")], [READ]) == 0.077
 
     def test_without_a_known_length_the_server_decides(self):
         served = Served(HELLO, max_tokens=10**6)
