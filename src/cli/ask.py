@@ -100,6 +100,7 @@ def ask(
             session.meta.setdefault("model", met.model)
             approver, before_write = start.approver(yes, settings), session.before_write
             bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
+            bot.recall(session)
             if bot.warning:
                 outlet.draw(Notice(bot.warning))
             about = start.about(met.settings, met.model, session.id)

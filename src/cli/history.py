@@ -83,6 +83,8 @@ def _undo(state: State, _: str) -> None:
 
 def _say_undone(state: State, undone: Undone) -> None:
     state.last = None  # what the server counted last is gone
+    if state.made_bot:
+        state.made_bot.recall(state.session)
     lines = [f"Taken back: {_short(undone.question)}" if undone.question else "The compaction is taken back."]
     restored = undone.restored
     lines += [f"  put back {_place(state, path)}" for path in restored.back]

@@ -190,6 +190,17 @@ class Bot(NamedTuple):
     todos: list[tuple[str, str]] | None = None  # content and status, as the model keeps them
     warning: str = ""  # what of the sandbox they must know before commands run
 
+    def recall(self, session: Session) -> None:
+        """Take up what there is to do in this conversation."""
+        if self.todos is None:
+            return
+        from ..session.todos import TODO_WRITE
+        from ..tools import REGISTRY, ToolContext
+
+        self.todos.clear()
+        if (wrote := session.todos) is not None:
+            REGISTRY[TODO_WRITE].execute(wrote, ToolContext(Path(), todos=self.todos))
+
     def keep(self) -> str:
         """Keep what was learnt of the server; why it could not be kept, or nothing."""
         model = self.model

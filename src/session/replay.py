@@ -23,6 +23,7 @@ from ..errors import BotError
 from ..messages import JSON, MalformedCall, Message, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from .convert import from_json
 from .journal import VERSION
+from .todos import Todos, todos_of
 
 HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
 PIECE, RESPONSE, RESUMED, TORN = b'{"type":"delta",', b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
@@ -81,6 +82,7 @@ class Replayed:
     writes: list[Write] = field(default_factory=list)
     started: list[Started] = field(default_factory=list)
     compactions: list[int] = field(default_factory=list)  # their records
+    todos: list[Todos] = field(default_factory=list)
     partial: Response | None = None  # the last answer, where its end is missing; it is the last of `messages`
     lost: list[ToolResult] = field(default_factory=list)  # given to the last calls that had no result
     problems: list[str] = field(default_factory=list)
@@ -120,6 +122,7 @@ def _replay(path: Path, until: int | None, whole: bool) -> Replayed:
         raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
     if not kept or kept[0].kind != "meta":
         raise BotError(f"{path} is not the journal of a session.")
+    found.todos = [*todos_of(kept)]
     _build(kept if not whole else [line for line in kept if line.kind != "compaction"], found)
     return found
 

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ from src.config import Settings
 from src.errors import ConnectFailed
 from src.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
 from src.security.approval import APPROVE_ALL
+from src.tools import REGISTRY
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
+
+SOWING = [says("", ToolCall("c", "todo_write", {"todos": [{"content": "sow", "status": "pending"}]})), says("2")]
 
 
 class Session:
@@ -27,13 +31,14 @@ class Session:
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
-        self.todos = [("sow", "pending")]
+        self.todos = []
         self.state = State(Settings(), screen, Debug(0), self._bot, "tiny")
         self.registry = registry
         self.code = Chat(self.state, Front(self._read)).run()
 
     def _bot(self, name):
-        agent = Agent(self.model, self.registry, context(), APPROVE_ALL, POLICY)
+        where = replace(context(), todos=self.todos)
+        agent = Agent(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
         return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server", todos=self.todos)
 
     def _read(self, prompt):
@@ -65,8 +70,20 @@ def test_empty_lines_ask_nothing():
 
 
 def test_another_conversation_has_nothing_to_do_yet():
-    assert Session("a", turns=[says("1")]).todos == [("sow", "pending")]
-    assert Session("a", "/reset", turns=[says("1")]).todos == []
+    assert Session("a", turns=SOWING).todos == [("sow", "pending")]
+    assert Session("a", "/reset", turns=SOWING).todos == []
+
+
+def test_what_was_taken_back_is_not_to_be_done():
+    assert Session("a", "/undo", turns=SOWING).todos == []
+
+
+def test_another_model_knows_what_there_is_to_do():
+    session = Session("a", turns=SOWING)
+    session.state.switch("other")
+    session.todos.clear()
+    session.state.bot()
+    assert session.todos == [("sow", "pending")]
 
 
 def test_exit_leaves():
