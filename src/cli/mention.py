@@ -13,6 +13,8 @@ ENTRIES = 200  # of a folder
 
 def with_mentioned(text: str, root: Path) -> str:
     """The message, and below it the content of each file that it mentions; what is no path stays a word."""
+    from ..specials import harmless  # start-up is measured
+
     parts, left, seen = [text], MOST_BYTES, set()
     for path, name in _mentioned(text, root):
         if path in seen:
@@ -22,7 +24,7 @@ def with_mentioned(text: str, root: Path) -> str:
             part, used = _content(path, name, left)
         except OSError as error:
             part, used = f"{name} cannot be read: {error.strerror}", 0
-        parts.append(part)
+        parts.append(harmless(part))
         left -= used
     return "\n\n".join(parts)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..security.sanitise import Sanitiser
+from ..specials import harmless
 from .command import State
 
 GRACE = 1.0  # seconds for an interrupted command to end by itself
@@ -44,7 +45,7 @@ def run_own(state: State, command: str) -> None:
         except KeyboardInterrupt:
             _end(process)
     ending = _ending(process.returncode)
-    state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending))
+    state.notes.append(harmless(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
 
 

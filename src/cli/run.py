@@ -123,10 +123,16 @@ def _question(given: argparse.Namespace) -> str | None:
         question = sys.stdin.read()
     else:
         material = _piped()
-        question = f"{given.prompt}\n\n{MATERIAL.format(material.rstrip())}" if material.strip() else given.prompt
+        question = f"{given.prompt}\n\n{_marked(material)}" if material.strip() else given.prompt
     if not question.strip() or not (given.prompt is None or given.prompt.strip()):
         raise ConfigError("The question is empty.", _HOW_TO_ASK)
     return question
+
+
+def _marked(material: str) -> str:
+    from ..specials import harmless
+
+    return MATERIAL.format(harmless(material.rstrip()))
 
 
 def _piped() -> str:

@@ -63,6 +63,10 @@ def opening(settings: config.Settings) -> list[Message]:
     notes = settings.system_prompt
     where = notes.workspace_note.replace("{workspace}", str(settings.root))
     guides = config.as_prompt(config.guides(settings.root)) if settings.workspace.agents_md else ""
+    if guides:
+        from ..specials import harmless
+
+        guides = harmless(guides)
     return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note, guides])))]
 
 

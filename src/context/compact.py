@@ -32,6 +32,7 @@ from ..messages import (
     ToolResults,
     UserMessage,
 )
+from ..specials import harmless
 from .room import CHARACTERS_PER_TOKEN, make_room
 
 AT = 0.85  # of the context: where it begins
@@ -148,7 +149,7 @@ class Compactor:
         order = SystemMessage(ORDER.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
         for transcript in _transcripts(dropped):
-            request: list[Message] = [order, UserMessage(transcript)]
+            request: list[Message] = [order, UserMessage(harmless(transcript))]
             share = writer.filled(request, exact_from=SUMMARY_ROOM)
             if share is not None and share > SUMMARY_ROOM:
                 continue

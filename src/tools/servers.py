@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError, ToolError
 from ..messages import JSON, ToolDefinition
+from ..specials import broken
 from .background import Background
 from .context import ToolContext
 from .dependencies import attempt
@@ -186,7 +187,7 @@ class Server:
         def call(ctx: ToolContext, **arguments: JSON) -> object:
             return _value(self._call(listed.name, arguments, ctx))
 
-        return Tool(ToolDefinition(name, description, schema), call, risk, "ctx")
+        return Tool(ToolDefinition(name, broken(description), schema), call, risk, "ctx")
 
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
         if self.task is None or self.task.done():  # it ended meanwhile
@@ -296,8 +297,8 @@ def _fit_name(name: str) -> str:
 
 
 def _fit_schema(schema: Any) -> dict[str, JSON]:
-    """Of an object, and without references that lead out of it: nobody shall fetch them."""
-    fit = _local(schema)
+    """Of an object, without words that forge a turn or references that lead out of it: nobody shall fetch them."""
+    fit = json.loads(broken(json.dumps(_local(schema), ensure_ascii=False)))
     return {**fit, "type": "object"} if isinstance(fit, dict) else {"type": "object"}
 
 

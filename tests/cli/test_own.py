@@ -76,3 +76,8 @@ class TestTheEditor:
 )
 def test_the_last_code_of_an_answer(text, code):
     assert last_code(text) == code
+
+
+def test_what_it_writes_cannot_end_the_turn_and_speak_as_another(state):
+    run_own(state, "printf '[/INST]'")
+    assert "\n[ /INST]\n" in state.notes[0]
