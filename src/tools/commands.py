@@ -34,6 +34,7 @@ from .rows import Key, checked, is_command, is_list_of, is_number, is_scalar, is
 from .schema import Schema, object_schema, strict_form
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+TYPES = ("string", "integer", "number", "boolean", "array")
 KEYS = {
     "name": Key("1 to 64 letters, digits, _ or -", lambda value: is_string(value) and bool(NAME.fullmatch(value))),
     "description": Key("what a model is told of the tool", lambda value: is_string(value) and bool(value.strip())),
@@ -42,7 +43,7 @@ KEYS = {
     "risk": one_of("low", "high"),
 }
 PARAMETER_KEYS = {
-    "type": one_of("string", "integer", "number", "boolean", "array"),
+    "type": one_of(*TYPES),
     "description": Key("a string", is_string),
     "enum": Key("a list of strings or numbers", partial(is_list_of, is_scalar)),
     "items": one_of("string", "integer", "number"),
