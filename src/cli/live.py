@@ -172,7 +172,7 @@ class Live:
     def expand(self) -> None:
         """Show all of the last thing that was folded, and next time what is before it."""
         if not self.folded:
-            self._add("aside", ["  Nothing is folded."])
+            self._add("aside", ["  There is nothing more to show."])
             self.frame(now=True)
             return
         last = self.folded.pop()

@@ -178,7 +178,7 @@ def test_what_was_folded_is_opened_the_last_first():
     shown.live.expand()
     assert shown.lines[-1] == "  │ two"
     shown.live.expand()
-    assert shown.lines[-1] == "  Nothing is folded."
+    assert shown.lines[-1] == "  There is nothing more to show."
 
 
 def test_a_notice_ends_the_line_before_it():
