@@ -9,7 +9,7 @@ from .hang import hung
 
 PATHS = {
     "native": "native tool calls",
-    "template": "tool calls read from its text, as its template shows the tools",
+    "template": "tool calls read from its text (its template shows the tools)",
     "text": "tool calls in its text",
 }
 
@@ -35,4 +35,8 @@ def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
 def _path(met: Met) -> str:
     if met.path:
         return PATHS[met.path.mode]
-    return "native tool calls, else in its text" if met.settings.vllm.enable_function_calling else PATHS["text"]
+    return (
+        "native tool calls if possible, else in its text"
+        if met.settings.vllm.enable_function_calling
+        else PATHS["text"]
+    )

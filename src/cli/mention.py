@@ -54,7 +54,7 @@ def _content(path: Path, name: str, room: int) -> tuple[str, int]:
         more = f"\n({len(entries) - ENTRIES} more)" if len(entries) > ENTRIES else ""
         return f"In the folder {name}:\n" + "\n".join(entries[:ENTRIES]) + more, 0
     if not path.is_file():
-        return f"{name} is no file.", 0
+        return f"{name} is not a file.", 0
     with path.open("rb") as file:
         data = file.read(max(room, 0) + 1)
     if b"\0" in data:

@@ -67,7 +67,7 @@ def _list(given: argparse.Namespace, settings: Settings, store: Store) -> int:
     for line in listed(found, str(settings.root)):
         print(line.strip())
     if not found:
-        print(f"There is no session yet; they are kept in {store.folder}.", file=sys.stderr)
+        print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)
     return 0
 
 

@@ -94,7 +94,9 @@ def tools(settings: config.Settings) -> Registry:
         taken = {tool.definition.name for tool in (*registry, *more)}  # a server cannot keep the program from starting
         for tool in servers.tools:
             if tool.definition.name in taken:
-                notices.append(f"The tool {tool.definition.name} of an MCP server is left out: there is one already.")
+                notices.append(
+                    f"The tool {tool.definition.name} of an MCP server is left out: another tool has that name."
+                )
             else:
                 more.append(tool)
         notices += servers.notices
@@ -121,7 +123,7 @@ def warn(settings: config.Settings, screen: connect.Shown) -> None:
     if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
         screen.draw(Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."))
     if url.scheme == "https" and not settings.vllm.ssl_verify:
-        screen.draw(Notice(f"Nobody checks that {url.netloc} is who it says (vllm.ssl_verify is false)."))
+        screen.draw(Notice(f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."))
 
 
 def _is_local(host: str) -> bool:
@@ -212,7 +214,7 @@ class Bot(NamedTuple):
             try:
                 self.learnt.keep(self.server, model.name, model.server_version, model.path)
             except OSError as error:
-                return f"What was learnt of the server could not be kept: {error}"
+                return f"What was learned about the server could not be saved: {error}"
         return ""
 
 

@@ -44,8 +44,8 @@ from .transcript import Transcript
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
-LOSS = "The server's tool parser lost part of the answer; it was had back."
-ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; it is asked for once more without it."
+LOSS = "The server's tool parser lost part of the answer; it was recovered."
+ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
 SLACK = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
 LONG_TOKENS = 8  # characters a token that no answer exceeds in the mean
@@ -154,7 +154,7 @@ class Model:
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
                 if refusal.status == NOT_FOUND and self._server.has_v1():
-                    refusal.hint = f"Set vllm.base_url to {self._client.base_url}/v1: there is a server."
+                    refusal.hint = f"There is a server at {self._client.base_url}/v1: set vllm.base_url to that."
                 if notice := self.path.adapt(refusal, self._optional_fields(request), shown):
                     yield Notice(notice)
 
@@ -163,10 +163,10 @@ class Model:
         names = self._server.served()
         if len(names) != 1 or names == [self.name]:
             if names:
-                refusal.hint = f"It serves {', '.join(names)}: choose one with --model, or with vllm.model."
+                refusal.hint = f"It serves {', '.join(names)}: choose one with --model or vllm.model."
             raise refusal
         missing, self.name = self.name, names[0]
-        return f"The server has no model {missing}; going on with {self.name}, the only one it serves."
+        return f"The server has no model {missing}; using {self.name}, the only one it serves."
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
         pinned = not any(self._mentions(messages))
@@ -331,7 +331,7 @@ class Model:
             response: Response = end.value.response()
             return response
         except BotError as error:
-            yield Notice(f"It could not be asked for again: {error.message}")
+            yield Notice(f"Asking again failed: {error.message}")
             return None
 
     def _raw(self, turn: Turn) -> str | None:

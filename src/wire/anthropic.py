@@ -254,7 +254,7 @@ class StreamDecoder:
     def whole(self, message: Any) -> list[ModelEvent]:
         found: list[ModelEvent] = []
         if not isinstance(message, dict):
-            raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+            raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
         if not isinstance(message.get("content"), list):
             raise broken_off(message)
         for index, block in enumerate(objects(message["content"])):

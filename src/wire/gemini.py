@@ -202,7 +202,7 @@ class StreamDecoder:
         candidates = objects(event.get("candidates"))
         blocked = text(mapping(event.get("promptFeedback")).get("blockReason"))
         if blocked and not candidates:
-            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Say it in another way.", status=200)
+            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
         self._model = text(event.get("modelVersion")) or self._model
         if usage := mapping(event.get("usageMetadata")):
             spent = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))

@@ -239,9 +239,9 @@ class StreamDecoder:
     def whole(self, completion: Any) -> list[ModelEvent]:
         found: list[ModelEvent] = []
         if not isinstance(completion, dict):
-            raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+            raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
         if not isinstance(completion.get("choices"), list) and not is_error(completion):
-            raise WireError("The server's answer is JSON, but no chat completion.", "Check vllm.base_url.")
+            raise WireError("The server's answer is JSON, but not a chat completion.", "Check vllm.base_url.")
         for choice in objects(completion.get("choices")):
             choice["delta"] = mapping(choice.get("message"))
             if isinstance(ids := choice.pop("token_ids", None), list):

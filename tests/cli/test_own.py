@@ -40,7 +40,7 @@ def test_of_much_output_the_model_sees_the_ends(state):
 
 def test_without_a_command_it_says_what_it_is_for(state):
     run_own(state, "")
-    assert "!command runs a command" in state.shown()
+    assert "Type !command to run a command" in state.shown()
     assert state.notes == []
 
 
