@@ -260,7 +260,7 @@ class TestAToolIsDescribedInOnePlace:
         # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one
         # and security.review says what an answer of a reviewer is
         assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema", "security.review"}
-        assert writers("parameters") == {"messages"}
+        assert writers("parameters") == {"messages", "tools.commands"}  # the latter: a key of a row in YAML
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
         registry = Registry()
