@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 from ..errors import ToolError
 from .context import ToolContext
 from .diffs import unified
-from .edits import LINES_SHOWN, replaced
+from .edits import numbered, replaced
 from .registry import tool
 from .texts import CHUNK, UTF_8, Content, Encoding, before_change, encoded, encoding_of, opened, store
 from .window import Window, window
@@ -126,8 +126,7 @@ def _change(
         return Change(old, encoding, before, _with_line_ends_of(before or "", newText), "the whole of it")
     done = replaced(before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements)
     times = f"{done.times:,} replacement{'s' * (done.times > 1)}"
-    where = ", ".join(map(str, done.lines[:LINES_SHOWN])) + ", ..." * (done.times > LINES_SHOWN)
-    return Change(old, encoding, before, done.text, f"{times}, mode {done.mode}, at line {where}")
+    return Change(old, encoding, before, done.text, f"{times}, mode {done.mode}, at {numbered(done.lines)}")
 
 
 def _refuse_other(path: str, old: Content | None, expected: str | None) -> None:
