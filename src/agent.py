@@ -208,7 +208,7 @@ def _said_why(response: Response) -> Iterator[Event]:
     if response.stop_reason == "max_tokens":
         yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
     elif response.stop_reason == "repetition":
-        yield Notice("The answer repeated itself without end, so it was stopped.")
+        yield Notice("The answer kept repeating itself, so it was stopped.")
     elif response.stop_reason == "other":
         yield Notice("The server stopped the answer for a reason of its own.")
     elif not response.text.strip() and not _asked(response):

@@ -8,10 +8,11 @@ there is to draw. A thread draws too, for the clock: `lock` is held by whoever d
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ..messages import (
@@ -109,8 +110,8 @@ class Live:
         self._last = ""  # what kind of thing was drawn last: text, aside
         self._due = 0.0
         self._active = False
-        self.drawing = False  # an interrupt waits until it is over
-        self.interrupted = False
+        self._unbroken = False
+        self._late: list[Callable[[], None]] = []
 
     def begin(self) -> None:
         """A turn begins: from now on there is a region."""
@@ -132,23 +133,34 @@ class Live:
             self._active = False
             self.frame(now=True)
 
-    def draw(self, event: Event) -> None:
-        self.drawing = True
+    @contextlib.contextmanager
+    def unbroken(self) -> Iterator[None]:
+        """The main thread draws: what a signal asks for waits meanwhile, as no write may begin within another."""
+        outer, self._unbroken = self._unbroken, True
         try:
-            with self.lock:
-                self._note(event)
-                self.frame(now=not self._active)  # nobody draws later what comes between two answers
+            yield
         finally:
-            self.drawing = False
-        if self.interrupted:
-            self.interrupted = False
-            raise KeyboardInterrupt
+            self._unbroken = outer
+        while self._late and not outer:
+            self._late.pop(0)()
+
+    def when_drawn(self, wish: Callable[[], None]) -> None:
+        """What a signal asks for: now, or when what is being drawn is whole."""
+        if self._unbroken:
+            self._late.append(wish)
+        else:
+            wish()
+
+    def draw(self, event: Event) -> None:
+        with self.unbroken(), self.lock:
+            self._note(event)
+            self.frame(now=not self._active)  # nobody draws later what comes between two answers
 
     def say(self, text: str) -> None:
         self.put(hung(text, self._size()[0] - 1, width_of))
 
     def put(self, text: str) -> None:
-        with self.lock:
+        with self.unbroken(), self.lock:
             self._settle()
             self._add("aside", text.split("\n"))
             self.frame(now=True)
@@ -160,7 +172,7 @@ class Live:
     def expand(self) -> None:
         """Show all of the last thing that was folded, and next time what is before it."""
         if not self.folded:
-            self._add("aside", ["  Nothing is folded."])
+            self._add("aside", ["  There is nothing more to show."])
             self.frame(now=True)
             return
         last = self.folded.pop()

@@ -63,7 +63,7 @@ class Stopwatch:
         limits = self.limits
         if self._now() >= self._end:
             return Timeout(
-                f"{base_url} was not done after {limits.total:g} seconds.",
+                f"{base_url} did not finish within {limits.total:g} seconds.",
                 "The limit is vllm.total_timeout.",
             )
         if self._begun:

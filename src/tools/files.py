@@ -23,10 +23,10 @@ MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
 def read(
     path: Annotated[str, "File, relative to the workspace"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "First line, from 1"] = None,
-    limit: Annotated[int | None, "Number of lines"] = None,
+    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
+    limit: Annotated[int | None, "Number of lines to show"] = None,
 ) -> str:
-    """Read a text file. Each line follows its number and a tab; the file's sha256 comes last."""
+    """Read a text file. Each line is shown after its number and a tab; the file's sha256 comes last."""
     first = 1 if offset is None else offset
     with opened(path, ctx) as file:
         size = os.fstat(file.fileno()).st_size
@@ -60,7 +60,7 @@ def write(
     content: Annotated[str, "The whole new content"],
     ctx: ToolContext,
 ) -> str:
-    """Create a text file, or replace its whole content; missing folders are made."""
+    """Create a text file or replace its whole content. Missing folders are created."""
     old = before_change(path, ctx)
     data = encoded(path, content, UTF_8, ctx)
     store(path, data, ctx, old)
@@ -73,13 +73,15 @@ def edit(
     oldText: Annotated[str, "Text to replace, without line numbers; empty: the whole file"],
     newText: Annotated[str, "Its replacement"],
     ctx: ToolContext,
-    replace_all: Annotated[bool, "Replace every occurrence, not the only one"] = False,
-    match_mode: Annotated[MODE, "line_trimmed ignores indentation, block_anchor all but first and last line"] = "auto",
-    expected_replacements: Annotated[int | None, "Refuse any other number"] = None,
-    dry_run: Annotated[bool, "Only show the diff"] = False,
-    expected_hash: Annotated[str | None, "sha256 from read; refuse if the file has changed"] = None,
+    replace_all: Annotated[bool, "Replace every occurrence; else oldText must occur exactly once"] = False,
+    match_mode: Annotated[
+        MODE, "line_trimmed ignores indentation, block_anchor all but first and last line; auto tries all"
+    ] = "auto",
+    expected_replacements: Annotated[int | None, "Refuse unless there are exactly this many replacements"] = None,
+    dry_run: Annotated[bool, "Only show the diff, change nothing"] = False,
+    expected_hash: Annotated[str | None, "sha256 that read showed; refuse if the file has changed since"] = None,
 ) -> str:
-    """Replace text in a file; shows the diff."""
+    """Replace text in a file and show the diff."""
     change = _change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
     if change.after is None or change.before == change.after:
         return f"{path} stays as it is, 0 replacements: {change.how}"

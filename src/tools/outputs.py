@@ -14,10 +14,9 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 from ..errors import ToolError
@@ -72,7 +71,7 @@ class Outputs:
     def put(self, text: str) -> str:
         """Store a text; its reference, or "" where the disk would not have it."""
         try:
-            with self.writer() as writer:
+            with closing(self.writer()) as writer:
                 writer.write(text.encode("utf-8", "replace"))
         except OSError:
             return ""
@@ -134,14 +133,6 @@ class Writer:
             self._file.close()
         except OSError:  # what was still to be written did not fit on the disk
             self.complete = False
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def kept(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:

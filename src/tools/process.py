@@ -17,13 +17,14 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from ..errors import ToolError
 from .context import ToolContext
 from .outputs import Stored, Writer
+from .paths import UNPASSABLE
 from .sandbox import Launch
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 PROC = Path("/proc")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
 NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
-UNPASSABLE = re.compile("[\0\ud800-\udfff]")
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
 GRACE = 0.5  # seconds from the request to end to the kill
@@ -63,7 +63,7 @@ def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
         whole = ctx.outputs.writer() if ctx.outputs else None
     except OSError:  # a full disk breaks no command
         whole = None
-    with whole or nullcontext():
+    with closing(whole) if whole else nullcontext():
         output = Output(ctx.exec_max_output, whole)
         return output.said(_run(argv, ctx, output))
 
@@ -237,15 +237,14 @@ def _interrupts_held() -> Iterator[None]:
 def _stop(process: Popen[bytes]) -> bool:
     """End the whole session, first by asking; True if anything of it was still running.
 
-    Takes three times GRACE at most, and Ctrl-C waits for it: nothing is left behind for the sake of a second.
+    Takes three times GRACE at most; whoever calls it lets Ctrl-C wait, so that nothing is left behind.
     """
-    with _interrupts_held():
-        left_over = _signal(process, signal.SIGTERM)
-        if left_over and _outlives_grace(process):
-            _signal(process, signal.SIGKILL)
-            _outlives_grace(process)
-        _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
-        _pipe(process).close()
+    left_over = _signal(process, signal.SIGTERM)
+    if left_over and _outlives_grace(process):
+        _signal(process, signal.SIGKILL)
+        _outlives_grace(process)
+    _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
+    _pipe(process).close()
     return left_over
 
 

@@ -21,12 +21,12 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, overload
 
 from ..errors import BotError, ConfigError
-from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool
+from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool, signature, type_name
 from .context import ToolContext
 from .dependencies import attempt
 from .outcome import Outcome, outcome, printable
 from .outputs import kept
-from .schema import Convert, given, parameters_of, signature, strict_form, type_name, without_patterns
+from .schema import Convert, given, parameters_of, strict_form, without_patterns
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
 

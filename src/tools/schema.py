@@ -1,4 +1,4 @@
-"""Type hints -> JSON Schema, for the parameters of a tool; and the schema back as a signature to read.
+"""Type hints -> JSON Schema, for the parameters of a tool.
 
 The dialect is small on purpose: str, int, float, bool, list[T], dict[str, T], Literal, T | None, a TypedDict, a
 dataclass, and Annotated[T, "what it is"]. Any other hint is a TypeError when the tool is registered, so that no tool
@@ -11,7 +11,6 @@ cannot print `T | null`), and a null that comes for it means "left out".
 from __future__ import annotations
 
 import inspect
-import json
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -253,26 +252,6 @@ def given(value: Any, schema: Mapping[str, Any]) -> Any:
     if isinstance(arms := schema.get("anyOf"), list) and len(arms) == 2:
         return given(value, arms[0])
     return value
-
-
-def signature(name: str, schema: Mapping[str, Any]) -> str:
-    """The call as a person would write it: `read(path: string, offset?: integer)`."""
-    required = schema.get("required", ())
-    parts = (
-        f"{key}{'' if key in required else '?'}: {type_name(value)}"
-        for key, value in schema.get("properties", {}).items()
-    )
-    return f"{name}({', '.join(parts)})"
-
-
-def type_name(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return " | ".join(map(json.dumps, schema["enum"]))
-    if "anyOf" in schema:
-        return " | ".join(map(type_name, schema["anyOf"]))
-    if schema.get("type") == "array":
-        return f"array of {type_name(schema.get('items', {}))}"
-    return str(schema.get("type", "any"))
 
 
 def without_patterns(schema: Any, *, by_name: bool = False) -> Any:

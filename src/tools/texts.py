@@ -72,20 +72,6 @@ def opened(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
         yield file
 
 
-@contextmanager
-def reading(path: str, ctx: ToolContext) -> Iterator[io.TextIOWrapper]:
-    """A file of the workspace as a stream of text, its line ends untouched, for any tool that reads.
-
-    What does not decode beyond the first `max_file_bytes`, which tell the encoding, is replaced. Raises
-    ToolError for what is outside, missing, no file, or no text.
-    """
-    with opened(path, ctx) as file:
-        encoding = encoding_of(path, file, ctx.max_file_bytes)
-        file.seek(len(encoding.bom))
-        with io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n") as text:
-            yield text
-
-
 def before_change(path: str, ctx: ToolContext) -> Content | None:
     """What a file that is to be changed holds; None where there is none. It is kept for whoever takes it back."""
     target = paths.resolve(path, ctx.workspace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_what_is_stored_is_there_whole_under_its_reference(store):
 
 
 def test_an_output_may_come_in_pieces(store):
-    with store.writer() as writer:
+    with closing(store.writer()) as writer:
         for piece in (b"one ", b"", b"t\xffwo"):
             writer.write(piece)
     with store.open(writer.ref) as file:
@@ -46,7 +47,7 @@ def test_an_output_may_come_in_pieces(store):
 
 def test_what_is_over_the_most_of_one_output_is_left_out(tmp_path):
     store = Outputs(tmp_path, largest=5)
-    with store.writer() as writer:
+    with closing(store.writer()) as writer:
         writer.write(b"123")
         writer.write(b"456")
         writer.write(b"7")
