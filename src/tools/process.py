@@ -65,10 +65,10 @@ def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
         whole = None
     with closing(whole) if whole else nullcontext():
         output = Output(ctx.exec_max_output, whole)
-        return output.said(_run(argv, ctx, output))
+        return output.with_ending(_execute(argv, ctx, output))
 
 
-def _run(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
+def _execute(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
     """How it ended."""
     process, left_over, notes = None, False, []
     try:
@@ -135,7 +135,7 @@ class Output:
         part = "" if self._whole.complete else f"; the first {self._whole.size:,} bytes of all"
         return f'{part}: tool_output_cache(ref_id="{self._whole.ref}")'
 
-    def said(self, ending: str) -> str | Stored:
+    def with_ending(self, ending: str) -> str | Stored:
         """The text and, on a line of its own, how it ended; with the reference of the whole, where there is one."""
         text = self.text()
         line_end = "" if not text or text.endswith("\n") else "\n"
