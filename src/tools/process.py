@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PROC = Path("/proc")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
 NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
+MISLEADING = "CDPATH"  # by which cd leads elsewhere than was seen when the command was allowed
 UNPASSABLE = re.compile("[\0\ud800-\udfff]")
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
@@ -147,7 +148,9 @@ class Output:
 
 def _launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
     environment = {
-        name: value for name, value in ctx.environment.items() if name in NO_SECRET or not SECRET.search(name)
+        name: value
+        for name, value in ctx.environment.items()
+        if name in NO_SECRET or not (name == MISLEADING or SECRET.search(name))
     }
     if ctx.sandbox is None:
         return Unconfined(argv, environment)
