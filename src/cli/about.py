@@ -64,7 +64,7 @@ def _tokens(state: State, _: str) -> None:
 
 def _tokens_line(state: State) -> str:
     if state.spent == Usage():
-        return "the server has counted none yet"
+        return "none counted yet"
     last = f"; the last answer {state.last.input_tokens:,} in, {state.last.output_tokens:,} out" if state.last else ""
     return f"{state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out in this chat{last}"
 
@@ -78,7 +78,7 @@ def _config(state: State, words: str) -> None:
         for key, value, place in in_force(state.settings)
     ]
     shown = [plain(row) for row in rows if words.lower() in row.lower()]
-    state.screen.say("\n".join(shown) or f"No setting has {plain(words)} in it.")
+    state.screen.say("\n".join(shown) or f"No setting matches {plain(words)}.")
 
 
 def _copy(state: State, what: str) -> None:
@@ -87,7 +87,7 @@ def _copy(state: State, what: str) -> None:
 
     text = last_code(state.last_answer) if what == "code" else state.last_answer
     if not text:
-        state.screen.say("There is no code in the last answer." if what == "code" else "There is no answer yet.")
+        state.screen.say("The last answer contains no code block." if what == "code" else "There is no answer yet.")
         return
     state.screen.say(f"  {len(text):,} characters copied {copied(text)}")
 
@@ -100,23 +100,27 @@ def _permissions(state: State, words: str) -> None:
     if words == "forget":
         kept.forget()
         state.renew_bot()
-        state.screen.say("  What you always allowed here is asked about again.")
+        state.screen.say("  What you always allowed in this folder will be asked about again.")
         return
     if words:
-        state.screen.say(f"There is no {plain(words)} here; /permissions forget forgets what you always allowed.")
+        state.screen.say(
+            f"Unknown word {plain(words)}: only /permissions forget is possible, which resets what you always allowed."
+        )
         return
     security = state.settings.security
     rows = [f"  profile {security.profile}: {PROFILES[security.profile]}"]
     rows += [f"  allowed_commands: {plain(each)}" for each in security.allowed_commands]
-    rows += [f"  rule of the settings: {plain(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
-    rows += [f"  always allowed here: {plain(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()]
+    rows += [f"  rule in the settings: {plain(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
+    rows += [f"  always allowed in this folder: {plain(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()]
     rows.append(f"  commands run in: {state.bot().sandbox or 'no sandbox'}")
     state.screen.say("\n".join(rows))
 
 
 def _todos(state: State, _: str) -> None:
     todos = state.bot().todos or ()
-    state.screen.say("\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  There are none.")
+    state.screen.say(
+        "\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  The list is empty."
+    )
 
 
 def _doctor(state: State, _: str) -> None:
@@ -147,25 +151,25 @@ def _expand(state: State, _: str) -> None:
 ABOUT = (
     Command(
         "/permissions",
-        "what runs unasked; forget: ask about all again",
+        "show what runs without asking; forget: reset it",
         _permissions,
         "[forget]",
         complete=lambda _: ("forget",),
     ),
-    Command("/todos", "what the model says it has to do", _todos),
-    Command("/doctor", "check server, model and terminal", _doctor),
+    Command("/todos", "show the model's to-do list", _todos),
+    Command("/doctor", "check the server, the model and the terminal", _doctor),
     Command(
         "/copy",
-        "copy the last answer, or the last code in it",
+        "copy the last answer, or the last code block in it",
         _copy,
         "[code]",
         complete=lambda _: ("code",),
     ),
-    Command("/expand", "the last call or thought in full; again: one more", _expand),
-    Command("/models", "what the server has", _models),
-    Command("/tools", "what the model can call", _tools),
-    Command("/status", "server, model, path, workspace and tokens", _status),
-    Command("/context", "how full the model's context is, and of what", _context),
-    Command("/tokens", "tokens of this chat, as the server counted them", _tokens),
-    Command("/config", "the settings in force and where each came from", _config, "[WORD]"),
+    Command("/expand", "show the last call or thought in full; again: the one before", _expand),
+    Command("/models", "list the server's models", _models),
+    Command("/tools", "list the tools the model can call", _tools),
+    Command("/status", "show server, model, workspace, context and tokens", _status),
+    Command("/context", "show how full the context is, and with what", _context),
+    Command("/tokens", "show the tokens used in this chat", _tokens),
+    Command("/config", "show the settings and where each comes from", _config, "[WORD]"),
 )

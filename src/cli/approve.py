@@ -85,8 +85,8 @@ class AtTerminal:
     def _answer(self, request: Request, arguments: Mapping[str, JSON] | None = None) -> Answer:
         always = bool(request.rule) and arguments is None
         if always:
-            self._show(f"  a: run it, now and always, by the rule {_in_short(request.rule)}")
-        self._show("  y: run it   n: do not   e: change it first   or say what to do instead")
+            self._show(f"  a: run it, and always allow {_in_short(request.rule)}")
+        self._show("  y: run it   n: don't   e: change it first   or type what to do instead")
         while True:
             forget_typed_ahead()
             said = self._ask("  Run it? [y/N] ", "").strip()
@@ -102,7 +102,7 @@ class AtTerminal:
                 return self._changed(request, arguments or request.call.arguments)
             if len(said) > 1:
                 return Answer(False, INSTEAD.format(said=said))
-            self._show(f"  {plain(said)} is no answer here.")
+            self._show(f"  {plain(said)} is not one of the answers.")
 
     def _keep(self, rule: str) -> None:
         """For chats to come; for this one the agent keeps it."""
@@ -110,7 +110,7 @@ class AtTerminal:
             if self._remember:
                 self._remember(json.loads(rule))
         except (OSError, ValueError) as error:
-            self._show(f"  It holds for this chat only, as it could not be kept: {error}")
+            self._show(f"  It could not be saved, so it holds for this chat only: {error}")
 
     def _changed(self, request: Request, arguments: Mapping[str, JSON]) -> Answer:
         """The call with arguments of the user's own, shown and asked about once more."""
@@ -136,7 +136,7 @@ class AtTerminal:
         try:
             new = json.loads(text)
         except ValueError as error:
-            self._show(f"  That is no JSON: {error}")
+            self._show(f"  That is not valid JSON: {error}")
             return None
         return new if isinstance(new, dict) else None
 
@@ -158,7 +158,7 @@ def _in_short(rule: str) -> str:
         return revealed(rule)
     what = entry.get("command") or entry.get("path")
     short = f"{entry['tool']}:{what}" if what else str(entry["tool"])
-    return revealed(short) + (", exactly so" if entry.get("exact") else "")
+    return revealed(short) + (" (this exact command)" if entry.get("exact") else "")
 
 
 def _shown(name: str, value: JSON) -> list[str]:

@@ -100,6 +100,7 @@ def ask(
             session.meta.setdefault("model", met.model)
             approver, before_write = start.approver(yes, settings), session.before_write
             bot = start.bot(met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write)
+            bot.recall(session)
             if bot.warning:
                 outlet.draw(Notice(bot.warning))
             about = start.about(met.settings, met.model, session.id)
@@ -113,7 +114,7 @@ def ask(
     except OutOfTime as error:
         report.limit = "--timeout"
         said = f"The run took longer than {limits.seconds:g} seconds."
-        raise LimitReached(said, "--timeout sets the limit.") from error
+        raise LimitReached(said, "The limit is --timeout.") from error
     finally:
         session.forget_last(asked)  # where nothing was said to it
         session.close()
@@ -130,7 +131,7 @@ def _spend(bot: start.Bot, report: Report, limits: Limits) -> None:
         bot.model.max_tokens = min(bot.model.max_tokens or left, left)
     elif report.wants_tools:
         report.limit = "--max-tokens"
-        raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "--max-tokens sets the limit.")
+        raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "The limit is --max-tokens.")
 
 
 def _last_words(conversation: list[Message]) -> str:

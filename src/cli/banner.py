@@ -9,7 +9,7 @@ from .hang import hung
 
 PATHS = {
     "native": "native tool calls",
-    "template": "tool calls read from its text, as its template shows the tools",
+    "template": "tool calls read from its text (its template shows the tools)",
     "text": "tool calls in its text",
 }
 

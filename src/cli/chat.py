@@ -21,7 +21,7 @@ from .find import Met
 from .mention import with_mentioned
 
 GOES_ON = ". "
-LEAVING = "Ctrl-C again, Ctrl-D or /exit leaves."
+LEAVING = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
 TWICE = 5.0  # seconds in which a second Ctrl-C leaves
 
 

@@ -28,10 +28,10 @@ def copied(text: str) -> str:
                 subprocess.run(command, input=text.encode(), check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)  # noqa: S603
             except (OSError, subprocess.SubprocessError):
                 continue
-            return f"by {command[0]}"
+            return f"with {command[0]}"
     sys.stdout.write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
     sys.stdout.flush()
-    return "by the terminal, if it lets programs do that"
+    return "through the terminal, if it allows that"
 
 
 def last_code(text: str) -> str:

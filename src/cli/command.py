@@ -82,6 +82,7 @@ class State:
         """What answers. Raises BotError where it cannot be made."""
         if self._bot is None:
             self._bot = self._make_bot(self.model_name)
+            self._bot.recall(self.session)
             if self._bot.warning:
                 self.screen.draw(Notice(self._bot.warning))
         return self._bot
@@ -114,8 +115,8 @@ class State:
         self.session.close()
         self.session = session
         self.notes, self.last = [], None
-        if self._bot and self._bot.todos:  # they were of the other one
-            self._bot.todos.clear()
+        if self._bot:
+            self._bot.recall(session)
 
     def _new_session(self) -> Session:
         if self.store:

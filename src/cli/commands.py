@@ -48,12 +48,12 @@ def _help(state: State, _: str) -> None:
 
 
 KEYS = {
-    "@PATH": "puts a file's content below the message",
-    "!COMMAND": "runs a command; the model sees its output, too",
-    '\\ at the end, or """': "a message of several lines (also Alt-Enter)",
-    "Ctrl-C, Ctrl-D": "stops an answer; leaves",
+    "@PATH": "add the content of a file to your message",
+    "!COMMAND": "run a command yourself; the model sees its output",
+    '\\ at the end, or """': "write several lines (also Alt-Enter)",
+    "Ctrl-C, Ctrl-D": "stop the answer; leave",
 }
 
-COMMANDS: tuple[Command, ...] = (Command("/help", "this list", _help, aliases=("/?",)), *STEER, *HISTORY, *ABOUT)
+COMMANDS: tuple[Command, ...] = (Command("/help", "show this list", _help, aliases=("/?",)), *STEER, *HISTORY, *ABOUT)
 
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -14,7 +14,7 @@ HIDDEN = "(set)"  # in place of a secret
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as one JSON object: key -> value and place")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: key -> value and place")
 
 
 def run(given: argparse.Namespace) -> int:

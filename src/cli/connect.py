@@ -118,9 +118,11 @@ class Asked(NamedTuple):
 
     def ask(self, prompt: str) -> str:
         """Its answer's text. Raises BotError."""
+        from ..specials import harmless  # start-up is measured
+
         texts = [
             event.response.text
-            for event in self.model.respond([UserMessage(prompt)])
+            for event in self.model.respond([UserMessage(harmless(prompt))])
             if isinstance(event, Completed) and event.response.stop_reason == "end_turn"
         ]
         return texts[-1] if texts else ""

@@ -47,8 +47,8 @@ BY_LOOKING = "found on this machine"
 
 HOW_TO_GO_ON = """\
 Start one:       vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes
-Name another:    --base-url http://HOST:PORT/v1
-Or try without:  --demo"""
+Use another one: --base-url http://HOST:PORT/v1
+Try without one: --demo"""
 
 
 class Met(NamedTuple):
@@ -87,7 +87,7 @@ def meet(
         if not may_look(settings):
             raise
         settings, models = _first(settings, places, error)
-        shown.draw(Notice(f"{error.message} Going on with the one at {settings.vllm.base_url}."))
+        shown.draw(Notice(f"{error.message} Using the one at {settings.vllm.base_url}."))
     if not models:
         raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
     model = models[0] if len(models) == 1 else choose(models)
@@ -147,7 +147,7 @@ def _first(
     for found in look(settings, places):
         return found
     looked = ", ".join(f"{name} ({', '.join(ports)})" for name, ports in _by_name(places).items())
-    said = f"No server answers on this machine: nothing at the usual port of {looked}."
+    said = f"No server answers on this machine. Tried the usual ports of {looked}."
     raise NeverReached(said, HOW_TO_GO_ON) from error
 
 

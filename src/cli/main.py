@@ -8,14 +8,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from .. import __version__
 
+TYPE_CHECKING = False  # `typing` takes as long to load as all of this
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
+LARGEST = 1e9  # number that an option takes
 LONGEST_ERROR = 2000  # characters: a server may send a whole page
 
 EPILOG = """\
@@ -27,20 +32,51 @@ environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 
 # name -> what it does. Its module in this folder has the same name, is loaded only when the command is given, and has
 # arguments(parser), which adds what it takes besides the common options, and run(given), which gives the exit code.
 COMMANDS = {
-    "doctor": "what works here and what does not, and what to do about it",
-    "models": "the models that the server serves",
-    "tools": "the tools as a model is told of them: TOOL_DEFINITIONS as JSON",
-    "config": "the settings in force, and where each came from",
-    "policy": "what would be decided of calls that come on standard input, running none",
-    "sessions": "past conversations: list, search, show, export, delete",
+    "doctor": "check the setup: what works, what does not, and what to do about it",
+    "models": "list the models the server serves",
+    "tools": "print the tool definitions sent to the model, as JSON",
+    "config": "show the settings in force and where each comes from",
+    "policy": "read tool calls from standard input and say whether they would be allowed",
+    "sessions": "list, search, show, export or delete past conversations",
 }
 
 
-def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+class Options(argparse.ArgumentParser):
+    """Says in two lines what is wrong, and what was probably meant."""
+
+    words: Sequence[str] = ()  # what is parsed
+
+    def error(self, message: str) -> NoReturn:
+        import re  # only for a mistake
+
+        known = re.findall("--[a-z-]+", self.format_help())
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            what = message.partition(":")[0].removeprefix("argument ")
+            kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
+            message = f"there is no {kind}{_nearest(wrong[1], re.findall('[a-z-]+', wrong[2]))}"
+            if what == "COMMAND":  # it may be the value of an option that is none
+                options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
+                unknown = [word for word in options if not any(each.startswith(word) for each in known)]
+                message = f"unrecognized arguments: {unknown[0]}" if unknown else message
+        if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
+            message = f"there is no option {wrong[1]}{_nearest(wrong[1], known)}"
+        ask = "" if " " in self.prog else "; -p TEXT asks one question"
+        self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
+
+
+def _nearest(wrong: str, names: list[str]) -> str:
+    import difflib
+
+    words = {each.lstrip("-"): each for each in names}
+    near = difflib.get_close_matches(wrong.lstrip("-"), words, n=1)
+    return f"; the nearest is {words[near[0]]}" if near else ""
+
+
+def parser(commands: tuple[str, ...] = ()) -> Options:
     """`commands`: those whose own arguments are wanted, too, which loads their modules."""
-    options = argparse.ArgumentParser(
+    options = Options(
         prog="vllm-bot",
-        description="Chat with a model on a vLLM server that reads, writes, edits and runs for you.",
+        description="Chat with a model on a vLLM server that can read and edit your files and run commands.",
         epilog=EPILOG,
         formatter_class=_formatter,
     )
@@ -49,25 +85,27 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
         "-p",
         "--prompt",
         metavar="TEXT",
-        help="answer this one question and exit; what is piped in is the question, or below this one its material",
+        help="answer one question and exit; piped input is added as material",
     )
-    add("-y", "--yes", action="store_true", help="run write, edit and exec without asking")
-    add("--output", choices=("text", "json", "stream-json"), help="how one question is answered (see docs/scripts.md)")
-    add("--max-turns", metavar="N", type=int, help="turns with tools before the model is asked to sum up")
-    add("--max-tokens", metavar="N", type=_positive(int), help="tokens that one question's answers may have in all")
-    add("--timeout", metavar="SECONDS", type=_positive(float), help="time that one question may take in all")
+    add("-y", "--yes", action="store_true", help="run write, edit and exec without asking first")
+    add(
+        "--output", choices=("text", "json", "stream-json"), help="output format for one question (see docs/scripts.md)"
+    )
+    add("--max-turns", metavar="N", type=number(int, 1), help="turns with tool calls before the model must answer")
+    add("--max-tokens", metavar="N", type=number(int, 1), help="total tokens the model may write for one question")
+    add("--timeout", metavar="SECONDS", type=number(float, 0.01), help="total time for one question")
     add(
         "--resume",
         metavar="SESSION",
         nargs="?",
         const="",
-        help="go on with a session: its name, its id, or the last one of this folder (see docs/sessions.md)",
+        help="continue a session by name or id; default: the last one in this folder (see docs/sessions.md)",
     )
     _add_common(options, None)
-    add("--relearn", action="store_true", help="forget what was learnt of servers, and find it out anew")
-    add("--plain", action="store_true", help="lines that only grow: no colours, nothing drawn in place")
-    add("--trace", metavar="FILE", help="append what happens to FILE, a JSON object a line (see docs/tracing.md)")
-    add("--demo", action="store_true", help="try it without a server: a script answers, in a folder of its own")
+    add("--relearn", action="store_true", help="forget what was learned about servers and find it out again")
+    add("--plain", action="store_true", help="plain output: no colours, nothing redrawn")
+    add("--trace", metavar="FILE", help="append every event to FILE, one JSON object per line (see docs/tracing.md)")
+    add("--demo", action="store_true", help="try it without a server: a scripted model, in a temporary folder")
     add("--version", action="version", version=f"vllm-bot {__version__}")
     rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
@@ -100,10 +138,10 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
         "--config",
         metavar="FILE",
         default=default,
-        help="settings, .json, .yaml or .yml (default: see docs/configuration.md)",
+        help="settings file, .json, .yaml or .yml (default: see docs/configuration.md)",
     )
-    add("-u", "--base-url", metavar="URL", default=default, help="the server, e.g. http://localhost:8000/v1")
-    add("-m", "--model", metavar="NAME", default=default, help="the model's name (default: the one the server has)")
+    add("-u", "--base-url", metavar="URL", default=default, help="address of the server, e.g. http://localhost:8000/v1")
+    add("-m", "--model", metavar="NAME", default=default, help="name of the model (default: the one the server serves)")
     add(
         "-w",
         "--workspace",
@@ -115,30 +153,33 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
         "--profile",
         choices=("read-only", "ask", "workspace", "full"),
         default=default,
-        help="what may run where no rule says so (default: ask; see docs/security.md)",
+        help="what may run when no rule applies (default: ask; see docs/security.md)",
     )
     add(
         "--allow",
         metavar="RULE",
         action="append",
         default=default,
-        help="let this run unasked: TOOL, exec:COMMAND or TOOL:PATH, as `exec:git status`; may be repeated",
+        help="allow without asking: TOOL, exec:COMMAND or TOOL:PATH, e.g. `exec:git status`; may be repeated",
     )
     add(
         "--no-function-calling",
         action="store_true",
         default=default or False,
-        help="send no tools to the server; read calls from the model's text only",
+        help="do not send tools to the server; read calls from the model's text",
     )
 
 
-def _positive(kind: type) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        if not 0 < (value := kind(text)) < 1e9:
-            raise ValueError
-        return float(value) if kind is float else value
+def number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
+    """What an option takes that is a number."""
 
-    read.__name__ = f"{kind.__name__} above 0"  # argparse names it where the text is none
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            if least <= (value := kind(text)) < LARGEST:
+                return value
+        name = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"expected {name}, {least:g} or more, got {text!r}")
+
     return read
 
 
@@ -155,7 +196,9 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
         import argcomplete
 
         argcomplete.autocomplete(parser(tuple(COMMANDS)))
-    given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
+    options = parser(tuple(name for name in COMMANDS if name in words))
+    options.words = words
+    given = options.parse_args(words)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError, in_words

@@ -13,6 +13,8 @@ ENTRIES = 200  # of a folder
 
 def with_mentioned(text: str, root: Path) -> str:
     """The message, and below it the content of each file that it mentions; what is no path stays a word."""
+    from ..specials import harmless  # start-up is measured
+
     parts, left, seen = [text], MOST_BYTES, set()
     for path, name in _mentioned(text, root):
         if path in seen:
@@ -22,7 +24,7 @@ def with_mentioned(text: str, root: Path) -> str:
             part, used = _content(path, name, left)
         except OSError as error:
             part, used = f"{name} cannot be read: {error.strerror}", 0
-        parts.append(part)
+        parts.append(harmless(part))
         left -= used
     return "\n\n".join(parts)
 
@@ -52,7 +54,7 @@ def _content(path: Path, name: str, room: int) -> tuple[str, int]:
         more = f"\n({len(entries) - ENTRIES} more)" if len(entries) > ENTRIES else ""
         return f"In the folder {name}:\n" + "\n".join(entries[:ENTRIES]) + more, 0
     if not path.is_file():
-        return f"{name} is no file.", 0
+        return f"{name} is not a file.", 0
     with path.open("rb") as file:
         data = file.read(max(room, 0) + 1)
     if b"\0" in data:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..security.sanitise import Sanitiser
+from ..specials import harmless
 from .command import State
 
 GRACE = 1.0  # seconds for an interrupted command to end by itself
@@ -26,7 +27,7 @@ NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
 def run_own(state: State, command: str) -> None:
     """Run it with the user's rights, in the workspace; Ctrl-C ends the command and not the chat."""
     if not command:
-        state.screen.say("  !command runs a command, and the model sees its output with your next message")
+        state.screen.say("  Type !command to run a command; the model sees its output with your next message")
         return
     try:
         process = subprocess.Popen(  # noqa: S602 - a shell is what the user asks for, and nobody else is
@@ -44,7 +45,7 @@ def run_own(state: State, command: str) -> None:
         except KeyboardInterrupt:
             _end(process)
     ending = _ending(process.returncode)
-    state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending))
+    state.notes.append(harmless(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
 
 
@@ -86,7 +87,7 @@ def edited(text: str) -> str:
     """The text as the user left it in their editor: VISUAL, EDITOR, or what there is. Raises BotError."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
     if not command:
-        raise ConfigError("There is no editor.", "Set EDITOR to the one to use, e.g. EDITOR=nano.")
+        raise ConfigError("No editor found.", "Set EDITOR, e.g. EDITOR=nano.")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "message.md"
         file.write_text(text, encoding="utf-8")
@@ -95,5 +96,5 @@ def edited(text: str) -> str:
         except (OSError, ValueError) as error:
             raise ConfigError(f"The editor could not be started: {error}", "Set EDITOR to another one.") from error
         if done.returncode:
-            raise ConfigError(f"The editor ended with exit code {done.returncode}, so nothing is taken from it.")
+            raise ConfigError(f"The editor ended with exit code {done.returncode}, so its text was not used.")
         return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")

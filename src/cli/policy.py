@@ -67,12 +67,12 @@ def _call(number: int, line: str) -> ToolCall | Unreadable:
     try:
         said = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        return Unreadable(f"line {number} is no JSON: {error}")
+        return Unreadable(f"line {number} is not valid JSON: {error}")
     if not isinstance(said, dict):
-        return Unreadable(f"line {number} is no object")
+        return Unreadable(f"line {number} is not an object")
     name, given = said.get("tool"), said.get("arguments", {})
     if not isinstance(name, str) or not isinstance(given, dict):
-        return Unreadable(f'line {number} is no call: "tool" is a string, "arguments" an object')
+        return Unreadable(f'line {number} is not a call: "tool" must be a string, "arguments" an object')
     return ToolCall(str(number), name, given, echo=said.get("echo") is True)
 
 

@@ -171,7 +171,7 @@ class Screen:
     def expand(self) -> None:
         """Show all of the last call, and next time of what is before it."""
         if not self.folded:
-            self.say("  Nothing is folded.")
+            self.say("  There is nothing more to show.")
             return
         last = self.folded.pop()
         self.say("\n".join([f"  {last.title}", *(f"  | {line}" for line in last.body.rstrip("\n").split("\n"))]))

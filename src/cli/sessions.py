@@ -17,35 +17,38 @@ from ..session.replay import replay
 from ..session.store import Store
 from . import start
 from .history import listed
+from .main import number
 
 OLD = 90.0  # days
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_list)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     rows = parser.add_subparsers(metavar="ACTION", title="actions")
 
-    search = rows.add_parser("search", help="the conversations in which all these words were said")
+    search = rows.add_parser("search", help="find conversations that contain all these words")
     search.add_argument("words", nargs="+")
     search.set_defaults(action=_search)
 
-    show = rows.add_parser("show", help="one conversation, as text")
-    show.add_argument("session", nargs="?", default="", help="its id or name (default: the last one of this folder)")
+    show = rows.add_parser("show", help="print one conversation")
+    show.add_argument("session", nargs="?", default="", help="its id or name (default: the last one in this folder)")
     show.set_defaults(action=_show)
 
-    export = rows.add_parser("export", help="one conversation, as a file")
-    export.add_argument("session", nargs="?", default="", help="its id or name (default: the last one of this folder)")
+    export = rows.add_parser("export", help="save one conversation as Markdown, JSON or HTML")
+    export.add_argument("session", nargs="?", default="", help="its id or name (default: the last one in this folder)")
     export.add_argument("--format", choices=tuple(FORMATS), default="md")
     export.add_argument("-o", "--out", metavar="FILE", help="default: standard output")
     export.set_defaults(action=_export)
 
-    delete = rows.add_parser("delete", help="remove conversations, with what their files held before")
+    delete = rows.add_parser("delete", help="delete conversations and their saved file contents")
     delete.add_argument("sessions", nargs="+", metavar="SESSION")
     delete.set_defaults(action=_delete)
 
-    clean = rows.add_parser("clean", help="remove the conversations that have no name and were long not used")
-    clean.add_argument("--days", type=float, default=OLD, help=f"how long (default: {OLD:g})")
+    clean = rows.add_parser("clean", help="delete old conversations that have no name")
+    clean.add_argument(
+        "--days", type=number(float, 0), default=OLD, help=f"unused for this many days (default: {OLD:g})"
+    )
     clean.set_defaults(action=_clean)
 
 
@@ -64,7 +67,7 @@ def _list(given: argparse.Namespace, settings: Settings, store: Store) -> int:
     for line in listed(found, str(settings.root)):
         print(line.strip())
     if not found:
-        print(f"There is no session yet; they are kept in {store.folder}.", file=sys.stderr)
+        print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)
     return 0
 
 

@@ -63,6 +63,10 @@ def opening(settings: config.Settings) -> list[Message]:
     notes = settings.system_prompt
     where = notes.workspace_note.replace("{workspace}", str(settings.root))
     guides = config.as_prompt(config.guides(settings.root)) if settings.workspace.agents_md else ""
+    if guides:
+        from ..specials import harmless
+
+        guides = harmless(guides)
     return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note, guides])))]
 
 
@@ -90,7 +94,9 @@ def tools(settings: config.Settings) -> Registry:
         taken = {tool.definition.name for tool in (*registry, *more)}  # a server cannot keep the program from starting
         for tool in servers.tools:
             if tool.definition.name in taken:
-                notices.append(f"The tool {tool.definition.name} of an MCP server is left out: there is one already.")
+                notices.append(
+                    f"The tool {tool.definition.name} of an MCP server is left out: another tool has that name."
+                )
             else:
                 more.append(tool)
         notices += servers.notices
@@ -117,7 +123,7 @@ def warn(settings: config.Settings, screen: connect.Shown) -> None:
     if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
         screen.draw(Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."))
     if url.scheme == "https" and not settings.vllm.ssl_verify:
-        screen.draw(Notice(f"Nobody checks that {url.netloc} is who it says (vllm.ssl_verify is false)."))
+        screen.draw(Notice(f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."))
 
 
 def _is_local(host: str) -> bool:
@@ -190,6 +196,17 @@ class Bot(NamedTuple):
     todos: list[tuple[str, str]] | None = None  # content and status, as the model keeps them
     warning: str = ""  # what of the sandbox they must know before commands run
 
+    def recall(self, session: Session) -> None:
+        """Take up what there is to do in this conversation."""
+        if self.todos is None:
+            return
+        from ..session.todos import TODO_WRITE
+        from ..tools import REGISTRY, ToolContext
+
+        self.todos.clear()
+        if (wrote := session.todos) is not None:
+            REGISTRY[TODO_WRITE].execute(wrote, ToolContext(Path(), todos=self.todos))
+
     def keep(self) -> str:
         """Keep what was learnt of the server; why it could not be kept, or nothing."""
         model = self.model
@@ -197,7 +214,7 @@ class Bot(NamedTuple):
             try:
                 self.learnt.keep(self.server, model.name, model.server_version, model.path)
             except OSError as error:
-                return f"What was learnt of the server could not be kept: {error}"
+                return f"What was learned about the server could not be saved: {error}"
         return ""
 
 

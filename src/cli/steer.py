@@ -10,9 +10,9 @@ from .command import Command, State
 
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
 THINKING = {
-    "fold": "Thoughts are shown while they last, and folded to one line after that; /expand shows the last.",
-    "show": "Thoughts are shown and stay.",
-    "hide": "Thoughts are not shown.",
+    "fold": "thoughts are shown as they come, then folded to one line; /expand shows the last one",
+    "show": "thoughts are shown in full",
+    "hide": "thoughts are not shown",
 }
 
 
@@ -22,7 +22,7 @@ def _leave(state: State, _: str) -> None:
 
 def _new(state: State, _: str) -> None:
     state.begin_anew()
-    state.screen.say("The conversation starts anew.")
+    state.screen.say("New conversation.")
 
 
 def _clear(state: State, _: str) -> None:
@@ -33,14 +33,14 @@ def _clear(state: State, _: str) -> None:
 def _model(state: State, name: str) -> None:
     """Show the model, or take another that the server has."""
     if not name:
-        state.screen.say(f"  {plain(state.model_name)}; /models lists what the server has, /model NAME takes another")
+        state.screen.say(f"  {plain(state.model_name)}; /models lists what the server serves, /model NAME switches")
         return
     served = connect.models(state.settings)
     if name not in served:
-        state.screen.say(f"The server has no model {plain(name)}. It has: {plain(', '.join(served))}.")
+        state.screen.say(f"The server does not serve {plain(name)}. It serves: {plain(', '.join(served))}.")
         return
     state.switch(name)
-    state.screen.say(f"  {plain(name)} goes on with the conversation.")
+    state.screen.say(f"  {plain(name)} now answers.")
 
 
 def _model_names(state: State) -> Iterable[str]:
@@ -55,7 +55,7 @@ def _path(state: State, mode: str) -> None:
     if chosen := next((each for each in MODES if each == mode), None):
         path.choose(chosen)
     elif mode:
-        state.screen.say(f"There is no path {plain(mode)}. It is one of {', '.join(MODES)}.")
+        state.screen.say(f"There is no path {plain(mode)}. Choose one of {', '.join(MODES)}.")
         return
     state.screen.say(f"  {path.mode}: {path.why}")
 
@@ -68,7 +68,7 @@ def _path_names(_: State) -> Iterable[str]:
 
 def _debug(state: State, level: str) -> None:
     if level and level not in DEBUG_LEVELS:
-        state.screen.say(f"There is no level {plain(level)}. It is one of {', '.join(DEBUG_LEVELS)}.")
+        state.screen.say(f"There is no level {plain(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
         return
     if level:
         state.debug.level = DEBUG_LEVELS[level]
@@ -78,7 +78,7 @@ def _debug(state: State, level: str) -> None:
 
 def _thinking(state: State, mode: str) -> None:
     if mode and mode not in THINKING:
-        state.screen.say(f"There is no way {plain(mode)} to show thoughts. It is one of {', '.join(THINKING)}.")
+        state.screen.say(f"There is no mode {plain(mode)}. Choose one of {', '.join(THINKING)}.")
         return
     screen = state.screen
     screen.thinking = mode or screen.thinking
@@ -96,12 +96,18 @@ def _edit(state: State, words: str) -> None:
 
 
 STEER = (
-    Command("/exit", "leave", _leave, aliases=("/quit",)),
-    Command("/new", "start anew; what was said is kept", _new, aliases=("/reset",)),
-    Command("/clear", "start anew on an empty screen", _clear),
-    Command("/model", "the model in use; with a name: take another", _model, "[NAME]", complete=_model_names),
-    Command("/path", "how tools are called; with a name: take another", _path, "[PATH]", complete=_path_names),
+    Command("/exit", "leave the chat", _leave, aliases=("/quit",)),
+    Command("/new", "start a new conversation; this one is kept", _new, aliases=("/reset",)),
+    Command("/clear", "start a new conversation on an empty screen", _clear),
+    Command("/model", "show the model, or switch to another one", _model, "[NAME]", complete=_model_names),
+    Command("/path", "show how tools are called, or change it", _path, "[PATH]", complete=_path_names),
     Command("/edit", "write the next message in your editor", _edit, "[TEXT]"),
-    Command("/thinking", "how thoughts are shown", _thinking, "[fold|show|hide]", complete=lambda _: THINKING),
-    Command("/debug", "what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
+    Command(
+        "/thinking",
+        "choose how the model's thoughts are shown",
+        _thinking,
+        "[fold|show|hide]",
+        complete=lambda _: THINKING,
+    ),
+    Command("/debug", "choose what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
 )

@@ -55,11 +55,13 @@ class Terminal:
         live.begin()
         try:
             with self._signals():
-                self._keys.start()
                 try:
+                    with live.unbroken():
+                        self._keys.start()
                     yield
                 finally:
-                    self._keys.stop()
+                    with live.unbroken():
+                        self._keys.stop()
         except BaseException:
             typed.text = typed.take_back()  # what was to be asked next may not be wanted any more
             raise
@@ -73,12 +75,17 @@ class Terminal:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """The terminal as others know it, in the middle of a turn: for a question, or another program."""
-        with self._keys.paused():
+        running = self._keys.reading
+        with self._live.unbroken():
+            self._keys.stop()
             self._live.leave()
-            try:
-                yield
-            finally:
+        try:
+            yield
+        finally:
+            with self._live.unbroken():
                 self._live.clear()
+                if running:
+                    self._keys.start()
 
     def _typed(self) -> None:
         wishes, self._live.typed.wishes = self._live.typed.wishes, []
@@ -97,28 +104,34 @@ class Terminal:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C waits for the end of a drawing; Ctrl-Z leaves the terminal as it was, and fg takes it back."""
+        """Ctrl-C and Ctrl-Z wait for the end of a drawing."""
 
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            if self._live.drawing:
-                self._live.interrupted = True
-            else:
-                raise KeyboardInterrupt
+        def handler(wish: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+            return lambda _number, _frame: self._live.when_drawn(wish)
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
+        wishes = {signal.SIGINT: _interrupt, signal.SIGTSTP: self._suspend}
+        before = {number: signal.signal(number, handler(wish)) for number, wish in wishes.items()}
+        try:
+            yield
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _suspend(self) -> None:
+        """Leave the terminal as it was until fg; while somebody else reads it there is nothing to leave."""
+        if not self._keys.reading:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
+        with self._live.unbroken(), self._live.lock:  # the clock draws nothing in between
             self._live.leave()
             self._keys.give_back()
             os.kill(os.getpid(), signal.SIGSTOP)
             self._keys.take()
             self._live.clear()
 
-        handlers: dict[int, Callable[[int, FrameType | None], None]] = {signal.SIGINT: interrupt, signal.SIGTSTP: stop}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _painter() -> Painter:

@@ -41,7 +41,7 @@ class TraceFile:
         try:
             self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise ConfigError(f"--trace: {path}: {error.strerror}", "Name a file that can be written.") from error
+            raise ConfigError(f"--trace: {path}: {error.strerror}", "Choose a file that can be written.") from error
 
     def begin(self, about: Mapping[str, str]) -> None:
         self._write("start", {"version": __version__, **about})

@@ -11,7 +11,7 @@ import os
 import select
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .keys import Typed
@@ -41,6 +41,10 @@ class TypeAhead:
         self._thread: threading.Thread | None = None
         self._wake = -1
 
+    @property
+    def reading(self) -> bool:
+        return self._thread is not None
+
     def start(self) -> None:
         self.take()
         listening, self._wake = os.pipe()
@@ -67,17 +71,6 @@ class TypeAhead:
             if self._before is not None:
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
             self._write(PASTES_PLAIN)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Somebody else reads the terminal meanwhile, and finds it as it was."""
-        running = self._thread is not None
-        self.stop()
-        try:
-            yield
-        finally:
-            if running:
-                self.start()
 
     def _listen(self, woken: int) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode

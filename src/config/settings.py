@@ -43,28 +43,24 @@ BASE_URLS = {  # of each provider; Vertex AI's names the project and the region
 @dataclass(frozen=True, slots=True)
 class Vllm:
     provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
-    base_url: str = option(BASE_URLS["vllm"], "Address of the server, up to and with `/v1`; unset: the provider's own")
-    model: str = option("", "Model to use; empty: the one `default_model_index` names, else the server is asked")
-    api_key: str = option("", "Sent as the provider wants it; better kept in `VLLM_API_KEY`", secret=True)
+    base_url: str = option(BASE_URLS["vllm"], "Address of the server, including `/v1`; default: the provider's own")
+    model: str = option("", "Model to use; empty: `default_model_index` decides, else the server is asked")
+    api_key: str = option("", "API key; better kept in `VLLM_API_KEY`", secret=True)
     temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
-    max_tokens: int | None = option(None, "Longest answer in tokens; null: as much as the context holds", least=1)
+    max_tokens: int | None = option(None, "Longest answer, in tokens; null: whatever the context allows", least=1)
     available_models: tuple[str, ...] = option((), "Models to choose from")
-    default_model_index: int = option(0, "Which of `available_models` is used, counted from 0", least=0)
-    enable_function_calling: bool = option(True, "Send `tools` to the server; false: tools are asked for in text only")
-    strict_tools: bool = option(True, "Let the server hold native calls to their schemas, where it and they allow it")
-    stream: bool = option(
-        True, "Ask for answers as they are made; false: whole, for servers that lose parts in streams"
+    default_model_index: int = option(0, "Which of `available_models` to use, counting from 0", least=0)
+    enable_function_calling: bool = option(
+        True, "Send `tools` to the server; false: have the model write calls as text"
     )
-    timeout: float = option(300.0, "Longest silence in the middle of an answer, in seconds", least=0.01, most=WEEK)
+    strict_tools: bool = option(True, "Have the server constrain native calls to their schemas where it can")
+    stream: bool = option(True, "Stream answers; false: fetch them whole, for servers that lose parts of a stream")
+    timeout: float = option(300.0, "Longest pause within an answer, in seconds", least=0.01, most=WEEK)
     connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK)
-    first_token_timeout: float = option(
-        600.0, "Longest wait for an answer's first token, in seconds", least=0.01, most=WEEK
-    )
-    total_timeout: float = option(3600.0, "Longest time for one answer in all, in seconds", least=0.01, most=WEEK)
-    load_timeout: float = option(
-        300.0, "Longest wait for a server that is loading its model, in seconds", least=0, most=WEEK
-    )
-    retries: int = option(2, "Further attempts after a failure, while nothing of the answer has been shown", least=0)
+    first_token_timeout: float = option(600.0, "Longest wait for the first token, in seconds", least=0.01, most=WEEK)
+    total_timeout: float = option(3600.0, "Longest time for a whole answer, in seconds", least=0.01, most=WEEK)
+    load_timeout: float = option(300.0, "Longest wait while the server loads its model, in seconds", least=0, most=WEEK)
+    retries: int = option(2, "Retries after a failure, as long as nothing of the answer has been shown", least=0)
     ssl_verify: bool | str = option(True, "Check TLS certificates: true, false, or the path of a CA file (PEM)")
 
 
@@ -72,73 +68,80 @@ class Vllm:
 class TextProtocol:
     constrained: str = option(
         "auto",
-        "Let vLLM allow nothing but a valid call after `TOOL_CALL:`; auto: where the server can; on: it must",
+        "Have vLLM allow only a valid call after `TOOL_CALL:`; auto: if it can; on: require it",
         choices=("auto", "on", "off"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    max_tool_turns: int = option(10, "Turns with tools before the model is asked to sum up", least=1)
-    max_parallel_calls: int = option(4, "How many calls of low risk run at the same time", least=1, most=64)
+    max_tool_turns: int = option(10, "Turns with tool calls before the model must answer", least=1)
+    max_parallel_calls: int = option(4, "How many low-risk calls may run at the same time", least=1, most=64)
     compact_at: float | None = option(
-        0.85, "Share of the context at which what was said long ago is summed up; null: by hand only", least=0.1, most=1
+        0.85,
+        "How full the context gets before older messages are summarized; null: only by `/compact`",
+        least=0.1,
+        most=1,
     )
-    compact_model: str = option("", "Model of the same server that sums up; empty: the one that answers")
+    compact_model: str = option("", "Model on the same server that writes the summary; empty: the one that answers")
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
     dir: str = option(".", "Folder the tools work in; relative to the current folder")
-    max_file_size_mb: float = option(10.0, "Largest file read whole, written or edited, in MB", least=0.001, most=1e4)
-    agents_md: bool = option(True, "Tell the model what `AGENTS.md` says, here and above, up to the repository")
+    max_file_size_mb: float = option(
+        10.0, "Largest file that may be read whole, written or edited, in MB", least=0.001, most=1e4
+    )
+    agents_md: bool = option(
+        True, "Give the model `AGENTS.md` from the workspace and the folders above, up to the repository"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    modules: tuple[str, ...] = option((), "Python files with tools of yours; see docs/writing-tools.md")
-    commands: tuple[str, ...] = option((), "YAML files that make commands into tools; see docs/writing-tools.md")
+    modules: tuple[str, ...] = option((), "Python files with your own tools; see docs/writing-tools.md")
+    commands: tuple[str, ...] = option((), "YAML files that define commands as tools; see docs/writing-tools.md")
     mcp: tuple[Mapping[str, Any], ...] = option(
-        (), 'MCP servers whose tools are added, e.g. `{"name": "files", "command": ["mcp-files", "."]}`'
+        (), 'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`'
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    exec_enabled: bool = option(True, "Whether commands may be run at all")
-    exec_timeout: float = option(120.0, "Longest run of a command, in seconds", least=0.1, most=WEEK)
+    exec_enabled: bool = option(True, "Whether commands may run at all")
+    exec_timeout: float = option(120.0, "Time limit for a command, in seconds", least=0.1, most=WEEK)
     exec_max_output: int = option(
-        30_000, "Longest output of a command, in characters; the middle is cut out", least=100
+        30_000, "Longest output of a command, in characters; the middle of a longer one is cut", least=100
     )
-    exec_memory_mb: int = option(8192, "Most memory of each process of a command, in MB", least=16, most=10**7)
-    exec_processes: int = option(1024, "Most processes of a command, threads included", least=8, most=10**6)
-    exec_file_size_mb: int = option(4096, "Largest file that a command may write, in MB", least=1, most=10**7)
+    exec_memory_mb: int = option(8192, "Memory limit for each process of a command, in MB", least=16, most=10**7)
+    exec_processes: int = option(1024, "Most processes a command may have, including threads", least=8, most=10**6)
+    exec_file_size_mb: int = option(4096, "Largest file a command may write, in MB", least=1, most=10**7)
     sandbox: str = option(
         "auto",
-        "What commands run in: auto, the best that works here; required: that, or they do not run; off: nothing",
+        "Sandbox for commands: auto, the best one that works; required: none works, none runs; off: no sandbox",
         choices=("auto", "required", "off"),
     )
     sandbox_network: bool = option(False, "Whether commands in the sandbox may use the network")
-    sandbox_read: tuple[str, ...] = option(
-        (), "Files and folders that commands in the sandbox may read, beside the workspace and the system"
-    )
+    sandbox_read: tuple[str, ...] = option((), "More files and folders that commands in the sandbox may read")
     profile: str = option(
         "ask",
-        "What may run where no rule says so: read-only, ask, workspace, full; see docs/security.md",
+        "What may run when no rule applies: read-only, ask, workspace, full; see docs/security.md",
         choices=("read-only", "ask", "workspace", "full"),
     )
     rules: tuple[Mapping[str, Any], ...] = option(
         (),
-        'What may run, e.g. `{"tool": "exec", "command": "git status", "action": "allow"}`: deny over ask over allow',
+        'What may run, e.g. `{"tool": "exec", "command": "git status", "action": "allow"}`; deny beats ask beats allow',
     )
-    allowed_commands: tuple[str, ...] = option((), "Commands that run without asking, by their first words")
+    allowed_commands: tuple[str, ...] = option(
+        (), "Commands that run without asking, by their first words, e.g. `git status`"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
     models: tuple[Mapping[str, Any], ...] = option(
         (),
-        "Models that vote on a call before it runs: `base_url` and `model`, also `provider` and `api_key`",
+        "Models that vote on a call before it runs; each has `base_url` and `model`, may have `provider`, `api_key`",
         secret=True,
     )
     rule: str = option(
@@ -146,22 +149,22 @@ class Review:
     )
     on: str = option(
         "high",
-        "What they vote on: high, calls of high risk; ask, calls you would be asked about",
+        "What they vote on: high, all high-risk calls; ask, only those you would be asked about",
         choices=("high", "ask"),
     )
-    timeout: float = option(120.0, "Longest wait for all of them, in seconds", least=0.1, most=WEEK)
+    timeout: float = option(120.0, "Longest wait for all reviewers, in seconds", least=0.1, most=WEEK)
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    role: str = option("You are a helpful assistant in a terminal.", "Who the model is")
+    role: str = option("You are a helpful assistant in a terminal.", "What the model is told it is")
     workspace_note: str = option(
         "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
-        "What the model is told of the workspace; `{workspace}` is replaced by its path",
+        "What the model is told about the workspace; `{workspace}` becomes its path",
     )
     tools_note: str = option(
         "Use the tools to look and to act, rather than guessing or asking the user to do it.",
-        "What the model is told of tools in general",
+        "What the model is told about tools in general",
     )
 
 

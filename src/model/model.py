@@ -36,16 +36,16 @@ from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec, HttpRequest, decode
 from ..wire.openai import OpenAICodec
 from ..wire.strictness import never
-from .path import CallPath
-from .recovery import Turn, fits, is_at_cap, with_content, without_truncated
+from .path import CallPath, blames_grammar
+from .recovery import Turn, is_at_cap, says_more, with_content, without_truncated
 from .room import Room
 from .server import Server, refusal
 from .transcript import Transcript
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
-LOSS = "The server's tool parser lost part of the answer; it was had back."
-ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; it is asked for once more without it."
+LOSS = "The server's tool parser lost part of the answer; it was recovered."
+ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
 SLACK = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
 LONG_TOKENS = 8  # characters a token that no answer exceeds in the mean
@@ -109,6 +109,7 @@ class Model:
         self._new_id = new_id
         self._told: set[str] = set()
         self._grammar_tried = False
+        self._grammar_failures = 0  # turns in a row in which a request failed with a grammar, and not without
         self._last: tuple[ChatRequest, HttpRequest] | None = None
 
     @property
@@ -120,10 +121,6 @@ class Model:
     def server_version(self) -> str:
         """vLLM's; empty where the server does not say."""
         return self._server.version()
-
-    def prompt_tokens(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
-        """How many tokens the prompt of such a turn has, exactly; None where the server does not count."""
-        return self._room.tokens(self._request(messages, tools))
 
     def filled(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
@@ -137,6 +134,14 @@ class Model:
         Raises ClientError, ServerError, WireError. Nothing of a turn that raises may be run.
         """
         self._grammar_tried = False
+        without = list(self.path.without)
+        try:
+            yield from self._answer(messages, tools)
+        except BotError:  # what was given up in vain tells nothing of the server
+            self.path.without = without
+            raise
+
+    def _answer(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         while True:
             request = self._room.fitted(self._request(messages, tools))
             try:
@@ -149,7 +154,7 @@ class Model:
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
                 if refusal.status == NOT_FOUND and self._server.has_v1():
-                    refusal.hint = f"Set vllm.base_url to {self._client.base_url}/v1: there is a server."
+                    refusal.hint = f"There is a server at {self._client.base_url}/v1: set vllm.base_url to that."
                 if notice := self.path.adapt(refusal, self._optional_fields(request), shown):
                     yield Notice(notice)
 
@@ -158,10 +163,10 @@ class Model:
         names = self._server.served()
         if len(names) != 1 or names == [self.name]:
             if names:
-                refusal.hint = f"It serves {', '.join(names)}: choose one with --model, or with vllm.model."
+                refusal.hint = f"It serves {', '.join(names)}: choose one with --model or vllm.model."
             raise refusal
         missing, self.name = self.name, names[0]
-        return f"The server has no model {missing}; going on with {self.name}, the only one it serves."
+        return f"The server has no model {missing}; using {self.name}, the only one it serves."
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
         pinned = not any(self._mentions(messages))
@@ -216,19 +221,23 @@ class Model:
         return shown is not None and hidden is not None and shown > hidden
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
+        grammar = GRAMMAR_FIELDS & self._optional_fields(request)
         try:
             turn = yield from self._said(request, tools)
         except ServerError as refused:
-            grammar = GRAMMAR_FIELDS & self._optional_fields(request)
             if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
                 raise
-            # Some servers fail on a grammar with what looks like a passing fault: the same without one tells.
+            # Some servers fail on a grammar with what looks like a passing fault: the same without one tells, twice.
             self._grammar_tried = True
             try:
                 turn = yield from self._said(_without(request, grammar), tools)
             except ServerError:
                 raise refused from None
-            self.path.without += sorted(grammar)
+            self._grammar_failures += 1
+            if self._grammar_failures > 1 or blames_grammar(refused):
+                self.path.without += sorted(grammar)
+        else:
+            self._grammar_failures = 0 if grammar else self._grammar_failures
         yield from self._recovered(turn, request, tools)
 
     def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
@@ -299,14 +308,14 @@ class Model:
         response = turn.response()
         if (text := self._raw(turn)) is not None:
             found = turn.reread(text)
-            return found if _says_more(found, response, tools) else None
+            return found if says_more(found, response, tools) else None
         yield from self._tell(ASKED_AGAIN)
         if raw := self._server.completion(request):
             found = turn.reread(raw.text, raw)
-            return found if _says_more(found, response, tools) else None
+            return found if says_more(found, response, tools) else None
         if request.stream:
             again = yield from self._replayed(replace(request, stream=False), tools)
-            if again and _says_more(again, response, tools):
+            if again and says_more(again, response, tools):
                 return again
         return None
 
@@ -322,7 +331,7 @@ class Model:
             response: Response = end.value.response()
             return response
         except BotError as error:
-            yield Notice(f"It could not be asked for again: {error.message}")
+            yield Notice(f"Asking again failed: {error.message}")
             return None
 
     def _raw(self, turn: Turn) -> str | None:
@@ -360,14 +369,6 @@ class Model:
         if text not in self._told:
             self._told.add(text)
             yield Notice(text)
-
-
-def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the text that the tokens were holds more than what the server made of it."""
-    if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
-        return True
-    nothing = not response.calls and not response.malformed
-    return nothing and (bool(whole.malformed) or len(whole.text.strip()) > len(response.text.strip()))
 
 
 def _is_only_thought(response: Response) -> bool:

@@ -27,7 +27,7 @@ from ..messages import (
     ToolDefinition,
 )
 from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
-from ..wire.codec import RawTokens, WireEvent
+from ..wire.codec import Broken, RawTokens, WireEvent
 from .repetition import Repetition, without
 
 CUT_OFF = (
@@ -61,6 +61,8 @@ class Turn:
             return self._parsed(self._parser.feed(event.text))
         if isinstance(event, RawTokens):
             self.tokens = event
+            return []
+        if isinstance(event, Broken):  # raised by who decodes
             return []
         if not isinstance(event, Completed):
             if isinstance(event, ReasoningDelta):
@@ -193,6 +195,14 @@ def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
     known = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else []
     return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
+
+
+def says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the text that the tokens were holds more than what the server made of it."""
+    if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
+        return True
+    nothing = not response.calls and not response.malformed
+    return nothing and (bool(whole.malformed) or len(whole.text.strip()) > len(response.text.strip()))
 
 
 def is_at_cap(response: Response, cap: int | None) -> bool:

@@ -17,7 +17,7 @@ _DECIDES = re.compile(
     r"|\((?<=[\w)]\()"  # after a name
     r"|:(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"  # after a label, or another that a name
     r"|(?:(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):))"  # or an object follows
-    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|[^\W\d][\w.:/\\$-]{0,80}[*\"'`,() \t\r]{0,8}(?:\n|\Z))))"
+    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:\n|\Z))))"
     r"|`(?!`{4})"  # of a longer run, its end
     r"|>(?=>>(?!>)|>?\Z)"
 )

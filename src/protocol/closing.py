@@ -6,7 +6,7 @@ import functools
 import re
 
 from .heads import CLOSERS, SPACE
-from .patterns import Matcher, either, literal, sequence, some
+from .patterns import Matcher, any_of, sequence, some
 
 _FENCE = sequence(some(r"\s", 0, 64), some("`", 1, 4))
 _SEPARATOR = sequence(some(r"[ \t]", 0, 8), some(r"[,;)\]]", 1, 1))
@@ -20,7 +20,7 @@ _FABRICATED = (
     "```tool_output", "<start_function_response>", "<|start|>functions.", "### Instruction:", "### Human:", "### User:",
     "### Input:", "Human:", "<|user|>", "[INST]",
 )  # fmt: skip
-_RESULT = sequence(some(r"[ \t*#>]", 0, 8), either(*map(literal, _FABRICATED)))
+_RESULT = sequence(some(r"[ \t*#>]", 0, 8), any_of(_FABRICATED))
 
 _LINE_BREAK = re.compile(r"\n")
 _CLOSES = {

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 
-from .patterns import Matcher, either, literal, sequence, some
+from .patterns import Matcher, any_of, either, literal, sequence, some
 
 MAX_BLOCK = 8_000_000  # characters; a longer block is malformed
 
-_OUTSIDE = re.compile(r"""[^"'`{}\[\]()<“]*""")
+_PLAIN = r"""[^"'`{}\[\]()<“]*"""
+_OUTSIDE = re.compile(  # up to the next mark, past strings that surely begin where a value may
+    rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
+)
 _RUN = 4096  # of escapes passed in one match: what the regular expression engine remembers stays small
 _TO_QUOTE = {
     quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_RUN}}}", re.DOTALL) for quote in ('"', "'", "`", "”")
@@ -27,12 +30,8 @@ _ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
 _TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
 _MARK = Matcher(
     either(
-        *map(literal, _TOKEN_QUOTES),
-        literal("</"),
-        literal("```"),
-        literal("<tool_call|"),
+        any_of((*_TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
         sequence(literal("<|"), some(r"(?=[a-z/])", 1, 1)),
-        literal("<｜"),
     )
 )
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .calls import CALL_KEYS, NAME_KEYS
 from .formats import FORMATS, MORE_CLOSERS, MORE_OPENERS, REASONING
-from .patterns import Matcher, Pattern, either, literal, maybe, named, repeated, sequence, some
+from .patterns import Matcher, Pattern, any_of, either, literal, maybe, named, repeated, sequence, some
 
 MAX_NAME = 80
 
@@ -23,10 +23,9 @@ NAME = named("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MA
 FENCE = maybe(sequence(literal("```"), some(r"[\w+-]", 0, 20), SPACE))
 
 
-def _sorted_literals(texts: set[str]) -> Pattern:
-    """The longest first; what differs in case alone is one, since all are matched in any case."""
-    unique = {text.casefold(): text for text in sorted(texts)}.values()
-    return either(*(literal(text) for text in sorted(unique, key=lambda text: (-len(text), text))))
+def _in_any_case(texts: set[str]) -> Pattern:
+    """What differs in case alone is one, since all are matched in any case."""
+    return any_of(sorted({text.casefold() for text in texts}))
 
 
 _WRAPPERS = {
@@ -34,8 +33,8 @@ _WRAPPERS = {
     for row in FORMATS
     if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
 }
-OPENERS = _sorted_literals(_WRAPPERS | set(MORE_OPENERS))
-CLOSERS = _sorted_literals(
+OPENERS = _in_any_case(_WRAPPERS | set(MORE_OPENERS))
+CLOSERS = _in_any_case(
     {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
     | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
     | set(MORE_CLOSERS)
@@ -65,9 +64,7 @@ TOKEN = either(
 )
 _CALL_ID = sequence(literal("[CALL_ID]"), some(r"\w", 1, 32))
 _BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")
-SEPARATOR = maybe(
-    repeated(either(some(r"\s", 1, 16), TOKEN, _CALL_ID, *map(literal, _BETWEEN), some(r"[:*=]", 1, 2)), 8)
-)
+SEPARATOR = maybe(repeated(either(some(r"\s", 1, 16), TOKEN, _CALL_ID, any_of(_BETWEEN), some(r"[:*=]", 1, 2)), 8))
 
 _ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")  # with an attribute
 _BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
@@ -76,8 +73,8 @@ TAGS = sequence(
     literal("<"),
     NAMESPACE,
     either(
-        sequence(either(*map(literal, _ELEMENTS)), either(sequence(BLANK, literal("=")), some(r"[ \t]", 1, 4))),
-        sequence(either(*map(literal, _BARE_ELEMENTS)), literal(">")),
+        sequence(any_of(_ELEMENTS), either(sequence(BLANK, literal("=")), some(r"[ \t]", 1, 4))),
+        sequence(any_of(_BARE_ELEMENTS), literal(">")),
     ),
 )
 _LONE_ELEMENTS = sequence(
@@ -85,8 +82,8 @@ _LONE_ELEMENTS = sequence(
     literal("<"),
     NAMESPACE,
     either(
-        sequence(literal("function"), either(literal("="), literal(" name="))),
-        sequence(literal("invoke"), either(literal(">"), literal(" name="))),
+        sequence(literal("function"), any_of(("=", " name="))),
+        sequence(literal("invoke"), any_of((">", " name="))),
         sequence(literal("tool_call"), literal(" name=")),
         sequence(literal("call"), literal(" tool=")),
     ),
@@ -95,9 +92,7 @@ _LONE_ELEMENTS = sequence(
 _XTML = sequence(literal("<|open|>call tool="), some(r"[\"'\w]", 1, 1))
 JSON_BODY = named("json", sequence(SPACE, FENCE, BRACKET))
 TAG_BODY = named("tags", sequence(SPACE, either(TAGS, _XTML)))
-PAIR_BODY = named(
-    "pairs", sequence(SPACE, NAME, SPACE, literal("<"), NAMESPACE, either(literal("arg_key"), literal("tool_sep")))
-)
+PAIR_BODY = named("pairs", sequence(SPACE, NAME, SPACE, literal("<"), NAMESPACE, any_of(("arg_key", "tool_sep"))))
 
 
 def _renamed(part: Pattern, old: str, new: str) -> Pattern:
@@ -112,9 +107,7 @@ NAMED_BODY = named(
     "named",
     sequence(
         SPACE,
-        maybe(
-            sequence(maybe(either(literal("commentary"), literal("analysis"), literal("final"))), SPACE, literal("to="))
-        ),
+        maybe(sequence(maybe(any_of(("commentary", "analysis", "final"))), SPACE, literal("to="))),
         maybe(literal("call:")),
         _renamed(NAME, "name", "called"),
         SEPARATOR,
@@ -169,18 +162,18 @@ def own() -> Matcher:
 
 @functools.cache
 def gap() -> re.Pattern[str]:
-    """What may stand between `TOOL_CALL` and its body, colon and decoration."""
-    return re.compile(r"[sS]?[:*`\s]{0,24}")
+    """What may stand between `TOOL_CALL` and its body: colon, decoration, the beginning of a fence."""
+    return re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
 
 @functools.cache
 def reasoning() -> Matcher:
-    return Matcher(either(*(literal(opener) for opener, _ in REASONING)), re.IGNORECASE)
+    return Matcher(any_of(opener for opener, _ in REASONING), re.IGNORECASE)
 
 
 @functools.cache
 def reasoning_end() -> Matcher:
-    return Matcher(either(*(literal(closer) for _, closer in REASONING if closer != "<|end|>")), re.IGNORECASE)
+    return Matcher(any_of(closer for _, closer in REASONING if closer != "<|end|>"), re.IGNORECASE)
 
 
 @functools.cache
@@ -236,7 +229,7 @@ def fence() -> Matcher:
 def fenced_word() -> Matcher:
     """The first word in a fence and the bracket or colon that makes it a call."""
     assigned = maybe(sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK))
-    passed = maybe(either(literal("print("), literal("await ")))
+    passed = maybe(any_of(("print(", "await ")))
     mark = named("mark", either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1))))
     return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), mark))
 
@@ -244,39 +237,18 @@ def fenced_word() -> Matcher:
 @functools.cache
 def labelled() -> Matcher:
     """A name on one labelled line, its arguments after the label of the next."""
-    first = either(
-        *map(
-            literal,
-            (
-                "Action",
-                "Tool Name",
-                "Tool_Name",
-                "Tool",
-                "Function Name",
-                "Function_Name",
-                "Function Call",
-                "Function",
-                "name",
-            ),
+    first = any_of(
+        (
+            "Action", "Tool Name", "Tool_Name", "Tool", "Function Name", "Function_Name", "Function Call",
+            "Function", "name",
         )
-    )
-    second = either(
-        *map(
-            literal,
-            (
-                "Action Input",
-                "Action_Input",
-                "Arguments",
-                "Args",
-                "Parameters",
-                "Params",
-                "Input",
-                "Tool Input",
-                "Tool_Input",
-                "Function Arguments",
-            ),
+    )  # fmt: skip
+    second = any_of(
+        (
+            "Action Input", "Action_Input", "Arguments", "Args", "Parameters", "Params", "Input", "Tool Input",
+            "Tool_Input", "Function Arguments",
         )
-    )
+    )  # fmt: skip
     decoration = some(r"[*\"'` ]", 0, 6)
     return Matcher(
         sequence(

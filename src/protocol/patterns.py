@@ -8,6 +8,7 @@ where all the rest of the text is a beginning of the whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 END = r"\Z"
@@ -28,6 +29,25 @@ def literal(text: str) -> Pattern:
     for character in reversed(text):
         begun = f"(?:{END}|{re.escape(character)}{begun})"
     return Pattern(re.escape(text), begun)
+
+
+def any_of(texts: Iterable[str]) -> Pattern:
+    """The longest of `texts` that is there. A tree: what several begin with is compared once."""
+    branches: dict[str, list[str]] = {}
+    ends = False
+    for text in texts:
+        if text:
+            branches.setdefault(text[0], []).append(text[1:])
+        else:
+            ends = True
+    if not branches:
+        return Pattern("", END)
+    trees = {re.escape(character): any_of(rest) for character, rest in branches.items()}
+    whole = "|".join(character + tree.whole for character, tree in trees.items())
+    begun = "|".join((END, *(character + tree.begun for character, tree in trees.items())))
+    if ends or len(trees) > 1:
+        whole = f"(?:{whole})?" if ends else f"(?:{whole})"
+    return Pattern(whole, f"(?:{begun})")
 
 
 def some(characters: str, least: int, most: int) -> Pattern:

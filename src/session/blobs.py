@@ -69,11 +69,11 @@ class Blobs:
             if now == before:
                 return ""
             if now != after:
-                kept = f"; what it held before is {self._folder / before}" if before else ""
-                return f"it was changed since{kept}"
+                kept = f"; its earlier content is in {self._folder / before}" if before else ""
+                return f"it has been changed since{kept}"
             content = self.content(before) if before else None
             if before and content is None:
-                return "what it held before was not kept"
+                return "its earlier content was not saved"
             put(path, content)
         except OSError as error:
             return error.strerror or str(error)

@@ -35,8 +35,9 @@ from .convert import NAMES, to_json
 from .journal import VERSION, Journal, Redact
 from .pieces import Pieces
 from .replay import Point, Started, Write, drop_points, replay
+from .todos import TODO_WRITE, Todos
 
-UNKEPT = "This conversation is not kept any more, and cannot be resumed later: {why}"
+UNKEPT = "This conversation is no longer saved and cannot be resumed later: {why}"
 
 
 class Undone(NamedTuple):
@@ -76,6 +77,7 @@ class Session:
         self._unfinished: list[int] = []  # places of those whose call has not ended
         self._started: list[Started] = []
         self._compactions: list[int] = []  # their records
+        self._todos: list[Todos] = []
         self._last_kind = ""
         self._running = ""  # the call that began last
         self._in_turn = False
@@ -103,6 +105,7 @@ class Session:
         session._kept = len(session.messages)
         session._points = [point._replace(messages=point.messages + shift) for point in found.points]
         session._writes, session._started, session._compactions = found.writes, found.started, found.compactions
+        session._todos = found.todos
         journal.write("resumed", {"torn": True} if found.torn else {})
         if found.partial:
             session._record("response", {"message": to_json(found.partial)})
@@ -112,10 +115,10 @@ class Session:
         notices = [f"The journal of this session is damaged: {problem}." for problem in found.problems]
         if found.lost:
             names = ", ".join(result.name for result in found.lost)
-            notices.append(f"The program was stopped before these calls had their results: {names}. None is run again.")
+            notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
         there = str(found.meta.get("workspace", root))
         if there != str(root):
-            notices.append(f"This conversation was about {there}; the tools now work in {root}.")
+            notices.append(f"This conversation took place in {there}; the tools now work in {root}.")
         return session, notices
 
     @classmethod
@@ -124,6 +127,7 @@ class Session:
         found = replay(path)
         copy = cls(_with_system(system, found.messages), root, journal, {**found.meta, "forked_from": path.stem})
         copy._keep_messages()
+        copy._todos = found.todos[-1:]
         return copy
 
     @property
@@ -148,6 +152,11 @@ class Session:
     def writes(self) -> Sequence[Write]:
         """What tools wrote in this session, the oldest first."""
         return self._writes
+
+    @property
+    def todos(self) -> Mapping[str, JSON] | None:
+        """The arguments of the last todo_write that went well; None where there was none."""
+        return self._todos[-1].arguments if self._todos else None
 
     def before(self, write: Write) -> bytes | None:
         """What the file held; None where there was none, or it was not kept."""
@@ -199,6 +208,7 @@ class Session:
         """The same conversation with a journal of its own; what was written until now can be undone here only."""
         fork = Session(self.messages, self._root, journal, {**self.meta, "forked_from": self.id})
         fork._keep_messages()
+        fork._todos = self._todos[-1:]
         return fork
 
     def close(self) -> None:
@@ -224,6 +234,7 @@ class Session:
         self._unfinished = []
         self._writes = [each for each in self._writes if each.number < point.number]
         self._started = [each for each in self._started if each.number < point.number]
+        self._todos = [each for each in self._todos if each.number < point.number]
         self._kept = len(before)
         self._last_kind = "undo"
         self._record("undo", {"to": point.number})
@@ -236,7 +247,7 @@ class Session:
         if not any(each >= point.number for each in self._compactions):
             return self.messages[: point.messages]
         if not self.path:
-            raise BotError("What was dropped is not had back: this conversation is not kept.")
+            raise BotError("The summarized messages cannot be restored, because this conversation is not saved.")
         return _with_system(self.messages[:1], replay(self.path, point.number).messages)
 
     def _take(self, event: Event) -> None:
@@ -249,7 +260,9 @@ class Session:
             self._started.append(Started(number, event.call.id, event.call.name))
             self._sync()
         elif isinstance(event, CallFinished):
-            self._finish(event.result)
+            number = self._finish(event.result)
+            if isinstance(event.call, ToolCall) and event.call.name == TODO_WRITE and event.result.kind != "error":
+                self._todos.append(Todos(number, event.call.arguments))
         elif isinstance(event, Compacted):
             self._compact(event)
         else:
@@ -257,10 +270,11 @@ class Session:
             if isinstance(event, Completed):
                 self._sync()
 
-    def _finish(self, result: ToolResult) -> None:
+    def _finish(self, result: ToolResult) -> int:
         self._results.append(result)
-        self._record("result", {"result": to_json(result)})
+        number = self._record("result", {"result": to_json(result)})
         self._settle()
+        return number
 
     def _settle(self) -> None:
         """Note what was left of the files that were about to be written."""

@@ -76,10 +76,10 @@ class ToolContext:
     _creating: str = field(default="", repr=False)
 
     @contextmanager
-    def for_run(self) -> Iterator[ToolContext]:
+    def for_run(self, cancelled: Event | None = None) -> Iterator[ToolContext]:
         """The context of one answer; at its end, what was created for it is ended, too."""
         run = Run()
-        ctx = replace(self, cancelled=Event(), _run=run)
+        ctx = replace(self, cancelled=cancelled or Event(), _run=run)
         try:
             yield ctx
         finally:
@@ -116,9 +116,9 @@ class ToolContext:
         """What a tool ended the run with, if one did."""
         return self._running.summary
 
-    def wait_for(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns, run in the loop that the run's async tools share."""
-        return self._running.background.run(work, self.cancelled, timeout)
+        return self._running.background.run(work, self.cancelled)
 
     def get(self, key: DependencyKey[T]) -> T:
         """The dependency, created where this is the first to ask. Inside async code only one that is not async."""

@@ -6,7 +6,10 @@ what is left is too much to compare line with line in any order, it is compared 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import eq
+from typing import Any
 
 AROUND = 3  # lines shown before and after a change
 COMPARED = 1_000_000  # pairs of lines that may be compared: about half a second at worst
@@ -74,25 +77,20 @@ def _compared(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _in_order(old: Sequence[str], new: Sequence[str]) -> Iterator[Opcode]:
+    """Line by line: runs of those that are equal, and of those that are not."""
     start = 0
-    for at in range(1, len(old) + 1):
-        if at == len(old) or (old[at] == new[at]) != (old[start] == new[start]):
-            yield ("equal" if old[start] == new[start] else "replace", start, at, start, at)
-            start = at
+    for equal, run in groupby(map(eq, old, new)):
+        end = start + len(list(run))
+        yield ("equal" if equal else "replace", start, end, start, end)
+        start = end
 
 
-def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
+def _groups(opcodes: list[Opcode]) -> Iterable[list[Opcode]]:
     """The changes with what is shown around them; those whose surroundings meet are one group."""
-    group: list[Opcode] = []
-    for kind, i1, i2, j1, j2 in opcodes:
-        if kind != "equal":
-            group.append((kind, i1, i2, j1, j2))
-            continue
-        if group and i2 - i1 > 2 * AROUND:
-            yield [*group, (kind, i1, i1 + AROUND, j1, j1 + AROUND)]
-            group = []
-        start = i1 if group else max(i1, i2 - AROUND)
-        group.append((kind, start, i2, j2 - (i2 - start), j2))
-    if len(group) > 1 or (group and group[0][0] != "equal"):
-        kind, i1, i2, j1, j2 = group[-1]
-        yield [*group[:-1], (kind, i1, min(i2, i1 + AROUND), j1, min(j2, j1 + AROUND))] if kind == "equal" else group
+    from difflib import SequenceMatcher
+
+    class Known(SequenceMatcher[str]):
+        def get_opcodes(self) -> list[Any]:
+            return opcodes
+
+    return Known().get_grouped_opcodes(AROUND)

@@ -14,10 +14,9 @@ import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 from ..errors import ToolError
@@ -72,7 +71,7 @@ class Outputs:
     def put(self, text: str) -> str:
         """Store a text; its reference, or "" where the disk would not have it."""
         try:
-            with self.writer() as writer:
+            with closing(self.writer()) as writer:
                 writer.write(text.encode("utf-8", "replace"))
         except OSError:
             return ""
@@ -135,16 +134,8 @@ class Writer:
         except OSError:  # what was still to be written did not fit on the disk
             self.complete = False
 
-    def __enter__(self) -> Writer:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def kept(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
+def cached(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
     """A result as the model sees it, cut to SHOWN bytes, with the reference under which all of it is stored.
 
     `ref` is given where the tool stored its output itself. Images and the like have no text to store.
@@ -156,13 +147,13 @@ def kept(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResu
         text = json.dumps(result.value, ensure_ascii=False, indent=1)  # so that it has lines to be read by
     if not ref and outputs:
         ref = outputs.put(text)
-    shown = cut(text, ref)
+    shown = truncated(text, ref)
     if shown is text:
         return replace(result, ref=ref)
     return replace(result, kind="error" if result.kind == "error" else "text", value=shown, ref=ref)
 
 
-def cut(text: str, ref: str) -> str:
+def truncated(text: str, ref: str) -> str:
     """The whole lines of a text that fit into SHOWN bytes, and how to read on; the text itself where all of it fits."""
     if len(text) <= SHOWN // 4:
         return text

@@ -17,13 +17,14 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from ..errors import ToolError
 from .context import ToolContext
 from .outputs import Stored, Writer
+from .paths import UNPASSABLE
 from .sandbox import Launch
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ PROC = Path("/proc")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
 NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
 MISLEADING = "CDPATH"  # by which cd leads elsewhere than was seen when the command was allowed
-UNPASSABLE = re.compile("[\0\ud800-\udfff]")
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
 GRACE = 0.5  # seconds from the request to end to the kill
@@ -64,12 +64,12 @@ def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
         whole = ctx.outputs.writer() if ctx.outputs else None
     except OSError:  # a full disk breaks no command
         whole = None
-    with whole or nullcontext():
+    with closing(whole) if whole else nullcontext():
         output = Output(ctx.exec_max_output, whole)
-        return output.said(_run(argv, ctx, output))
+        return output.with_ending(_execute(argv, ctx, output))
 
 
-def _run(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
+def _execute(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
     """How it ended."""
     process, left_over, notes = None, False, []
     try:
@@ -136,7 +136,7 @@ class Output:
         part = "" if self._whole.complete else f"; the first {self._whole.size:,} bytes of all"
         return f'{part}: tool_output_cache(ref_id="{self._whole.ref}")'
 
-    def said(self, ending: str) -> str | Stored:
+    def with_ending(self, ending: str) -> str | Stored:
         """The text and, on a line of its own, how it ended; with the reference of the whole, where there is one."""
         text = self.text()
         line_end = "" if not text or text.endswith("\n") else "\n"
@@ -240,15 +240,14 @@ def _interrupts_held() -> Iterator[None]:
 def _stop(process: Popen[bytes]) -> bool:
     """End the whole session, first by asking; True if anything of it was still running.
 
-    Takes three times GRACE at most, and Ctrl-C waits for it: nothing is left behind for the sake of a second.
+    Takes three times GRACE at most; whoever calls it lets Ctrl-C wait, so that nothing is left behind.
     """
-    with _interrupts_held():
-        left_over = _signal(process, signal.SIGTERM)
-        if left_over and _outlives_grace(process):
-            _signal(process, signal.SIGKILL)
-            _outlives_grace(process)
-        _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
-        _pipe(process).close()
+    left_over = _signal(process, signal.SIGTERM)
+    if left_over and _outlives_grace(process):
+        _signal(process, signal.SIGKILL)
+        _outlives_grace(process)
+    _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
+    _pipe(process).close()
     return left_over
 
 

@@ -22,12 +22,10 @@ class Launch(Protocol):
     def inherited(self) -> Sequence[int]:
         """File descriptors that the child keeps."""
 
-    @property
-    def settle(self) -> Callable[[], None]:
+    def settle(self) -> None:
         """To be called once the program has ended, or was not started: waits for what ends with it."""
 
-    @property
-    def ended(self) -> Callable[[], Sequence[str]]:
+    def ended(self) -> Sequence[str]:
         """To be called once after that, when its session is dead: what else had to be done, in words."""
 
 

@@ -6,13 +6,13 @@ among the rest, for a provider that signs what it says wants it back where it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Union
 
-from ..errors import StreamCut
+from ..errors import BotError, StreamCut
 from ..messages import JSON, Block, ModelEvent, Reasoning, ReasoningDelta, Text, TextDelta, ToolCall, ToolCallDelta
-from .codec import Decoder, WireEvent
+from .codec import Broken, Decoder, WireEvent
 from .deltas import CallAssembler
 from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
 from .values import event_object, load
@@ -82,6 +82,13 @@ def json_events(events: EventDecoder, chunk: bytes) -> Iterator[dict[str, Any]]:
     return (event_object(load(data)) for data in events.feed(chunk) if data.strip())
 
 
+def broken(error: BotError, found: Sequence[WireEvent]) -> list[WireEvent]:
+    """What was found before the error, and then it. Raises the error where nothing was."""
+    if not found:
+        raise error
+    return [*found, Broken(error)]
+
+
 class StreamingDecoder(Decoder, Protocol):
     """A decoder of a stream that takes the same answer in one piece as well."""
 
@@ -110,4 +117,4 @@ class WholeDecoder:
 
 def cut() -> StreamCut:
     """The error for an answer that ended without saying so."""
-    return StreamCut("The server's answer ended in the middle.", "Nothing of it was run. Ask again.")
+    return StreamCut("The server's answer ended in the middle.", "None of it was run. Ask again.")

@@ -33,9 +33,9 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, Prose, cut, json_events
+from .answer import Answer, Prose, broken, cut, json_events
 from .bodies import AnswerDecoder
-from .codec import ChatRequest, Decoder, HttpRequest
+from .codec import ChatRequest, Decoder, HttpRequest, WireEvent
 from .deltas import as_sent
 from .replies import broken_off, model_names, openai_names, refusal
 from .sse import EventDecoder
@@ -190,15 +190,18 @@ class StreamDecoder:
         self._model = ""
         self._usage = Usage()
 
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        found: list[ModelEvent] = []
-        for event in json_events(self._events, chunk):
-            self._event(event, found)
-            if self._done:  # a server may keep the connection open behind it
-                return [*found, *self.close()]
+    def feed(self, chunk: bytes) -> list[WireEvent]:
+        found: list[WireEvent] = []
+        try:
+            for event in json_events(self._events, chunk):
+                self._event(event, found)
+                if self._done:  # a server may keep the connection open behind it
+                    return [*found, *self.close()]
+        except (ServerError, WireError) as error:
+            return broken(error, found)
         return found
 
-    def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _event(self, event: dict[str, Any], found: list[Any]) -> None:
         if event.get("error"):
             raise broken_off(event)
         kind, index = text(event.get("type")), count(event.get("index"))
@@ -222,7 +225,7 @@ class StreamDecoder:
             count(usage.get("output_tokens")) or self._usage.output_tokens,
         )
 
-    def _begin(self, index: int, block: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _begin(self, index: int, block: dict[str, Any], found: list[Any]) -> None:
         kind = text(block.get("type"))
         if kind == "tool_use":
             self._calls.add(index)
@@ -235,7 +238,7 @@ class StreamDecoder:
             self._delta(index, block, found)
             self._sign(index, block)
 
-    def _delta(self, index: int, delta: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _delta(self, index: int, delta: dict[str, Any], found: list[Any]) -> None:
         kind = text(delta.get("type"))
         if kind in _PROSE and index in self._prose:
             found.extend(self._prose[index].add(text(delta.get(_PROSE[kind][1]))))
@@ -251,7 +254,7 @@ class StreamDecoder:
     def whole(self, message: Any) -> list[ModelEvent]:
         found: list[ModelEvent] = []
         if not isinstance(message, dict):
-            raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+            raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
         if not isinstance(message.get("content"), list):
             raise broken_off(message)
         for index, block in enumerate(objects(message["content"])):

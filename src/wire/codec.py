@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Union
 
-from ..errors import ClientError, ServerError, StreamCut, WireError
+from ..errors import BotError, ClientError, ServerError, StreamCut, WireError
 from ..messages import JSON, Completed, Message, ModelEvent, ToolChoice, ToolDefinition
 
 
@@ -42,14 +42,21 @@ class HttpRequest(NamedTuple):
     body: bytes
 
 
-WireEvent = Union[ModelEvent, RawTokens]
+class Broken(NamedTuple):
+    """What broke the answer, where something came in one piece with it."""
+
+    error: BotError
+
+
+WireEvent = Union[ModelEvent, RawTokens, Broken]
 
 
 class Decoder(Protocol):
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
         """What close() gives comes here where the provider says that this was all: nothing is read after it.
 
-        Raises WireError, or ServerError where the server reports one inside the stream.
+        Raises WireError, or ServerError where the server reports one inside the stream; it is Broken, and comes last,
+        where there is something before it.
         """
 
     def close(self) -> Sequence[WireEvent]:
@@ -75,13 +82,17 @@ class Codec(Protocol):
 def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:
     """An answer's events as they come; the last is Completed.
 
-    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises.
+    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises, and
+    what broke the answer.
     """
     try:
         for chunk in chunks:
             if found := decoder.feed(chunk):
                 yield found
-                if isinstance(found[-1], Completed):
+                last = found[-1]
+                if isinstance(last, Broken):
+                    raise last.error
+                if isinstance(last, Completed):
                     return
     except ClientError as broken:
         try:

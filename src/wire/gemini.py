@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import ServerError
+from ..errors import ServerError, WireError
 from ..messages import (
     JSON,
     Block,
@@ -36,9 +36,9 @@ from ..messages import (
     UserMessage,
     block_text,
 )
-from .answer import Answer, cut, json_events
+from .answer import Answer, broken, cut, json_events
 from .bodies import AnswerDecoder
-from .codec import ChatRequest, Decoder, HttpRequest
+from .codec import ChatRequest, Decoder, HttpRequest, WireEvent
 from .deltas import as_sent, tool_name
 from .gemini_schema import reduced
 from .replies import broken_off, model_names, refusal
@@ -187,19 +187,22 @@ class StreamDecoder:
         self._model = ""
         self._usage: Usage | None = None
 
-    def feed(self, chunk: bytes) -> list[ModelEvent]:
-        found: list[ModelEvent] = []
-        for event in json_events(self._events, chunk):
-            self._event(event, found)
+    def feed(self, chunk: bytes) -> list[WireEvent]:
+        found: list[WireEvent] = []
+        try:
+            for event in json_events(self._events, chunk):
+                self._event(event, found)
+        except (ServerError, WireError) as error:
+            return broken(error, found)
         return found
 
-    def _event(self, event: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _event(self, event: dict[str, Any], found: list[Any]) -> None:
         if event.get("error"):
             raise broken_off(event)
         candidates = objects(event.get("candidates"))
         blocked = text(mapping(event.get("promptFeedback")).get("blockReason"))
         if blocked and not candidates:
-            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Say it in another way.", status=200)
+            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
         self._model = text(event.get("modelVersion")) or self._model
         if usage := mapping(event.get("usageMetadata")):
             spent = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
@@ -210,7 +213,7 @@ class StreamDecoder:
             self._finish = text(candidate.get("finishReason")) or self._finish
             self._why = text(candidate.get("finishMessage")) or self._why
 
-    def _part(self, part: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _part(self, part: dict[str, Any], found: list[Any]) -> None:
         signature = text(part.get(_SIGNATURE))
         metadata: dict[str, JSON] = {_SIGNATURE: signature} if signature else {}
         if call := mapping(part.get("functionCall")):

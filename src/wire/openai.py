@@ -35,7 +35,7 @@ from ..messages import (
     block_text,
     openai_tool,
 )
-from .answer import cut
+from .answer import broken, cut
 from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .deltas import CallAssembler, as_sent
@@ -178,7 +178,13 @@ class StreamDecoder:
 
     def feed(self, chunk: bytes) -> list[WireEvent]:
         found: list[WireEvent] = []
-        events = self._events.feed(chunk)
+        try:
+            self._take(self._events.feed(chunk), found)
+        except (ServerError, WireError) as error:
+            return broken(error, found)
+        return found
+
+    def _take(self, events: list[bytes], found: list[WireEvent]) -> None:
         events.reverse()
         while events and not self._done:
             if events[-1] == _DONE:
@@ -195,7 +201,6 @@ class StreamDecoder:
             elif events[-1].strip():
                 self._other(events[-1], found)
             events.pop()
-        return found
 
     def _other(self, data: bytes, found: list[WireEvent]) -> None:
         """An event that is not like the last; those after it may be like this one."""
@@ -234,9 +239,9 @@ class StreamDecoder:
     def whole(self, completion: Any) -> list[ModelEvent]:
         found: list[ModelEvent] = []
         if not isinstance(completion, dict):
-            raise WireError("The server's answer is no JSON object.", "Check vllm.base_url.")
+            raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
         if not isinstance(completion.get("choices"), list) and not is_error(completion):
-            raise WireError("The server's answer is JSON, but no chat completion.", "Check vllm.base_url.")
+            raise WireError("The server's answer is JSON, but not a chat completion.", "Check vllm.base_url.")
         for choice in objects(completion.get("choices")):
             choice["delta"] = mapping(choice.get("message"))
             if isinstance(ids := choice.pop("token_ids", None), list):

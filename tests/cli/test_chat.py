@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ from src.config import Settings
 from src.errors import ConnectFailed
 from src.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
 from src.security.approval import APPROVE_ALL
+from src.tools import REGISTRY
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
+
+SOWING = [says("", ToolCall("c", "todo_write", {"todos": [{"content": "sow", "status": "pending"}]})), says("2")]
 
 
 class Session:
@@ -27,13 +31,14 @@ class Session:
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
-        self.todos = [("sow", "pending")]
+        self.todos = []
         self.state = State(Settings(), screen, Debug(0), self._bot, "tiny")
         self.registry = registry
         self.code = Chat(self.state, Front(self._read)).run()
 
     def _bot(self, name):
-        agent = Agent(self.model, self.registry, context(), APPROVE_ALL, POLICY)
+        where = replace(context(), todos=self.todos)
+        agent = Agent(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
         return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server", todos=self.todos)
 
     def _read(self, prompt):
@@ -65,8 +70,20 @@ def test_empty_lines_ask_nothing():
 
 
 def test_another_conversation_has_nothing_to_do_yet():
-    assert Session("a", turns=[says("1")]).todos == [("sow", "pending")]
-    assert Session("a", "/reset", turns=[says("1")]).todos == []
+    assert Session("a", turns=SOWING).todos == [("sow", "pending")]
+    assert Session("a", "/reset", turns=SOWING).todos == []
+
+
+def test_what_was_taken_back_is_not_to_be_done():
+    assert Session("a", "/undo", turns=SOWING).todos == []
+
+
+def test_another_model_knows_what_there_is_to_do():
+    session = Session("a", turns=SOWING)
+    session.state.switch("other")
+    session.todos.clear()
+    session.state.bot()
+    assert session.todos == [("sow", "pending")]
 
 
 def test_exit_leaves():
@@ -120,11 +137,11 @@ def test_an_error_is_shown_and_the_question_can_be_asked_again():
 
 @pytest.mark.parametrize("line", ["/RESET", "/reset now"])
 def test_commands_are_known_in_any_case_and_with_words_behind(line):
-    assert "starts anew" in Session(line).aside.getvalue()
+    assert "New conversation." in Session(line).aside.getvalue()
 
 
 def test_path_shows_how_tools_are_called_and_why():
-    assert "native: the configuration's default" in Session("/path").aside.getvalue()
+    assert "native: the default" in Session("/path").aside.getvalue()
 
 
 def test_path_takes_another():
@@ -135,7 +152,7 @@ def test_path_takes_another():
 def test_a_path_that_there_is_not_is_said_so():
     shown = Session("/path telepathy", "/path").aside.getvalue()
     assert "There is no path telepathy" in shown
-    assert "native: the configuration's default" in shown
+    assert "native: the default" in shown
 
 
 class TestCommands:
@@ -169,7 +186,7 @@ class TestCommands:
         shown = self.shown("/config timeout")
         assert "vllm.connect_timeout = 5.0  (default)" in shown
         assert "base_url" not in shown
-        assert "No setting has xyzzy in it." in self.shown("/config xyzzy")
+        assert "No setting matches xyzzy." in self.shown("/config xyzzy")
 
     def test_debug_can_be_turned_on_and_off(self):
         assert "debug is on" in self.shown("/debug on")
@@ -179,7 +196,7 @@ class TestCommands:
     def test_thoughts_can_be_folded_shown_and_hidden(self):
         assert "show: " in self.shown("/thinking show")
         assert "hide: " in self.shown("/thinking hide")
-        assert "no way blink" in self.shown("/thinking blink")
+        assert "no mode blink" in self.shown("/thinking blink")
 
     def test_the_model_in_use(self):
         assert "  tiny; " in self.shown("/model")

@@ -84,7 +84,7 @@ def test_a_server_without_a_tool_parser_is_told_its_flags(doctor):
 
     checks, _, code = doctor(Server(answers=[("/v1/chat/completions", has_native_tools, NO_TOOLS)]))
     assert (checks["native calls"]["status"], code) == ("warn", 0)
-    assert "takes none; the model's call came in its text" in checks["native calls"]["said"]
+    assert "does not accept tools; the model's call came in its text" in checks["native calls"]["said"]
     assert "--enable-auto-tool-choice --tool-call-parser" in checks["native calls"]["advice"]
 
 
@@ -104,9 +104,9 @@ def test_a_model_that_calls_nothing_is_a_warning_with_what_it_said(doctor):
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (lambda body: body["messages"][0]["role"] == "system", "takes no system prompt"),
-        (lambda body: body["messages"][-1]["role"] == "tool", "takes no tool results"),
-        (lambda body: bool(body.get("tools")), "shows no tools"),
+        (lambda body: body["messages"][0]["role"] == "system", "accepts no system prompt"),
+        (lambda body: body["messages"][-1]["role"] == "tool", "accepts no tool results"),
+        (lambda body: bool(body.get("tools")), "does not show tools"),
     ],
 )
 def test_what_the_template_does_not_take(doctor, refused, said):
@@ -132,7 +132,7 @@ def test_thoughts_in_the_answer_name_the_parser_for_them(doctor):
 
 
 def test_thoughts_in_their_own_field(doctor):
-    assert "field of their own" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
+    assert "separate field" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
 
 
 class TestWhatFails:

@@ -84,7 +84,7 @@ def test_a_line_that_is_no_call_is_denied_and_the_others_are_decided(line, decid
     code, decisions = decide(running("ls"), line, running("ls"))
     assert code == 2
     assert [each["decision"] for each in decisions] == ["ask", "deny", "ask"]
-    assert decisions[1]["reason"].startswith("line 2 is no ")
+    assert decisions[1]["reason"].startswith("line 2 is not ")
 
 
 @pytest.mark.parametrize("call", [{"tool": "nix"}, {"tool": ""}, running("ls")])

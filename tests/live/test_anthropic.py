@@ -52,7 +52,7 @@ def test_without_a_parser_calls_go_through_text(program, server):
     text = saying('TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}', "It says: {{results}}")
     answer = program.ask(server, text, vllm={**ANTHROPIC, "max_tokens": 200})
     assert "heron" in answer.stdout
-    assert "This server takes no native tool calls" in answer.stderr
+    assert "This server accepts no native tool calls" in answer.stderr
 
 
 @pytest.mark.parametrize("server", ["no parser"], indirect=True)

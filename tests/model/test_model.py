@@ -209,17 +209,17 @@ class TestFaults:
         served = Served(self.NO_MODEL, HELLO, models={"data": [{"id": "big"}]})
         assert served.ask().text == "Hello"
         assert served.sent["model"] == served.model.name == "big"
-        assert served.notices == ["The server has no model tiny; going on with big, the only one it serves."]
+        assert served.notices == ["The server has no model tiny; using big, the only one it serves."]
 
     def test_of_several_the_user_is_told_which_there_are(self):
         with pytest.raises(ModelNotFound) as raised:
             Served(self.NO_MODEL, models={"data": [{"id": "a"}, {"id": "b"}]}).ask()
-        assert raised.value.hint == "It serves a, b: choose one with --model, or with vllm.model."
+        assert raised.value.hint == "It serves a, b: choose one with --model or vllm.model."
 
     def test_a_missing_v1_is_suggested_where_there_is_one(self):
         with pytest.raises(ServerError) as raised:
             Served((404, {"detail": "Not Found"}), **{"v1/models": {"data": [{"id": "a"}]}}).ask()
-        assert raised.value.hint == "Set vllm.base_url to http://scripted/v1/v1: there is a server."
+        assert raised.value.hint == "There is a server at http://scripted/v1/v1: set vllm.base_url to that."
 
     def test_a_cut_stream_is_an_error_after_what_came(self):
         served = Served(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n')
@@ -366,11 +366,38 @@ class TestStrict:
         assert served.model.path.without == ["strict"]
         assert served.notices == []
 
-    def test_one_that_fails_on_it_with_a_500_is_asked_without_at_once(self):
-        served = self.served(self.BROKEN, HELLO)
+    def test_one_that_fails_on_it_with_a_500_is_asked_without_at_once_and_with_it_the_next_time(self):
+        served = self.served(self.BROKEN, HELLO, HELLO)
         assert served.ask().text == "Hello"
+        assert self.strict(served) == [False]
         assert served.client.slept == []
+        assert served.ask().text == "Hello"
+        assert self.strict(served) == [True]
+        assert served.model.path.without == []
+
+    def test_that_it_fails_so_turn_after_turn_is_remembered(self):
+        served = self.served(self.BROKEN, HELLO, self.BROKEN, HELLO)
+        served.ask()
+        served.ask()
         assert served.model.path.without == ["strict"]
+
+    def test_two_passing_faults_with_a_good_answer_between_them_are_not(self):
+        served = self.served(self.BROKEN, HELLO, HELLO, self.BROKEN, HELLO)
+        for _ in range(3):
+            served.ask()
+        assert served.model.path.without == []
+
+    def test_a_500_that_speaks_of_the_grammar_is_remembered_at_once(self):
+        served = self.served((500, {"error": {"message": "Failed to compile the grammar"}}), HELLO)
+        served.ask()
+        assert served.model.path.without == ["strict"]
+
+    def test_a_refusal_that_stays_without_it_was_not_about_it(self):
+        refused = (400, {"error": {"message": "Unknown word: 'grammar'"}})
+        served = self.served(refused, refused)
+        with pytest.raises(ServerError, match="Unknown word"):
+            served.ask()
+        assert served.model.path.without == []
 
     def test_a_500_that_was_not_about_it_costs_one_question_more_and_nothing_is_learnt(self):
         served = self.served(self.BROKEN, self.BROKEN, HELLO)
@@ -438,7 +465,7 @@ class TestContext:
 
     def test_the_tokens_of_a_prompt_are_counted_as_it_would_be_sent(self):
         served = self.served(prompt=77)
-        assert served.model.prompt_tokens([UserMessage("go")], [READ]) == 77
+        assert served.model.filled([UserMessage("go")], [READ]) == 0.077
 
     def test_without_a_known_length_the_server_decides(self):
         served = Served(HELLO, max_tokens=10**6)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.protocol.patterns import LONGEST, Matcher, either, literal, maybe, named, repeated, sequence, some
+from src.protocol.patterns import LONGEST, Matcher, any_of, either, literal, maybe, named, repeated, sequence, some
 
 PATTERN = sequence(
     either(literal("<a>"), literal("[b]")),
@@ -37,3 +37,11 @@ def test_what_is_neither_begun_nor_whole_becomes_neither_by_more_text(text):
 
 def test_nothing_longer_than_a_whole_can_be_is_begun():
     assert not MATCHER.begun("<" * (LONGEST + 1), 0)
+
+
+@given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=6), st.text("ab", max_size=5))
+def test_any_of_matches_the_longest_text_and_begins_where_one_of_them_does(texts, text):
+    tree = Matcher(any_of(texts))
+    match = tree.match(text)
+    assert (match[0] if match else None) == max(filter(text.startswith, texts), key=len, default=None)
+    assert tree.begun(text, 0) == any(whole.startswith(text) for whole in texts)

@@ -69,7 +69,7 @@ class TestResuming:
         (tmp_path / "other").mkdir()
         session = store(tmp_path).all()[0].id
         _, notices = store(tmp_path).resume(session, SYSTEM, tmp_path / "other")
-        assert notices == [f"This conversation was about {tmp_path}; the tools now work in {tmp_path / 'other'}."]
+        assert notices == [f"This conversation took place in {tmp_path}; the tools now work in {tmp_path / 'other'}."]
 
     def test_it_is_locked_before_it_is_read(self, tmp_path):
         session = begun(tmp_path, says("1"))
@@ -327,7 +327,7 @@ class TestWhereNothingCanBeWritten:
             notices += [event for event in session.follow(agent.run(session.messages)) if isinstance(event, Notice)]
         assert ran == ["look a", "look a"]
         assert len(notices) == 1
-        assert "not kept any more" in notices[0].text
+        assert "no longer saved" in notices[0].text
         assert session.undo(put).question == "b"
 
     def test_two_cannot_write_to_one_session_so_the_second_goes_on_with_a_copy(self, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import subprocess
 import sys
@@ -14,9 +13,8 @@ import pytest
 
 import src
 from src.errors import ToolError
-from src.messages import ToolCall, ToolDefinition
+from src.messages import ToolCall, ToolDefinition, type_name
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
-from src.tools.schema import type_name
 
 SOURCES = sorted(Path(src.__file__).parent.rglob("*.py"))
 
@@ -78,25 +76,6 @@ def test_every_parameter_of_every_tool_is_described():
 def test_tool_definitions_is_the_registrys_own_list_and_json():
     assert TOOL_DEFINITIONS is REGISTRY.openai_tools
     assert json.loads(json.dumps(TOOL_DEFINITIONS)) == TOOL_DEFINITIONS
-
-
-def strings_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield " ".join(node.value.split())
-
-
-def descriptions(tool: Tool) -> list[str]:
-    properties = tool.definition.parameters["properties"]
-    return [tool.definition.description, *(each["description"] for each in properties.values())]
-
-
-def test_a_tool_is_described_nowhere_but_at_its_function():
-    strings = {path: "\n".join(strings_of(path)) for path in SOURCES}
-    for tool in REGISTRY:
-        home = Path(inspect.getsourcefile(tool.function))
-        for text in descriptions(tool):
-            assert [path for path in SOURCES if text in strings[path]] == [home], text
 
 
 def test_there_is_one_registry_in_the_program():

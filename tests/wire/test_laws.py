@@ -9,8 +9,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from src.errors import BotError, ServerError, StreamCut, WireError
-from src.messages import Response, SystemMessage, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
-from src.wire.codec import ChatRequest
+from src.messages import (
+    Response,
+    SystemMessage,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+from src.wire.codec import ChatRequest, decode
 from src.wire.providers import PROVIDERS
 
 from .doubles import codec, decoded
@@ -203,3 +212,23 @@ def test_there_is_a_codec_for_each_provider_that_can_be_configured():
     from src.config import BASE_URLS
 
     assert PROVIDERS.keys() == BASE_URLS.keys()
+
+
+@pytest.mark.parametrize("breaks", [b'data: {"error": {"message": "engine died"}}\n\n', b"data: {oops\n\n"])
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        (OPENAI, b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\n'),
+        (
+            ANTHROPIC,
+            b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}\n\n',
+        ),
+        (GEMINI, b'data: {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}\n\n'),
+    ],
+)
+def test_what_came_in_one_piece_with_an_error_is_said_before_it_is_raised(provider, said, breaks):
+    heard = []
+    with pytest.raises((ServerError, WireError)):
+        for events in decode(codec(provider).decoder("text/event-stream"), [said + breaks]):
+            heard += [event for event in events if isinstance(event, TextDelta)]
+    assert heard == [TextDelta("Hi")]

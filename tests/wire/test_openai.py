@@ -196,7 +196,7 @@ class TestStream:
             decoded(codec, event({"content": "a"}), b'data: {"error": {"message": "engine died"}}\n\n')
 
     def test_an_event_that_is_no_json_is_said_so(self, codec):
-        with pytest.raises(WireError, match="no JSON: {oops"):
+        with pytest.raises(WireError, match="not JSON: {oops"):
             decoded(codec, b"data: {oops\n\n")
 
     def test_invalid_utf8_is_replaced(self, codec):

@@ -30,6 +30,10 @@ PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/trie
 Working: TypeAlias = "Bubblewrap | Landlocked"
 
 
+class Unfit(Exception):
+    """Why a kind of sandbox cannot be used here, in words."""
+
+
 class Choice(NamedTuple):
     """`tried` says why each better one does not work."""
 
@@ -58,61 +62,55 @@ def choose(
     if str(seen.workspace) in WHOLE or seen.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
         kinds, tried = (), [f"no sandbox contains commands that may change all of {seen.workspace}"]
     for kind in kinds:
-        made = MAKERS[kind](seen, limits, environment)
-        why = made if isinstance(made, str) else _fails(made, seen, environment)
-        if not isinstance(made, str) and not why:
+        try:
+            made = MAKERS[kind](seen, limits, environment)
+            _try(made, seen, environment)
+        except Unfit as why:
+            tried.append(f"{kind}: {why}")
+        else:
             return Choice(made, tuple(tried))
-        tried.append(f"{kind}: {why}")
     if wanted == "required":
         return Choice(Refused("none works here: commands are not run"), tuple(tried))
     return Choice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
 
 
-def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> Working | str:
+def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> Bubblewrap:
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
     if program is None or os.path.realpath(program).startswith(f"{seen.workspace}{os.sep}"):
-        return "not installed"
+        raise Unfit("not installed")
     families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK, *(() if seen.network else (seccomp.UNIX,)))
     filter_program = _filter(families)
-    return (
-        filter_program
-        if isinstance(filter_program, str)
-        else Bubblewrap(program, Contained(seen, limits, environment.get("USER", "")), filter_program)
-    )
+    return Bubblewrap(program, Contained(seen, limits, environment.get("USER", "")), filter_program)
 
 
-def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Working | str:
+def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Landlocked:
     if platform.system() != "Linux":
-        return "only Linux has it"
+        raise Unfit("only Linux has it")
     from .kernel import landlock_abi
 
     abi = landlock_abi()
     if not abi:
-        return "not in this kernel, or switched off"
+        raise Unfit("not in this kernel, or switched off")
     families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK) if seen.network else ()
     filter_program = _filter(families, may_truncate=abi >= 3)
-    return (
-        filter_program
-        if isinstance(filter_program, str)
-        else Landlocked(abi, Contained(seen, limits, environment.get("USER", "")), filter_program)
-    )
+    return Landlocked(abi, Contained(seen, limits, environment.get("USER", "")), filter_program)
 
 
-MAKERS: Mapping[str, Callable[[View, Limits, Mapping[str, str]], Working | str]] = {
+MAKERS: Mapping[str, Callable[[View, Limits, Mapping[str, str]], Working]] = {
     "bubblewrap": _bubblewrap,
     "landlock": _landlock,
 }
 
 
-def _filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes | str:
+def _filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes:
     machine = platform.machine()
     if machine not in seccomp.MACHINES:
-        return f"no filter is known for {machine}"
+        raise Unfit(f"no filter is known for {machine}")
     return seccomp.program(machine, families, may_truncate=may_truncate)
 
 
-def _fails(sandbox: Working, seen: View, environment: Mapping[str, str]) -> str:
-    """Why a command does not run in it, or runs but sees what it must not; empty: it works."""
+def _try(sandbox: Working, seen: View, environment: Mapping[str, str]) -> None:
+    """Raises Unfit where a command does not run in it, or runs but sees what it must not."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="vllm-bot-") as outside:
@@ -138,8 +136,7 @@ def _fails(sandbox: Working, seen: View, environment: Mapping[str, str]) -> str:
                 launch.settle()
                 launch.ended()
         except (OSError, subprocess.SubprocessError) as error:
-            return str(error)
-    if done.returncode == TRIED:
-        return ""
-    words = done.stderr.decode("utf-8", "replace").split("\n")[0].strip()
-    return words or f"a trial command ended with {done.returncode}"
+            raise Unfit(str(error)) from error
+    if done.returncode != TRIED:
+        words = done.stderr.decode("utf-8", "replace").split("\n")[0].strip()
+        raise Unfit(words or f"a trial command ended with {done.returncode}")

@@ -31,10 +31,8 @@ class Launch(NamedTuple):
     environment: Mapping[str, str]
     before_exec: Callable[[], None] | None  # in the child
     inherited: Sequence[int]  # file descriptors the child keeps
-    settle: Callable[
-        [], None
-    ]  # to be called once the program has ended, or was not started: waits for what ends with it
-    ended: Callable[[], Sequence[str]]  # and this after it, when the session is dead: what had to be done, in words
+    settle: Callable[[], None]  # once the program has ended, or was not started: waits for what ends with it
+    ended: Callable[[], Sequence[str]]  # after that, when the session is dead: what had to be done, in words
 
 
 class Sandbox(Protocol):

@@ -78,7 +78,7 @@ class Keeper:
 
     def _way_put_back(self, way: Path, was: Entry | None) -> bool:
         """A folder on the way may come and go; a link or a file in its place would lead elsewhere."""
-        if was is None or _is_folder(was):
+        if was is None or stat.S_ISDIR(was.mark[1]):
             if _kind(way) in ("nothing", "folder"):
                 return False
             was = None
@@ -173,16 +173,6 @@ def _mark(path: Path) -> tuple[int, ...]:
 
 def _kind(path: Path) -> str:
     mark = _mark(path)
-    return _kind_of_mode(mark[1]) if mark else "nothing"
-
-
-def _kind_of(entry: Entry | None) -> str:
-    return _kind_of_mode(entry.mark[1]) if entry else "nothing"
-
-
-def _kind_of_mode(mode: int) -> str:
-    return "link" if stat.S_ISLNK(mode) else "folder" if stat.S_ISDIR(mode) else "file"
-
-
-def _is_folder(entry: Entry | None) -> bool:
-    return _kind_of(entry) == "folder"
+    if not mark:
+        return "nothing"
+    return "link" if stat.S_ISLNK(mark[1]) else "folder" if stat.S_ISDIR(mark[1]) else "file"

@@ -111,10 +111,10 @@ def die_with_parent() -> None:
     _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(SIGKILL), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
-def adopt_orphans() -> bool:
-    """Make whatever is orphaned below this process its child, so that it can be found; whether that is so now."""
+def adopt_orphans() -> None:
+    """Make whatever is orphaned below this process its child, so that it can be found."""
     zero = ctypes.c_ulong(0)
-    return not _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero)
+    _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero)
 
 
 def _failed(what: str) -> OSError:

@@ -18,7 +18,7 @@ class Private:
 
     def __init__(self, user: str, home: str) -> None:
         self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="vllm-bot-")))
-        self._end = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         for name in ("tmp", "home"):
             (self.folder / name).mkdir(mode=0o700)
         name = user.translate({ord(each): None for each in ":\n"}) or "user"
@@ -38,6 +38,3 @@ class Private:
                     shutil.copy(f"/etc/{name}", etc / name)
         for name, text in written.items():
             (etc / name).write_text(text, encoding="utf-8")
-
-    def close(self) -> None:
-        self._end()

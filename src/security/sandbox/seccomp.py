@@ -109,7 +109,8 @@ def program(machine: str, families: Sequence[int], *, may_truncate: bool = True)
     that is not in MACHINES.
     """
     arch, column = MACHINES[machine]
-    steps = [*_unless(EQUAL, arch, errno.EPERM, load=ARCH), (LOAD, 0, 0, NUMBER)]
+    fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
+    steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _if(AT_LEAST, X32, errno.EPERM)
     refused = [*REFUSED.values(), *(() if may_truncate else (TRUNCATE,))]
@@ -123,7 +124,6 @@ def program(machine: str, families: Sequence[int], *, may_truncate: bool = True)
     known: list[Step] = []
     for family in families:
         known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
-    fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
     steps += _of_call(SOCKET[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *known, fails])
     steps.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
@@ -131,12 +131,6 @@ def program(machine: str, families: Sequence[int], *, may_truncate: bool = True)
 
 def _if(test: int, value: int, error: int) -> Iterator[Step]:
     yield (test, 0, 1, value)
-    yield (RETURN, 0, 0, FAIL | error)
-
-
-def _unless(test: int, value: int, error: int, *, load: int) -> Iterator[Step]:
-    yield (LOAD, 0, 0, load)
-    yield (test, 1, 0, value)
     yield (RETURN, 0, 0, FAIL | error)
 
 

@@ -1,0 +1,61 @@
+"""What the model has to do, out of a journal: its calls of todo_write that went well, whatever was summed up since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from ..messages import JSON, Response, ToolCall
+from .convert import from_json
+
+TODO_WRITE = "todo_write"  # the tool whose last call says what there is to do
+HEAD = 1000  # bytes of a result, in which its name stands; what it says may be long
+_NAMED = TODO_WRITE.encode()
+
+
+class Todos(NamedTuple):
+    """The record of the result, and the arguments of the call."""
+
+    number: int
+    arguments: Mapping[str, JSON]
+
+
+class _Line(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def data(self) -> bytes: ...
+
+
+def todos_of(lines: Iterable[_Line]) -> Iterator[Todos]:
+    """The oldest first. Only lines that have to do with it are parsed."""
+    said = b""
+    for line in lines:
+        if line.kind == "response":
+            said = line.data
+        elif line.kind == "result" and _NAMED in line.data[:HEAD]:
+            result = _parsed(line.data).get("result")
+            if isinstance(result, dict) and result.get("name") == TODO_WRITE and result.get("kind") != "error":
+                wrote = _call(said, result.get("tool_call_id"))
+                if wrote:
+                    yield Todos(line.number, wrote.arguments)
+
+
+def _call(response: bytes, id: JSON) -> ToolCall | None:
+    try:
+        message = from_json(_parsed(response).get("message"))
+    except ValueError:
+        return None
+    calls = message.calls if isinstance(message, Response) else ()
+    return next((call for call in calls if call.id == id and call.name == TODO_WRITE), None)
+
+
+def _parsed(data: bytes) -> dict[str, JSON]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):  # said elsewhere
+        return {}
+    return value if isinstance(value, dict) else {}
