@@ -60,7 +60,8 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "logging": {"cli", "client", "tools", "wire"},  # wire: tells of events that it passes over
     "subprocess": {"cli", "security", "tools"},  # security: a sandbox is tried before it is believed
     "socket": {"client"},
-    "threading": {"calls", "cli", "security", "tools"},  # security: counts the commands that run
+    # security: counts the commands that run; agent, client, library: another thread may cancel a run
+    "threading": {"agent", "calls", "cli", "client", "library", "security", "tools"},
 }
 MAY_USE = {  # package from outside -> the rooms that use it
     "requests": {"client"},

@@ -35,8 +35,4 @@ def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
 def _path(met: Met) -> str:
     if met.path:
         return PATHS[met.path.mode]
-    return (
-        "native tool calls if possible, else in its text"
-        if met.settings.vllm.enable_function_calling
-        else PATHS["text"]
-    )
+    return "native tool calls, else in its text" if met.settings.vllm.enable_function_calling else PATHS["text"]

@@ -8,14 +8,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from .. import __version__
 
+TYPE_CHECKING = False  # `typing` takes as long to load as all of this
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
+LARGEST = 1e9  # number that an option takes
 LONGEST_ERROR = 2000  # characters: a server may send a whole page
 
 EPILOG = """\
@@ -36,9 +41,40 @@ COMMANDS = {
 }
 
 
-def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+class Options(argparse.ArgumentParser):
+    """Says in two lines what is wrong, and what was probably meant."""
+
+    words: Sequence[str] = ()  # what is parsed
+
+    def error(self, message: str) -> NoReturn:
+        import re  # only for a mistake
+
+        known = re.findall("--[a-z-]+", self.format_help())
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            what = message.partition(":")[0].removeprefix("argument ")
+            kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
+            message = f"there is no {kind}{_nearest(wrong[1], re.findall('[a-z-]+', wrong[2]))}"
+            if what == "COMMAND":  # it may be the value of an option that is none
+                options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
+                unknown = [word for word in options if not any(each.startswith(word) for each in known)]
+                message = f"unrecognized arguments: {unknown[0]}" if unknown else message
+        if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
+            message = f"there is no option {wrong[1]}{_nearest(wrong[1], known)}"
+        ask = "" if " " in self.prog else "; -p TEXT asks one question"
+        self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
+
+
+def _nearest(wrong: str, names: list[str]) -> str:
+    import difflib
+
+    words = {each.lstrip("-"): each for each in names}
+    near = difflib.get_close_matches(wrong.lstrip("-"), words, n=1)
+    return f"; the nearest is {words[near[0]]}" if near else ""
+
+
+def parser(commands: tuple[str, ...] = ()) -> Options:
     """`commands`: those whose own arguments are wanted, too, which loads their modules."""
-    options = argparse.ArgumentParser(
+    options = Options(
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that can read and edit your files and run commands.",
         epilog=EPILOG,
@@ -55,9 +91,9 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     add(
         "--output", choices=("text", "json", "stream-json"), help="output format for one question (see docs/scripts.md)"
     )
-    add("--max-turns", metavar="N", type=int, help="turns with tool calls before the model must answer")
-    add("--max-tokens", metavar="N", type=_positive(int), help="total tokens the model may write for one question")
-    add("--timeout", metavar="SECONDS", type=_positive(float), help="total time for one question")
+    add("--max-turns", metavar="N", type=number(int, 1), help="turns with tool calls before the model must answer")
+    add("--max-tokens", metavar="N", type=number(int, 1), help="total tokens the model may write for one question")
+    add("--timeout", metavar="SECONDS", type=number(float, 0.01), help="total time for one question")
     add(
         "--resume",
         metavar="SESSION",
@@ -134,13 +170,16 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
     )
 
 
-def _positive(kind: type) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        if not 0 < (value := kind(text)) < 1e9:
-            raise ValueError
-        return float(value) if kind is float else value
+def number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
+    """What an option takes that is a number."""
 
-    read.__name__ = f"{kind.__name__} above 0"  # argparse names it where the text is none
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            if least <= (value := kind(text)) < LARGEST:
+                return value
+        name = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"expected {name}, {least:g} or more, got {text!r}")
+
     return read
 
 
@@ -157,7 +196,9 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
         import argcomplete
 
         argcomplete.autocomplete(parser(tuple(COMMANDS)))
-    given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
+    options = parser(tuple(name for name in COMMANDS if name in words))
+    options.words = words
+    given = options.parse_args(words)
     # Loaded after the arguments are read, so that --help and --version load none of it.
     from ..config import debug_level
     from ..errors import BotError, in_words

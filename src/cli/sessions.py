@@ -17,6 +17,7 @@ from ..session.replay import replay
 from ..session.store import Store
 from . import start
 from .history import listed
+from .main import number
 
 OLD = 90.0  # days
 
@@ -45,7 +46,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     delete.set_defaults(action=_delete)
 
     clean = rows.add_parser("clean", help="delete old conversations that have no name")
-    clean.add_argument("--days", type=float, default=OLD, help=f"unused for this many days (default: {OLD:g})")
+    clean.add_argument(
+        "--days", type=number(float, 0), default=OLD, help=f"unused for this many days (default: {OLD:g})"
+    )
     clean.set_defaults(action=_clean)
 
 

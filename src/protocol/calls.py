@@ -65,6 +65,9 @@ def _from_call(node: CallNode, known: Known, depth: int) -> Iterator[RawCall]:
     if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not known(node.name):
         yield from calls_in(node.positional[0], known, depth + 1)
         return
+    only = node.positional[0] if len(node.positional) == 1 else None
+    if isinstance(only, Source) and only.startswith("**") and isinstance(spread := _unwrapped(only.lstrip("* ")), dict):
+        node = node._replace(keywords=node.keywords | spread, positional=[])
     yield RawCall(node.name, node.keywords, node.positional, container=node.keywords)
 
 
@@ -86,13 +89,18 @@ def _listed(name: str, rest: list[Node], container: object) -> RawCall:
 
 
 def _from_string(node: str, known: Known, depth: int) -> Iterator[RawCall]:
-    """A call written as a string: Arctic and DBRX list them so."""
+    """Calls written as a string: Arctic and DBRX list them so, each in its own or several in one."""
     if depth and (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
+        reader = Reader(node)
         try:
-            inner = Reader(node).value()
+            while reader.position < len(node):
+                yield from calls_in(reader.value(), known, depth + 1)
+                reader.skip()
+                while reader.at(",;"):
+                    reader.position += 1
+                    reader.skip()
         except (Unreadable, RecursionError):
             return
-        yield from calls_in(inner, known, depth + 1)
 
 
 def _from_object(node: dict[str, Node], known: Known, depth: int) -> Iterator[RawCall]:

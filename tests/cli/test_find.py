@@ -142,7 +142,7 @@ class TestTheBanner:
     def test_what_is_not_known_is_not_said(self):
         lines = banner(Met(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
-        assert lines[2].split(None, 1) == ["model", "tiny, native tool calls if possible, else in its text"]
+        assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
         assert "without asking" in lines[3]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from src.errors import ToolError
-from src.messages import ToolCall, ToolDefinition
+from src.messages import ToolCall, ToolDefinition, type_name
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
-from src.tools.schema import type_name
 from tests.sources import ROOT, SOURCES, is_string, nodes, tree
 
 
@@ -78,6 +76,7 @@ def test_tool_definitions_is_the_registrys_own_list_and_json():
     assert json.loads(json.dumps(TOOL_DEFINITIONS)) == TOOL_DEFINITIONS
 
 
+<<<<<<< HEAD
 def strings_of(path: Path) -> Iterator[str]:
     return (" ".join(node.value.split()) for node in nodes(path) if is_string(node))
 
@@ -95,6 +94,8 @@ def test_a_tool_is_described_nowhere_but_at_its_function():
             assert [path for path in SOURCES if text in strings[path]] == [home], text
 
 
+=======
+>>>>>>> main
 def test_there_is_one_registry_in_the_program():
     """What a function makes for a program of one's own does not count."""
     made = [
