@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -114,6 +114,8 @@ def examine(patient: Patient) -> Iterator[tuple[str, Finding]]:
                 yield probe_name, told
     if name != "configuration":
         yield "sandbox", _sandbox(patient.settings)
+        if servers := patient.settings.tools.mcp:
+            yield "MCP servers", _mcp(servers)
     yield "terminal", _terminal()
 
 
@@ -355,6 +357,14 @@ def _sandbox(settings: config.Settings) -> Finding:
         advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
         return Finding("warn", choice.sandbox.description, advice)
     return Finding("pass", choice.sandbox.description)
+
+
+def _mcp(servers: Sequence[Mapping[str, object]]) -> Finding:
+    """Not tried out: starting them may do anything."""
+    here = ", ".join(str(each.get("name")) for each in servers if "command" in each)
+    if not here:
+        return Finding("pass", f"{len(servers)}, all reached over the network")
+    return Finding("warn", f"outside the sandbox, with your rights: {here}", "Configure only servers that you trust.")
 
 
 def _terminal() -> Finding:
