@@ -14,7 +14,7 @@ import pytest
 from src.errors import ToolError
 from src.messages import ToolCall, ToolDefinition, type_name
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
-from tests.sources import ROOT, SOURCES, is_string, nodes, tree
+from tests.sources import ROOT, SOURCES, tree
 
 
 def greet(name: str, times: int = 1) -> str:
@@ -76,26 +76,6 @@ def test_tool_definitions_is_the_registrys_own_list_and_json():
     assert json.loads(json.dumps(TOOL_DEFINITIONS)) == TOOL_DEFINITIONS
 
 
-<<<<<<< HEAD
-def strings_of(path: Path) -> Iterator[str]:
-    return (" ".join(node.value.split()) for node in nodes(path) if is_string(node))
-
-
-def descriptions(tool: Tool) -> list[str]:
-    properties = tool.definition.parameters["properties"]
-    return [tool.definition.description, *(each["description"] for each in properties.values())]
-
-
-def test_a_tool_is_described_nowhere_but_at_its_function():
-    strings = {path: "\n".join(strings_of(path)) for path in SOURCES}
-    for tool in REGISTRY:
-        home = Path(inspect.getsourcefile(tool.function))
-        for text in descriptions(tool):
-            assert [path for path in SOURCES if text in strings[path]] == [home], text
-
-
-=======
->>>>>>> main
 def test_there_is_one_registry_in_the_program():
     """What a function makes for a program of one's own does not count."""
     made = [
