@@ -244,7 +244,7 @@ class Model:
         turn = Turn(tools, self._new_id, _given(request.messages))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
-                raise refusal(self._codec, reply)
+                raise refusal(reply)
             try:
                 for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
                     for event in events:

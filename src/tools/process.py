@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PROC = Path("/proc")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
 NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
+MISLEADING = "CDPATH"  # by which cd leads elsewhere than was seen when the command was allowed
 TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
 LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
 GRACE = 0.5  # seconds from the request to end to the kill
@@ -147,7 +148,9 @@ class Output:
 
 def _launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
     environment = {
-        name: value for name, value in ctx.environment.items() if name in NO_SECRET or not SECRET.search(name)
+        name: value
+        for name, value in ctx.environment.items()
+        if name in NO_SECRET or not (name == MISLEADING or SECRET.search(name))
     }
     if ctx.sandbox is None:
         return Unconfined(argv, environment)

@@ -1,0 +1,47 @@
+"""The little languages that some commands are given, as far as they only show: sed's, awk's, printf's formats. Pure.
+
+Each expression matches whole scripts that are known to be harmless, and can match one in one way only, so that it is
+linear. Left out is what writes, runs or reads a file (`w`, `e` and `r` of sed, `>`, `|`, `getline` and `system` of
+awk), and all that is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3 and bash 5.2.
+"""
+
+from __future__ import annotations
+
+import re
+
+# No %n, which stores, and no numbered escapes, of which one might become a %.
+FORMAT = re.compile(r"(?:[^%\\]|\\[abefnrtv\\\"']|%%|%[-+ #0]*[0-9]*(?:\.[0-9]+)?[sdiouxXeEfgGcbq])*")
+
+
+def _sed() -> re.Pattern[str]:
+    def till(sign: str) -> str:
+        return rf"(?:[^{sign}\\\n]|\\[^cdox0\n])*"
+
+    searched = rf"/{till('/')}/"
+    place = rf"(?:[0-9]+|\$|{searched})"
+    address = rf"{place}(?: ?, ?(?:\+?[0-9]+|\$|{searched}))?(?: ?!)? ?"
+    replace = "|".join(rf"s{sign}{till(sign)}{sign}{till(sign)}{sign}[gpI0-9]*" for sign in ("/", r"\|", *"#,:@_"))
+    step = rf" ?(?:{address})?(?:[pdq=]|{replace}) ?"
+    return re.compile(rf"{step}(?:[;\n]{step})*;?")
+
+
+def _awk() -> re.Pattern[str]:
+    text = r'"(?:[^"\\\n]|\\[tn"\\])*"'
+    searched = r"/(?:[^/\\\n\[\]]|\\[^\n0-9x]|\[\^?(?:\[:[a-z]+:\]|[\w .,:;=+@%$-])+\])+/"
+    name = r"(?!(?:getline|system|printf?|close|length|next|exit|func|delete)\b)[a-z]{1,10}\b"
+    number = r"[0-9]+(?:\.[0-9]+)?(?![0-9.])"
+    column = r"\$(?:[0-9]+(?![0-9])|NF\b|\(NF-[0-9]+\))"
+    value = rf"(?:{column}|F?NR\b(?:%{number})?|NF\b|{number}|{text}|length\b(?:\({column}\))?|{name})"
+    term = rf"!?(?:{searched}|{value}(?: ?(?:==|!=|<=|>=|<|>) ?{value}| ?!?~ ?{searched})?)"
+    test = rf"(?:!?{name}\[{column}\]\+\+|{term}(?: ?(?:&&|\|\|) ?{term})*)"
+    pattern = rf"(?:BEGIN|END|{test}(?: ?, ?{test})?)"
+    show = rf"print\b(?: ?{value}(?:(?: ?, ?| )?{value})*)?"
+    count = rf"{name}(?:\[{column}\])?(?:\+\+| ?\+?= ?{value})"
+    step = rf"(?:{show}|{count}|next|exit)"
+    action = rf"\{{ ?{step}(?: ?; ?{step})*(?: ?;)? ?\}}"
+    rule = rf"(?:{pattern} ?{action}|{action}|{pattern}(?= ?[;\n]|$))"
+    return re.compile(rf" ?(?:{rule}(?: ?[;\n] ?| )?)+")
+
+
+SED = _sed()
+AWK = _awk()
