@@ -29,6 +29,7 @@ class Server:
     def __init__(self, client: Client, codec: Codec, *, is_vllm: bool) -> None:
         self._client = client
         self._codec = codec
+        self.is_vllm = is_vllm
         self._vllm_codec = codec if is_vllm and isinstance(codec, OpenAICodec) else None
         self._lengths: dict[str, int] | None = None
         self._version: str | None = None
