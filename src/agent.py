@@ -9,6 +9,7 @@ every call has its result.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from threading import Event as Flag
 from typing import Protocol
 
 from .calls import Asked, Calls, Repeats, error, in_order
@@ -80,14 +81,15 @@ class Agent:
         self.compactor = compactor
         self._output_budget = output_budget
 
-    def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
+    def run(self, conversation: list[Message], cancelled: Flag | None = None) -> Generator[Event, None, None]:
         """Answer the user's last message, appending to `conversation` what is said on the way.
 
+        `cancelled` tells tools to end, once another thread sets it.
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
         self._calls.task = _task(conversation)
         try:
-            with self._context.for_run() as ctx:
+            with self._context.for_run(cancelled) as ctx:
                 yield from self._run(conversation, ctx)
         finally:
             while conversation and conversation[-1] in ORDERS:  # not answered: the next question must not inherit it
@@ -208,7 +210,7 @@ def _said_why(response: Response) -> Iterator[Event]:
     if response.stop_reason == "max_tokens":
         yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
     elif response.stop_reason == "repetition":
-        yield Notice("The answer repeated itself without end, so it was stopped.")
+        yield Notice("The answer kept repeating itself, so it was stopped.")
     elif response.stop_reason == "other":
         yield Notice("The server stopped the answer for a reason of its own.")
     elif not response.text.strip() and not _asked(response):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import is_
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union
 
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
@@ -44,6 +44,34 @@ def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
     if tool.strict:
         function["strict"] = True
     return {"type": "function", "function": function}
+
+
+def signature(name: str, parameters: Mapping[str, Any]) -> str:
+    """How a tool is called, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
+    return f"{name}({_fields(parameters)})"
+
+
+def type_name(schema: object) -> str:
+    """What values a JSON Schema stands for: `"a" | "b"`, `array of {content: string, done?: boolean}`."""
+    match schema:
+        case {"enum": [_, *_] as choices}:
+            return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+        case {"anyOf": [_, *_] as arms}:
+            return " | ".join(map(type_name, arms))
+        case {"type": "array", "items": items}:
+            return f"array of {type_name(items)}"
+        case {"type": "object", **rest} if fields := _fields(rest):
+            return f"{{{fields}}}"
+        case {"type": kind}:
+            return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+    return "any"
+
+
+def _fields(schema: Mapping[Any, Any]) -> str:
+    properties, required = schema.get("properties"), schema.get("required")
+    needed = required if isinstance(required, list) else []
+    fields = properties if isinstance(properties, Mapping) else {}
+    return ", ".join(f"{key}{'' if key in needed else '?'}: {type_name(value)}" for key, value in fields.items())
 
 
 @dataclass(frozen=True, slots=True)

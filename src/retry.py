@@ -114,7 +114,7 @@ def _passing(error: BotError, made: int, patience: Patience, chance: float) -> W
     allowed = min(_worth(error), patience.retries)
     asked = error.retry_after if isinstance(error, ServerError) else None
     if (asked or 0) > LONGEST_RETRY_AFTER:
-        error.hint = f"It asks to come back in {_span(asked or 0)}."
+        error.hint = f"It asks to try again in {_span(asked or 0)}."
         return None
     if made > allowed:
         return None

@@ -114,7 +114,7 @@ class TestHowLong:
         tried = Attempts(refused(429, 3600.0))
         with pytest.raises(ServerError) as raised:
             tried.said()
-        assert (tried.made, raised.value.hint) == (1, "It asks to come back in 60 minutes.")
+        assert (tried.made, raised.value.hint) == (1, "It asks to try again in 60 minutes.")
         assert LONGEST_RETRY_AFTER < 3600
 
     def test_an_interrupt_ends_the_wait(self):

@@ -1,4 +1,4 @@
-"""Commands that show how things are, and change nothing."""
+"""Commands that only show something."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _status(state: State, _: str) -> None:
 
 
 def _context(state: State, _: str) -> None:
-    """How full the context is, and of what."""
+    """Show how full the context is, and with what."""
     sizes = dict.fromkeys(KINDS.values(), 0)
     for message in state.conversation:
         sizes[KINDS[type(message)]] += len(str(message)) // CHARACTERS_PER_TOKEN
@@ -64,13 +64,13 @@ def _tokens(state: State, _: str) -> None:
 
 def _tokens_line(state: State) -> str:
     if state.spent == Usage():
-        return "the server has counted none yet"
+        return "none counted yet"
     last = f"; the last answer {state.last.input_tokens:,} in, {state.last.output_tokens:,} out" if state.last else ""
     return f"{state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out in this chat{last}"
 
 
 def _config(state: State, words: str) -> None:
-    """The settings in force; with words: those that hold them."""
+    """Show the settings; with words: those that contain them."""
     from .config import in_force
 
     rows = [
@@ -78,45 +78,49 @@ def _config(state: State, words: str) -> None:
         for key, value, place in in_force(state.settings)
     ]
     shown = [plain(row) for row in rows if words.lower() in row.lower()]
-    state.screen.say("\n".join(shown) or f"No setting has {plain(words)} in it.")
+    state.screen.say("\n".join(shown) or f"No setting matches {plain(words)}.")
 
 
 def _copy(state: State, what: str) -> None:
-    """The last answer, or the last block of code in it, to the clipboard."""
+    """Copy the last answer, or the last code block in it."""
     from .clipboard import copied, last_code
 
     text = last_code(state.last_answer) if what == "code" else state.last_answer
     if not text:
-        state.screen.say("There is no code in the last answer." if what == "code" else "There is no answer yet.")
+        state.screen.say("The last answer contains no code block." if what == "code" else "There is no answer yet.")
         return
     state.screen.say(f"  {len(text):,} characters copied {copied(text)}")
 
 
 def _permissions(state: State, words: str) -> None:
-    """What runs without asking, and why."""
+    """Show what runs without asking, and why."""
     from ..security.policy import PROFILES
 
     kept = start.allowed(state.settings)
     if words == "forget":
         kept.forget()
         state.renew_bot()
-        state.screen.say("  What you always allowed here is asked about again.")
+        state.screen.say("  What you always allowed in this folder will be asked about again.")
         return
     if words:
-        state.screen.say(f"There is no {plain(words)} here; /permissions forget forgets what you always allowed.")
+        state.screen.say(
+            f"Unknown word {plain(words)}: only /permissions forget is possible, which resets what you always allowed."
+        )
         return
     security = state.settings.security
     rows = [f"  profile {security.profile}: {PROFILES[security.profile]}"]
     rows += [f"  allowed_commands: {plain(each)}" for each in security.allowed_commands]
-    rows += [f"  rule of the settings: {plain(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
-    rows += [f"  always allowed here: {plain(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()]
+    rows += [f"  rule in the settings: {plain(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
+    rows += [f"  always allowed in this folder: {plain(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()]
     rows.append(f"  commands run in: {state.bot().sandbox or 'no sandbox'}")
     state.screen.say("\n".join(rows))
 
 
 def _todos(state: State, _: str) -> None:
     todos = state.bot().todos or ()
-    state.screen.say("\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  There are none.")
+    state.screen.say(
+        "\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  The list is empty."
+    )
 
 
 def _doctor(state: State, _: str) -> None:

@@ -1,7 +1,7 @@
-"""`vllm-bot doctor`: what works here and what does not, one line each, and what to do about it.
+"""`vllm-bot doctor`: one line per check, saying what works, what does not, and what to do about it.
 
-Each check is a function of the patient that gives a Check, or None where there is nothing to be said of this provider.
-They are made in order; what is found out on the way stays with the patient.
+Each check is a function of the patient, which keeps what is found out on the way. A probe gives None where it does
+not apply to the provider.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .. import config
@@ -43,22 +44,21 @@ Status = Literal["pass", "warn", "fail"]
 SMALL_CONTEXT = 8192  # tokens; below it the instructions and a few files fill it
 PATIENCE = 60.0  # seconds for one request
 PROBE_TOKENS = 512
-QUESTION = "Call the tool read with the path notes.txt. Call it now, and say nothing else."
+ASKED = [UserMessage("Call the tool read with the path notes.txt. Call it now, and say nothing else.")]
 DOCS = "https://docs.vllm.ai/en/latest/features/tool_calling/"
 COLOURS = {"pass": "32", "warn": "33", "fail": "31"}
 
 
-class Check(NamedTuple):
-    """`advice`: what to do, empty where there is nothing to be done."""
+class Finding(NamedTuple):
+    """What a check found; `advice` says what to do about it."""
 
-    name: str
     status: Status
     said: str
     advice: str = ""
 
 
 class Patient:
-    """What is examined, and what is known of it so far."""
+    """The setup that is checked, and what is known about it so far."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
@@ -87,34 +87,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0 where nothing fails, else 1."""
     as_json = given.output not in (None, "text")
-    patient, checks = Patient(given), []
-    for check in examine(patient):
-        checks.append(check)
+    patient, checks = Patient(given), dict[str, Finding]()
+    for name, found in examine(patient):
+        checks[name] = found
         if not as_json:
-            print(_line(check), flush=True)
-    failed = any(check.status == "fail" for check in checks)
+            print(_line(name, found), flush=True)
+    failed = any(found.status == "fail" for found in checks.values())
     if as_json:
-        found = {"checks": [check._asdict() for check in checks], "serve": serve(patient), "exit_code": int(failed)}
-        print(json.dumps(found, indent=2))
+        rows = [{"name": name, **found._asdict()} for name, found in checks.items()]
+        print(json.dumps({"checks": rows, "serve": serve(patient), "exit_code": int(failed)}, indent=2))
     elif patient.models and patient.is_vllm:
         print(f"\n{_advice(patient)}")
     return int(failed)
 
 
-def examine(patient: Patient) -> Iterator[Check]:
-    """The checks as they are made. One that fails ends those that need what it looked for."""
-    for step in (_configuration, _server, _model):
-        check = step(patient)
-        yield check
-        if check.status == "fail":
+def examine(patient: Patient) -> Iterator[tuple[str, Finding]]:
+    """The findings as they are made. When a basic check fails, those that depend on it are left out."""
+    for name, check in BASIC.items():
+        found = check(patient)
+        yield name, found
+        if found.status == "fail":
             break
     else:
-        for probe in (_version, _context, _calls, _template, _constrained, _streaming, _reasoning):
-            if found := probe(patient):
-                yield found
-    if check.name != "configuration":
-        yield _sandbox(patient.settings)
-    yield _terminal()
+        for probe_name, probe in PROBES.items():
+            if (patient.is_vllm or probe not in VLLM_ONLY) and (told := probe(patient)):
+                yield probe_name, told
+    if name != "configuration":
+        yield "sandbox", _sandbox(patient.settings)
+        if servers := patient.settings.tools.mcp:
+            yield "MCP servers", _mcp(servers)
+    yield "terminal", _terminal()
 
 
 def serve(patient: Patient) -> str | None:
@@ -127,65 +129,61 @@ def serve(patient: Patient) -> str | None:
     return None
 
 
-def _line(check: Check) -> str:
-    status: str = check.status
+def _line(name: str, found: Finding) -> str:
+    status: str = found.status
     if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         status = f"\x1b[{COLOURS[status]}m{status}\x1b[0m"
-    lines = [f"{status}  {check.name:21} {plain(check.said)}"]
-    lines += [f"{'':27} {plain(line)}" for line in check.advice.splitlines()]
+    lines = [f"{status}  {name:21} {plain(found.said)}"]
+    lines += [f"{'':27} {plain(line)}" for line in found.advice.splitlines()]
     return "\n".join(lines)
 
 
 def _advice(patient: Patient) -> str:
     command = serve(patient)
     if command is None:
-        return f"Which --tool-call-parser reads the calls of {plain(patient.model_name)} is listed in {DOCS}"
-    why = "Its tool calls are native. A server like it is started with" if patient.native else "For native tool calls"
+        return f"Which --tool-call-parser reads the calls of {plain(patient.model_name)} is listed at {DOCS}"
+    why = "Its tool calls are native. To start a server like this one" if patient.native else "For native tool calls"
     return f"{why}:\n  {plain(command)}"
 
 
-def _configuration(patient: Patient) -> Check:
+def _configuration(patient: Patient) -> Finding:
     try:
         patient.settings = start.settings_of(patient.given)
         start.policy(patient.settings)
     except ConfigError as error:
-        return Check("configuration", "fail", error.message, error.hint)
+        return Finding("fail", error.message, error.hint)
     usual = [file for file in patient.settings.files if file.is_file()]
     source = patient.given.config or (usual[0] if usual else "no file, the defaults")
     places = patient.settings.places.items()
     elsewhere = [key for key, place in places if place.startswith(("environment", "command line"))]
-    beside = f"; beside it: {', '.join(elsewhere)}" if elsewhere else ""
-    return Check("configuration", "pass", f"{source}{beside}")
+    beside = f"; also {', '.join(elsewhere)}" if elsewhere else ""
+    return Finding("pass", f"{source}{beside}")
 
 
-def _server(patient: Patient) -> Check:
+def _server(patient: Patient) -> Finding:
     settings = patient.settings
     try:
-        patient.models = _models_of(patient)
+        with connect.server(settings, within=PATIENCE) as server:
+            patient.models = server.models()
     except NeverReached as error:
         elsewhere = find.look(settings) if find.may_look(settings) else []
         if not elsewhere:
-            return Check("server", "fail", error.message, f"{error.hint}\nOr try the program without one: --demo")
+            return Finding("fail", error.message, f"{error.hint}\nOr try the program without a server: --demo")
         patient.settings, patient.models = elsewhere[0]
         url = patient.settings.vllm.base_url
-        return Check("server", "warn", f"{error.message} There is one at {url}.", f"Set vllm.base_url to {url}.")
+        return Finding("warn", f"{error.message} But there is one at {url}.", f"Set vllm.base_url to {url}.")
     except BotError as error:
-        return Check("server", "fail", error.message, error.hint)
-    return Check("server", "pass", f"{settings.vllm.base_url} answers")
+        return Finding("fail", error.message, error.hint)
+    return Finding("pass", f"{settings.vllm.base_url} answers")
 
 
-def _models_of(patient: Patient) -> list[str]:
-    with connect.server(patient.settings, within=PATIENCE) as server:
-        return server.models()
-
-
-def _model(patient: Patient) -> Check:
+def _model(patient: Patient) -> Finding:
     wanted, served = patient.settings.vllm.model, patient.models
     names = ", ".join(served[:5]) + (", ..." if len(served) > 5 else "")
     if wanted and served and wanted not in served:
-        return Check("model", "fail", f"{wanted} is not served; there is {names}", "Set vllm.model, or --model.")
+        return Finding("fail", f"{wanted} is not served; there is {names}", "Set vllm.model, or --model.")
     if not served and not wanted:
-        return Check("model", "fail", "the server lists none", "Set vllm.model, or start it with one.")
+        return Finding("fail", "the server lists none", "Set vllm.model, or start the server with a model.")
     patient.model_name = wanted or served[0]
     patient.root = _root(patient) if patient.is_vllm else ""
     if patient.is_vllm:
@@ -193,9 +191,9 @@ def _model(patient: Patient) -> Check:
 
         patient.family = family_of(patient.root) or family_of(patient.model_name)
     if not wanted and len(served) > 1:
-        return Check("model", "warn", f"several: {names}; looking at {served[0]}", "Name one: vllm.model, or --model.")
+        return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
     called = f" ({patient.root})" if patient.root not in ("", patient.model_name) else ""
-    return Check("model", "pass", f"{patient.model_name}{called}")
+    return Finding("pass", f"{patient.model_name}{called}")
 
 
 def _root(patient: Patient) -> str:
@@ -208,46 +206,45 @@ def _root(patient: Patient) -> str:
     return ""
 
 
-def _version(patient: Patient) -> Check | None:
-    if not patient.is_vllm:
-        return None
+def _version(patient: Patient) -> Finding:
     with connect.server(patient.settings, within=PATIENCE) as server:
         patient.version = server.version()
     if patient.version:
-        return Check("version", "pass", f"vLLM {patient.version}")
-    return Check("version", "warn", "the server tells no version: perhaps it is no vLLM", "See vllm.provider.")
+        return Finding("pass", f"vLLM {patient.version}")
+    return Finding("warn", "the server gives no version: it may not be vLLM", "See vllm.provider.")
 
 
-def _context(patient: Patient) -> Check | None:
-    if not patient.is_vllm:
-        return None
+def _context(patient: Patient) -> Finding:
     with connect.server(patient.settings, within=PATIENCE) as server:
         length = server.context_length(patient.model_name)
     if length is None:
-        return Check("context", "warn", "the server does not say how long it is", "A full one shows as an error then.")
+        return Finding(
+            "warn", "the server does not say how long its context is", "A full context will show as an error."
+        )
     if length < SMALL_CONTEXT:
-        return Check("context", "warn", f"{length:,} tokens are few", "Start the server with a larger --max-model-len.")
-    return Check("context", "pass", f"{length:,} tokens")
+        return Finding("warn", f"{length:,} tokens is little", "Start the server with a larger --max-model-len.")
+    return Finding("pass", f"{length:,} tokens")
 
 
-def _calls(patient: Patient) -> Check:
+def _calls(patient: Patient) -> Finding:
     """A tool is offered, and the model asked to call it."""
-    model = connect.model(_small(patient.settings), patient.model_name, lambda _: None, within=PATIENCE)
+    small = replace(patient.settings, vllm=replace(patient.settings.vllm, max_tokens=PROBE_TOKENS))
+    model = connect.model(small, patient.model_name, lambda _: None, within=PATIENCE)
     began = time.monotonic()
     try:
-        for event in model.respond(_asked(), _tools(patient)):
+        for event in model.respond(ASKED, _tools(patient)):
             if isinstance(event, Completed):
                 patient.response = event.response
             elif not patient.pieces:
                 patient.first = time.monotonic() - began
             patient.pieces += not isinstance(event, Completed)
     except BotError as error:
-        return Check("native calls", "fail", error.message, error.hint)
+        return Finding("fail", error.message, error.hint)
     patient.took = time.monotonic() - began
     return _verdict(patient, model, patient.response or Response(()))
 
 
-def _verdict(patient: Patient, model: Model, response: Response) -> Check:
+def _verdict(patient: Patient, model: Model, response: Response) -> Finding:
     from ..protocol import parsers_of
 
     origins = [call.origin for call in response.calls]
@@ -258,27 +255,26 @@ def _verdict(patient: Patient, model: Model, response: Response) -> Check:
     flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {patient.parser or 'PARSER'}."
     if model.path.mode != "native":
         if not patient.settings.vllm.enable_function_calling:
-            return Check("native calls", "pass" if origins else "warn", f"switched off in the settings; {came}")
-        return Check("native calls", "warn", f"the server takes none; {came}", flags)
+            return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
+        return Finding("warn", f"the server does not accept tools; {came}", flags)
     if patient.native:
-        return Check("native calls", "pass", "the server takes tools, and the model's call came back as one")
+        return Finding("pass", "the server accepts tools, and returned the model's call as a tool call")
     if patient.parser:
-        return Check("native calls", "warn", f"the server takes tools, but {came}", flags)
-    return Check("native calls", "warn", f"the server takes tools; {came}", "A weak model, or another model's parser.")
+        return Finding("warn", f"the server accepts tools, but {came}", flags)
+    advice = "The model may be weak, or the server's tool parser may be the wrong one."
+    return Finding("warn", f"the server accepts tools; {came}", advice)
 
 
 def _did(response: Response) -> str:
     said = " ".join(response.text.split())
-    return f"called nothing when asked to, and said: {said[:60]!r}" if said else "called nothing when asked to"
+    return f"made no call when asked to; it said: {said[:60]!r}" if said else "made no call when asked to"
 
 
-def _template(patient: Patient) -> Check | None:
+def _template(patient: Patient) -> Finding:
     """Whether the chat template shows tools, and which roles it takes, as the server makes prompts of them."""
-    if not patient.is_vllm:
-        return None
     from ..wire.codec import ChatRequest
 
-    user, tools = _asked(), _tools(patient)
+    user, tools = ASKED, _tools(patient)
     call = ToolCall("abcdefghi", "read", {"path": "notes.txt"})
     exchange: list[Message] = [
         *user,
@@ -293,107 +289,109 @@ def _template(patient: Patient) -> Check | None:
 
         plain_size = size(user)
         if plain_size is None:
-            return Check("template", "warn", "the server does not make prompts to look at (/tokenize)")
-        shows = (size(user, tools=tools) or 0) > plain_size
-        takes_system = size([SystemMessage("Be brief."), *user]) is not None
-        takes_results = size(exchange, tools=tools) is not None
-    missing = [
-        name
-        for name, there in (
-            ("shows no tools", shows),
-            ("takes no system prompt", takes_system),
-            ("takes no tool results", takes_results),
-        )
-        if not there
-    ]
+            return Finding("warn", "the server has no /tokenize, so its prompts cannot be inspected")
+        checks = {
+            "does not show tools": (size(user, tools=tools) or 0) > plain_size,
+            "accepts no system prompt": size([SystemMessage("Be brief."), *user]) is not None,
+            "accepts no tool results": size(exchange, tools=tools) is not None,
+        }
+    missing = [said for said, passed in checks.items() if not passed]
     if missing:
-        advice = "The bot goes round it, in the text. vLLM's examples/ has templates for tools: --chat-template."
-        return Check("template", "warn", ", ".join(missing), advice)
-    return Check("template", "pass", "shows tools, and takes a system prompt and tool results")
+        advice = "The bot works around it in text. vLLM's examples/ has tool templates for --chat-template."
+        return Finding("warn", ", ".join(missing), advice)
+    return Finding("pass", "shows tools, accepts a system prompt and tool results")
 
 
-def _constrained(patient: Patient) -> Check | None:
+def _constrained(patient: Patient) -> Finding:
     """Whether the server can hold calls in the text to their grammar."""
-    if not patient.is_vllm:
-        return None
     from ..wire import vllm
     from ..wire.codec import ChatRequest, decode
+    from ..wire.replies import refusal
 
     options: dict[str, JSON] = {"structured_outputs": vllm.constrained(_tools(patient))}
-    request = ChatRequest(patient.model_name, _asked(), options=options, max_tokens=PROBE_TOKENS)
+    request = ChatRequest(patient.model_name, ASKED, options=options, max_tokens=PROBE_TOKENS)
     codec = connect.provider(patient.settings).codec(lambda: "abcdefghi")
     wire = codec.encode(request)
     try:
         with connect.client(patient.settings, time.sleep, PATIENCE) as client, client.open("POST", *wire) as reply:
             if reply.status != 200:
-                said = codec.refusal(reply.status, reply.read()).message
-                advice = "The bot goes on without; calls in the text may be malformed."
-                return Check("constrained decoding", "warn", said, advice)
+                said = refusal(reply.status, reply.read()).message
+                advice = "The bot works without it, but calls in the text may be malformed."
+                return Finding("warn", said, advice)
             for events in decode(codec.decoder(reply.content_type), reply.chunks):
                 patient.wire += [event.response for event in events if isinstance(event, Completed)]
     except BotError as error:
-        return Check("constrained decoding", "warn", error.message, "text_protocol.constrained: off goes without.")
-    return Check("constrained decoding", "pass", "calls in the text are held to their grammar (structural_tag)")
+        return Finding("warn", error.message, "Set text_protocol.constrained to off to do without.")
+    return Finding("pass", "calls in the text can be constrained by a grammar (structural_tag)")
 
 
-def _streaming(patient: Patient) -> Check | None:
+def _streaming(patient: Patient) -> Finding | None:
     if patient.response is None:
         return None
     if patient.pieces > 1:
         said = f"{patient.pieces} pieces, the first after {patient.first:.2f} s, all after {patient.took:.2f} s"
-        return Check("streaming", "pass", said)
-    return Check("streaming", "warn", "the answer came in one piece", "A short answer, or a proxy that holds it back.")
+        return Finding("pass", said)
+    return Finding("warn", "the answer came in one piece", "The answer may be short, or a proxy may buffer it.")
 
 
-def _reasoning(patient: Patient) -> Check | None:
+def _reasoning(patient: Patient) -> Finding | None:
     """Thoughts come in a field of their own where the server has a parser for them."""
     blocks = [block for response in patient.wire for block in response.content]
     if not blocks:
         return None
     if any(isinstance(block, Reasoning) for block in blocks):
-        return Check("reasoning", "pass", "thoughts come in a field of their own")
+        return Finding("pass", "thoughts come in a separate field")
     if any(isinstance(block, Text) and "</think>" in block.text for block in blocks):
         parser = patient.family.reasoning_parser if patient.family else ""
-        advice = f"The bot tells them from it. To have the server do so: --reasoning-parser {parser or 'PARSER'}."
-        return Check("reasoning", "warn", "thoughts stand in the answer", advice)
-    return Check("reasoning", "pass", "the model showed no thoughts")
+        advice = f"The bot separates them itself. To have the server do it: --reasoning-parser {parser or 'PARSER'}."
+        return Finding("warn", "thoughts are part of the answer", advice)
+    return Finding("pass", "the model showed no thoughts")
 
 
-def _sandbox(settings: config.Settings) -> Check:
+def _sandbox(settings: config.Settings) -> Finding:
     """Where commands would run; it is tried out."""
     if not settings.security.exec_enabled:
-        return Check("sandbox", "pass", "not needed: commands are switched off (security.exec_enabled)")
+        return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
     choice = start.sandbox(settings)
     tried = "\n".join(choice.tried)
     if choice.sandbox.kind in ("none", "refused"):
         advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
-        return Check("sandbox", "warn", choice.sandbox.description, advice)
-    return Check("sandbox", "pass", choice.sandbox.description)
+        return Finding("warn", choice.sandbox.description, advice)
+    return Finding("pass", choice.sandbox.description)
 
 
-def _terminal() -> Check:
+def _mcp(servers: Sequence[Mapping[str, object]]) -> Finding:
+    """Not tried out: starting them may do anything."""
+    here = ", ".join(str(each.get("name")) for each in servers if "command" in each)
+    if not here:
+        return Finding("pass", f"{len(servers)}, all reached over the network")
+    return Finding("warn", f"outside the sandbox, with your rights: {here}", "Configure only servers that you trust.")
+
+
+def _terminal() -> Finding:
     encoding = (sys.stdout.encoding or "").lower()
     if encoding.replace("-", "") != "utf8":
-        return Check(
-            "terminal", "warn", f"its encoding is {encoding or 'unknown'}", "Set PYTHONUTF8=1, or a UTF-8 locale."
-        )
+        return Finding("warn", f"its encoding is {encoding or 'unknown'}", "Set PYTHONUTF8=1, or a UTF-8 locale.")
     if not sys.stdout.isatty():
-        return Check("terminal", "pass", "none: output is plain")
+        return Finding("pass", "none, so output is plain")
     size, kind = shutil.get_terminal_size(), os.environ.get("TERM", "")
     if kind in ("", "dumb"):
-        return Check("terminal", "warn", "TERM is unset or dumb: output is plain", "Set TERM, as to xterm-256color.")
-    return Check("terminal", "pass", f"{kind}, {size.columns} x {size.lines}, {encoding}")
-
-
-def _asked() -> list[UserMessage]:
-    return [UserMessage(QUESTION)]
+        return Finding("warn", "TERM is unset or dumb, so output is plain", "Set TERM, e.g. to xterm-256color.")
+    return Finding("pass", f"{kind}, {size.columns} x {size.lines}, {encoding}")
 
 
 def _tools(patient: Patient) -> list[ToolDefinition]:
     return [tool for tool in start.tools(patient.settings).definitions if tool.name == "read"]
 
 
-def _small(settings: config.Settings) -> config.Settings:
-    from dataclasses import replace
-
-    return replace(settings, vllm=replace(settings.vllm, max_tokens=PROBE_TOKENS))
+BASIC: dict[str, Callable[[Patient], Finding]] = {"configuration": _configuration, "server": _server, "model": _model}
+PROBES: dict[str, Callable[[Patient], Finding | None]] = {
+    "version": _version,
+    "context": _context,
+    "native calls": _calls,
+    "template": _template,
+    "constrained decoding": _constrained,
+    "streaming": _streaming,
+    "reasoning": _reasoning,
+}
+VLLM_ONLY = (_version, _context, _template, _constrained)

@@ -1,4 +1,4 @@
-"""Commands on conversations: taken back, asked again, gone on with, named, kept and exported."""
+"""Commands on conversations: undo, retry, diff, resume, rename, fork, export, compact."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # sessions in a list
 LONGEST_DIFF = 400  # lines
+SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
 FORMATS = ("md", "json", "html")
 INIT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
@@ -30,23 +31,23 @@ not see. If there is an AGENTS.md already, keep what still holds and improve the
 
 
 def resume_session(state: State, wanted: str) -> None:
-    """Go on with a session, "" being the last one of this folder. Raises BotError."""
+    """Continue a session; "" is the last one in this folder. Raises BotError."""
     if not state.store:
-        raise BotError("Conversations are not kept here.")
+        raise BotError("Conversations are not saved here.")
     if state.session.id and wanted == state.session.id:
-        raise BotError("That is this conversation.")
+        raise BotError("You are already in that conversation.")
     session, notices = state.store.resume(wanted, state.session.messages[:1], state.settings.root)
     state.go_on_with(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
     turns = session.turns
-    state.screen.say(f"  {plain(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}; it goes on here.")
+    state.screen.say(f"  {plain(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
     if last := session.last_question:
-        state.screen.say(f"  You asked last: {_short(last)}")
+        state.screen.say(f"  Your last question: {_short(last)}")
 
 
 def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
-    """A line each."""
+    """One line per session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         place = "" if each.workspace == root else f"  [{plain(each.workspace)}]"
@@ -56,7 +57,7 @@ def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
 
 
 def restoring(state: State) -> Put:
-    """How a file is put back: as the tools write one, inside the workspace and nowhere else."""
+    """How a file is restored: like a tool writes one, only inside the workspace."""
     from ..tools import paths
 
     def put(path: Path, content: bytes | None) -> None:
@@ -76,25 +77,25 @@ def restoring(state: State) -> Put:
 def _undo(state: State, _: str) -> None:
     undone = state.session.undo(restoring(state))
     if undone is None:
-        state.screen.say("There is nothing to take back.")
+        state.screen.say("There is nothing to undo.")
         return
     _say_undone(state, undone)
 
 
 def _say_undone(state: State, undone: Undone) -> None:
-    state.last = None  # what the server counted last is gone
+    state.last = None  # the last count no longer applies
     if state.made_bot:
         state.made_bot.recall(state.session)
-    lines = [f"Taken back: {_short(undone.question)}" if undone.question else "The compaction is taken back."]
+    lines = [f"Undone: {_short(undone.question)}" if undone.question else SUMMARY_UNDONE]
     restored = undone.restored
-    lines += [f"  put back {_place(state, path)}" for path in restored.back]
-    lines += [f"  removed {_place(state, path)}, which was new" for path in restored.removed]
+    lines += [f"  restored {_place(state, path)}" for path in restored.back]
+    lines += [f"  removed {_place(state, path)} (it was new)" for path in restored.removed]
     lines += [f"! left {_place(state, path)} alone: {plain(why)}" for path, why in restored.left]
     state.screen.say("\n".join(lines))
     risky = [call for call in undone.calls if _changes_things(state, call.name)]
     if risky:
         calls = "\n".join(f"  {call_line(call)}" for call in risky)
-        state.screen.draw(Notice(f"What these did beside that is not undone:\n{calls}"))
+        state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
 
 
 def _changes_things(state: State, name: str) -> bool:
@@ -104,18 +105,18 @@ def _changes_things(state: State, name: str) -> bool:
 
 
 def _diff(state: State, _: str) -> None:
-    """What the tools changed in this conversation."""
+    """Show what the tools changed in this conversation."""
     first = {write.path: write for write in reversed(state.session.writes)}
     if not first:
-        state.screen.say("No file was written in this conversation.")
+        state.screen.say("No file has been changed in this conversation.")
         return
     for path, write in first.items():
         before = state.session.before(write)
         if write.before is not None and before is None:
-            state.screen.say(f"  {_place(state, path)}: what it held before was not kept")
+            state.screen.say(f"  {_place(state, path)}: its earlier content was not saved")
             continue
         lines = list(_difference(_place(state, path), before, _content(Path(path))))
-        state.screen.put("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: as it was")
+        state.screen.put("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: unchanged")
         if len(lines) > LONGEST_DIFF:
             state.screen.say(f"  ({len(lines) - LONGEST_DIFF:,} more lines)")
 
@@ -123,13 +124,13 @@ def _diff(state: State, _: str) -> None:
 def _difference(name: str, before: bytes | None, after: bytes | None) -> Iterable[str]:
     old, new = (_lines(each) for each in (before, after))
     if old is None or new is None:
-        return [] if before == after else [f"  {name}: changed, and no text"]
+        return [] if before == after else [f"  {name}: changed, and not a text file"]
     names = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
     return (plain(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
 
 
 def _lines(content: bytes | None) -> list[str] | None:
-    """None for what is no text."""
+    """None if it is not text."""
     try:
         return (content or b"").decode().splitlines()
     except UnicodeDecodeError:
@@ -148,18 +149,18 @@ def _resume(state: State, wanted: str) -> None:
         resume_session(state, wanted)
         return
     _sessions(state, "")
-    state.screen.say("  /resume ID or NAME goes on with one.")
+    state.screen.say("  Continue one with /resume ID or /resume NAME.")
 
 
 def _sessions(state: State, words: str) -> None:
     if not state.store:
-        raise BotError("Conversations are not kept here.")
+        raise BotError("Conversations are not saved here.")
     if words:
         found = state.store.search(words, SHOWN)
         lines = [f"  {each.session.id}  {each.speaker}: {_short(each.snippet)}" for each in found]
     else:
         lines = list(listed(state.store.all()[:SHOWN], str(state.settings.root)))
-    state.screen.say("\n".join(lines) or "  There is none.")
+    state.screen.say("\n".join(lines) or "  No conversation found.")
 
 
 def _ids(state: State) -> Iterable[str]:
@@ -168,22 +169,24 @@ def _ids(state: State) -> Iterable[str]:
 
 def _rename(state: State, name: str) -> None:
     if not name:
-        state.screen.say(f"  {plain(state.session.name or state.session.id) or 'not kept'}; /rename NAME names it")
+        state.screen.say(
+            f"  {plain(state.session.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
+        )
         return
     state.session.rename(name)
-    state.screen.say(f"  --resume {plain(name)} goes on with this conversation.")
+    state.screen.say(f"  Continue it later with --resume {plain(name)}.")
 
 
 def _fork(state: State, _: str) -> None:
     if not state.store:
-        raise BotError("Conversations are not kept here.")
+        raise BotError("Conversations are not saved here.")
     old = state.session.id
     state.go_on_with(state.session.fork(state.store.journal()))
-    state.screen.say(f"  A copy goes on here; the conversation until now stays in {old}.")
+    state.screen.say(f"  You are now in a copy; the original is {old}.")
 
 
 def _export(state: State, file: str) -> None:
-    """Write the conversation to a file; its ending says how."""
+    """Write the conversation to a file, in the format of its suffix."""
     from ..session.export import FORMATS as WRITERS
     from ..session.export import Conversation
     from ..session.replay import replay
@@ -192,7 +195,7 @@ def _export(state: State, file: str) -> None:
     path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
     writer = WRITERS.get(path.suffix.lstrip("."))
     if writer is None:
-        raise BotError(f"{path.name}: it ends in none of .{', .'.join(FORMATS)}.")
+        raise BotError(f"{path.name}: the name must end in one of .{', .'.join(FORMATS)}.")
     facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
     kept = state.session.path
     messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
@@ -202,7 +205,7 @@ def _export(state: State, file: str) -> None:
         with path.open("x", encoding="utf-8", errors="replace") as out:
             out.write(text)
     except FileExistsError as error:
-        raise BotError(f"{path} is there already.", "/export FILE takes another name.") from error
+        raise BotError(f"{path} already exists.", "Use another name: /export FILE.") from error
     except OSError as error:
         raise BotError(f"{path}: {error.strerror or error}") from error
     state.screen.say(f"  {plain(str(path))}: {len(text):,} characters")
@@ -211,14 +214,14 @@ def _export(state: State, file: str) -> None:
 def _compact(state: State, hint: str) -> None:
     compactor = state.bot().agent.compactor
     if compactor is None:
-        raise BotError("This conversation cannot be summed up.")
-    state.screen.say("Summing up what was said...")
+        raise BotError("This conversation cannot be summarized.")
+    state.screen.say("Summarizing the conversation...")
     try:
         for event in state.session.follow(compactor.now(state.conversation, hint)):
             state.screen.draw(event)
     except KeyboardInterrupt:
-        state.screen.say("(stopped; nothing was summed up)")
-    state.last = None  # the server has not counted what it is now
+        state.screen.say("(stopped; nothing was summarized)")
+    state.last = None  # the last count no longer applies
 
 
 def _init(state: State, _: str) -> None:
@@ -226,9 +229,9 @@ def _init(state: State, _: str) -> None:
 
 
 def _retry(state: State, _: str) -> None:
-    """Take back the last turn, files included, and ask the same again."""
+    """Undo the last turn, including files, and ask the same question again."""
     if not state.session.last_question:
-        state.screen.say("There is nothing to ask again.")
+        state.screen.say("There is no question to ask again.")
         return
     undone = state.session.undo(restoring(state))
     if undone:

@@ -1,4 +1,4 @@
-"""The command line: options in, exit code out. It loads argparse; everything else waits until it is needed."""
+"""The command line: options in, exit code out. Only argparse is loaded up front."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from .. import __version__
 
+TYPE_CHECKING = False  # `typing` takes as long to load as all of this
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
+LARGEST = 1e9  # number that an option takes
 LONGEST_ERROR = 2000  # characters: a server may send a whole page
 
 EPILOG = """\
@@ -24,8 +29,8 @@ exit codes: 0 answered, 1 error, 2 bad usage or configuration, 3 limit reached, 
 environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
 """
 
-# name -> what it does. Its module in this folder has the same name, is loaded only when the command is given, and has
-# arguments(parser), which adds what it takes besides the common options, and run(given), which gives the exit code.
+# Name and description. The module of the same name in this folder is loaded only when the command is given. It has
+# arguments(parser), which adds the command's own options, and run(given), which returns the exit code.
 COMMANDS = {
     "doctor": "check the setup: what works, what does not, and what to do about it",
     "models": "list the models the server serves",
@@ -36,9 +41,40 @@ COMMANDS = {
 }
 
 
-def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
-    """`commands`: those whose own arguments are wanted, too, which loads their modules."""
-    options = argparse.ArgumentParser(
+class Options(argparse.ArgumentParser):
+    """Says in two lines what is wrong, and what was probably meant."""
+
+    words: Sequence[str] = ()  # what is parsed
+
+    def error(self, message: str) -> NoReturn:
+        import re  # only for a mistake
+
+        known = re.findall("--[a-z-]+", self.format_help())
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            what = message.partition(":")[0].removeprefix("argument ")
+            kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
+            message = f"there is no {kind}{_nearest(wrong[1], re.findall('[a-z-]+', wrong[2]))}"
+            if what == "COMMAND":  # it may be the value of an option that is none
+                options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
+                unknown = [word for word in options if not any(each.startswith(word) for each in known)]
+                message = f"unrecognized arguments: {unknown[0]}" if unknown else message
+        if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
+            message = f"there is no option {wrong[1]}{_nearest(wrong[1], known)}"
+        ask = "" if " " in self.prog else "; -p TEXT asks one question"
+        self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
+
+
+def _nearest(wrong: str, names: list[str]) -> str:
+    import difflib
+
+    words = {each.lstrip("-"): each for each in names}
+    near = difflib.get_close_matches(wrong.lstrip("-"), words, n=1)
+    return f"; the nearest is {words[near[0]]}" if near else ""
+
+
+def parser(commands: tuple[str, ...] = ()) -> Options:
+    """`commands`: the commands whose own options are added as well, which loads their modules."""
+    options = Options(
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that can read and edit your files and run commands.",
         epilog=EPILOG,
@@ -55,9 +91,9 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     add(
         "--output", choices=("text", "json", "stream-json"), help="output format for one question (see docs/scripts.md)"
     )
-    add("--max-turns", metavar="N", type=int, help="turns with tool calls before the model must answer")
-    add("--max-tokens", metavar="N", type=_positive(int), help="total tokens the model may write for one question")
-    add("--timeout", metavar="SECONDS", type=_positive(float), help="total time for one question")
+    add("--max-turns", metavar="N", type=number(int, 1), help="turns with tool calls before the model must answer")
+    add("--max-tokens", metavar="N", type=number(int, 1), help="total tokens the model may write for one question")
+    add("--timeout", metavar="SECONDS", type=number(float, 0.01), help="total time for one question")
     add(
         "--resume",
         metavar="SESSION",
@@ -83,7 +119,7 @@ def parser(commands: tuple[str, ...] = ()) -> argparse.ArgumentParser:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """As wide as argparse makes it by itself, which loads shutil for that, and with it all that can pack files."""
+    """As wide as argparse's own, which would load shutil and its archive modules to find the width."""
     try:
         columns = max(int(os.environ.get("COLUMNS", "")), 0)
     except ValueError:
@@ -95,7 +131,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
-    """What the chat and every command take: whose server, which settings."""
+    """The options that the chat and every command share."""
     add = options.add_argument
     add(
         "-c",
@@ -134,13 +170,16 @@ def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
     )
 
 
-def _positive(kind: type) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        if not 0 < (value := kind(text)) < 1e9:
-            raise ValueError
-        return float(value) if kind is float else value
+def number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
+    """What an option takes that is a number."""
 
-    read.__name__ = f"{kind.__name__} above 0"  # argparse names it where the text is none
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            if least <= (value := kind(text)) < LARGEST:
+                return value
+        name = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"expected {name}, {least:g} or more, got {text!r}")
+
     return read
 
 
@@ -157,8 +196,10 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
         import argcomplete
 
         argcomplete.autocomplete(parser(tuple(COMMANDS)))
-    given = parser(tuple(name for name in COMMANDS if name in words)).parse_args(words)
-    # Loaded after the arguments are read, so that --help and --version load none of it.
+    options = parser(tuple(name for name in COMMANDS if name in words))
+    options.words = words
+    given = options.parse_args(words)
+    # Loaded here so that --help and --version do not load it.
     from ..config import debug_level
     from ..errors import BotError, in_words
     from ..security.sanitise import plain
@@ -166,7 +207,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # whatever is piped in, whatever a model writes
+            stream.reconfigure(errors="replace")  # input and models may contain anything
     debug = debug_level(os.environ)
     try:
         with leaving_on_signals():
@@ -176,7 +217,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever reads our output went away, as `| head` does
+    except BrokenPipeError:  # the reader of our output is gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
@@ -190,15 +231,15 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
 
 @contextmanager
 def leaving_on_signals() -> Iterator[None]:
-    """A request to end is an exit from wherever we are: what was started is ended, what was said is kept."""
+    """SIGTERM and SIGHUP raise SystemExit, so that started processes are ended and the session is saved."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
     def leave(number: int, _: object) -> None:
         for each in signals:
-            signal.signal(each, signal.SIG_IGN)  # once is enough, and tidying up takes a moment
+            signal.signal(each, signal.SIG_IGN)  # ignore repeats while cleaning up
         raise SystemExit(EXIT_SIGNAL + number)
 
-    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # nohup wants it so
+    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # leave nohup alone
     before = {each: signal.signal(each, leave) for each in signals}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The user's own programs: !command, run as in a shell, its output shown and kept for the model; and the editor."""
+"""The user's own programs: !command, whose output is shown and passed to the model, and the editor."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..security.sanitise import Sanitiser
+from ..specials import harmless
 from .command import State
 
 GRACE = 1.0  # seconds for an interrupted command to end by itself
@@ -24,9 +25,9 @@ NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
 
 
 def run_own(state: State, command: str) -> None:
-    """Run it with the user's rights, in the workspace; Ctrl-C ends the command and not the chat."""
+    """Run a command as the user, in the workspace. Ctrl-C ends the command, not the chat."""
     if not command:
-        state.screen.say("  !command runs a command, and the model sees its output with your next message")
+        state.screen.say("  Type !command to run a command; the model sees its output with your next message")
         return
     try:
         process = subprocess.Popen(  # noqa: S602 - a shell is what the user asks for, and nobody else is
@@ -44,7 +45,7 @@ def run_own(state: State, command: str) -> None:
         except KeyboardInterrupt:
             _end(process)
     ending = _ending(process.returncode)
-    state.notes.append(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending))
+    state.notes.append(harmless(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
 
 
@@ -54,7 +55,7 @@ def _ending(code: int) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """It has had the interrupt too, being in the same group; what does not end by it is ended."""
+    """Ctrl-C reaches the command as well; if that does not end it, terminate it."""
     with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
         process.wait(GRACE)
     process.terminate()
@@ -63,7 +64,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Lines as they come, plain."""
+    """Output lines as they arrive, sanitised."""
     assert process.stdout is not None  # noqa: S101 - it was started with a pipe
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     plain, pending = Sanitiser().feed, ""
@@ -83,10 +84,10 @@ def _bounded(text: str) -> str:
 
 
 def edited(text: str) -> str:
-    """The text as the user left it in their editor: VISUAL, EDITOR, or what there is. Raises BotError."""
+    """The text after the user edited it with VISUAL, EDITOR, or a usual editor. Raises ConfigError."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
     if not command:
-        raise ConfigError("There is no editor.", "Set EDITOR to the one to use, e.g. EDITOR=nano.")
+        raise ConfigError("No editor found.", "Set EDITOR, e.g. EDITOR=nano.")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "message.md"
         file.write_text(text, encoding="utf-8")
@@ -95,5 +96,5 @@ def edited(text: str) -> str:
         except (OSError, ValueError) as error:
             raise ConfigError(f"The editor could not be started: {error}", "Set EDITOR to another one.") from error
         if done.returncode:
-            raise ConfigError(f"The editor ended with exit code {done.returncode}, so nothing is taken from it.")
+            raise ConfigError(f"The editor ended with exit code {done.returncode}, so its text was not used.")
         return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")

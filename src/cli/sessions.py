@@ -1,4 +1,4 @@
-"""`vllm-bot sessions`: past conversations, without a model or a server."""
+"""`vllm-bot sessions`: past conversations; needs no server."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..session.replay import replay
 from ..session.store import Store
 from . import start
 from .history import listed
+from .main import number
 
 OLD = 90.0  # days
 
@@ -45,7 +46,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     delete.set_defaults(action=_delete)
 
     clean = rows.add_parser("clean", help="delete old conversations that have no name")
-    clean.add_argument("--days", type=float, default=OLD, help=f"unused for this many days (default: {OLD:g})")
+    clean.add_argument(
+        "--days", type=number(float, 0), default=OLD, help=f"unused for this many days (default: {OLD:g})"
+    )
     clean.set_defaults(action=_clean)
 
 
@@ -64,7 +67,7 @@ def _list(given: argparse.Namespace, settings: Settings, store: Store) -> int:
     for line in listed(found, str(settings.root)):
         print(line.strip())
     if not found:
-        print(f"There is no session yet; they are kept in {store.folder}.", file=sys.stderr)
+        print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)
     return 0
 
 

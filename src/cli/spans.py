@@ -20,7 +20,7 @@ AGENT = "vllm-bot"
 ASKED_FOR = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PROVIDERS = {"gemini": "gcp.gemini", "vertex": "gcp.vertex_ai"}  # where the conventions' name is not ours
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
-MISSING = "OpenTelemetry is asked for, and not installed: pip install 'vllm-bot[otel]'"
+MISSING = "OpenTelemetry is configured but not installed: pip install 'vllm-bot[otel]'"
 
 
 def is_wanted(environ: Mapping[str, str]) -> bool:

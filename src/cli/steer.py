@@ -1,4 +1,4 @@
-"""Commands that change what happens next: another model or path, a new conversation, how much is shown."""
+"""Commands that change what happens next: model, path, new conversation, what is shown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .command import Command, State
 
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
 THINKING = {
-    "fold": "Thoughts are shown while they last, and folded to one line after that; /expand shows the last.",
-    "show": "Thoughts are shown and stay.",
-    "hide": "Thoughts are not shown.",
+    "fold": "thoughts are shown as they come, then folded to one line; /expand shows the last one",
+    "show": "thoughts are shown in full",
+    "hide": "thoughts are not shown",
 }
 
 
@@ -22,7 +22,7 @@ def _leave(state: State, _: str) -> None:
 
 def _new(state: State, _: str) -> None:
     state.begin_anew()
-    state.screen.say("The conversation starts anew.")
+    state.screen.say("New conversation.")
 
 
 def _clear(state: State, _: str) -> None:
@@ -31,16 +31,16 @@ def _clear(state: State, _: str) -> None:
 
 
 def _model(state: State, name: str) -> None:
-    """Show the model, or take another that the server has."""
+    """Show the model, or switch to another one."""
     if not name:
-        state.screen.say(f"  {plain(state.model_name)}; /models lists what the server has, /model NAME takes another")
+        state.screen.say(f"  {plain(state.model_name)}; /models lists what the server serves, /model NAME switches")
         return
     served = connect.models(state.settings)
     if name not in served:
-        state.screen.say(f"The server has no model {plain(name)}. It has: {plain(', '.join(served))}.")
+        state.screen.say(f"The server does not serve {plain(name)}. It serves: {plain(', '.join(served))}.")
         return
     state.switch(name)
-    state.screen.say(f"  {plain(name)} goes on with the conversation.")
+    state.screen.say(f"  {plain(name)} now answers.")
 
 
 def _model_names(state: State) -> Iterable[str]:
@@ -48,14 +48,14 @@ def _model_names(state: State) -> Iterable[str]:
 
 
 def _path(state: State, mode: str) -> None:
-    """Show the call path and why it is in use, or take another."""
+    """Show the call path and why it is used, or switch to another one."""
     from ..model import MODES
 
     path = state.bot().model.path
     if chosen := next((each for each in MODES if each == mode), None):
         path.choose(chosen)
     elif mode:
-        state.screen.say(f"There is no path {plain(mode)}. It is one of {', '.join(MODES)}.")
+        state.screen.say(f"There is no path {plain(mode)}. Choose one of {', '.join(MODES)}.")
         return
     state.screen.say(f"  {path.mode}: {path.why}")
 
@@ -68,7 +68,7 @@ def _path_names(_: State) -> Iterable[str]:
 
 def _debug(state: State, level: str) -> None:
     if level and level not in DEBUG_LEVELS:
-        state.screen.say(f"There is no level {plain(level)}. It is one of {', '.join(DEBUG_LEVELS)}.")
+        state.screen.say(f"There is no level {plain(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
         return
     if level:
         state.debug.level = DEBUG_LEVELS[level]
@@ -78,7 +78,7 @@ def _debug(state: State, level: str) -> None:
 
 def _thinking(state: State, mode: str) -> None:
     if mode and mode not in THINKING:
-        state.screen.say(f"There is no way {plain(mode)} to show thoughts. It is one of {', '.join(THINKING)}.")
+        state.screen.say(f"There is no mode {plain(mode)}. Choose one of {', '.join(THINKING)}.")
         return
     screen = state.screen
     screen.thinking = mode or screen.thinking

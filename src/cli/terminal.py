@@ -1,6 +1,6 @@
-"""A chat on a full terminal: the prompt between the turns, the live screen and the keys typed ahead during one.
+"""A chat on a full terminal: the prompt between turns, the live screen and typed-ahead keys during one.
 
-Whatever ends a turn, the terminal is as it was before: an error, a signal, Ctrl-Z until the chat goes on.
+The terminal is restored however a turn ends, and while the program is suspended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def live_screen() -> Live:
 
 
 class Terminal:
-    """Reads and draws one chat. `folder` is where the history is kept."""
+    """Reads and draws one chat. `folder` is where the history is saved."""
 
     def __init__(self, state: State, live: Live, folder: Path | None) -> None:
         self._state = state
@@ -43,23 +43,25 @@ class Terminal:
         return self._prompt.read()
 
     def ask(self, question: str, default: str = "") -> str:
-        """A line that answers a question in the middle of a turn, typed after it was asked."""
+        """Ask for a line in the middle of a turn; what was typed before is discarded."""
         return self._prompt.ask(question, default)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """While the model works: keys are kept for the next message, and the screen is drawn in place."""
+        """While the model works: keys are collected for the next message, and the screen is drawn in place."""
         live, typed = self._live, self._live.typed
         typed.text, self._state.draft = self._state.draft, ""  # begun in the turn before, if this one was queued
         typed.feed(self._prompt.typed_ahead())
         live.begin()
         try:
             with self._signals():
-                self._keys.start()
                 try:
+                    with live.unbroken():
+                        self._keys.start()
                     yield
                 finally:
-                    self._keys.stop()
+                    with live.unbroken():
+                        self._keys.stop()
         except BaseException:
             typed.text = typed.take_back()  # what was to be asked next may not be wanted any more
             raise
@@ -72,13 +74,18 @@ class Terminal:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The terminal as others know it, in the middle of a turn: for a question, or another program."""
-        with self._keys.paused():
+        """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
+        running = self._keys.reading
+        with self._live.unbroken():
+            self._keys.stop()
             self._live.leave()
-            try:
-                yield
-            finally:
+        try:
+            yield
+        finally:
+            with self._live.unbroken():
                 self._live.clear()
+                if running:
+                    self._keys.start()
 
     def _typed(self) -> None:
         wishes, self._live.typed.wishes = self._live.typed.wishes, []
@@ -97,28 +104,34 @@ class Terminal:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C waits for the end of a drawing; Ctrl-Z leaves the terminal as it was, and fg takes it back."""
+        """Ctrl-C and Ctrl-Z wait for the end of a drawing."""
 
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            if self._live.drawing:
-                self._live.interrupted = True
-            else:
-                raise KeyboardInterrupt
+        def handler(wish: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+            return lambda _number, _frame: self._live.when_drawn(wish)
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
+        wishes = {signal.SIGINT: _interrupt, signal.SIGTSTP: self._suspend}
+        before = {number: signal.signal(number, handler(wish)) for number, wish in wishes.items()}
+        try:
+            yield
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _suspend(self) -> None:
+        """Leave the terminal as it was until fg; while somebody else reads it there is nothing to leave."""
+        if not self._keys.reading:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
+        with self._live.unbroken(), self._live.lock:  # the clock draws nothing in between
             self._live.leave()
             self._keys.give_back()
             os.kill(os.getpid(), signal.SIGSTOP)
             self._keys.take()
             self._live.clear()
 
-        handlers: dict[int, Callable[[int, FrameType | None], None]] = {signal.SIGINT: interrupt, signal.SIGTSTP: stop}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _painter() -> Painter:

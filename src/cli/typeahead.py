@@ -1,6 +1,6 @@
-"""The terminal's keys while the model works: read by a thread, unechoed, so that nothing typed is lost or in the way.
+"""Reading keys in a thread while the model works, without echo.
 
-Ctrl-C stays a signal, for the main thread. Whatever ends the block, the terminal is as it was before.
+Ctrl-C stays a signal for the main thread. The terminal is always restored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import select
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .keys import Typed
@@ -22,7 +22,7 @@ PASTES_MARKED, PASTES_PLAIN = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class TypeAhead:
-    """`typed` takes the keys; `changed` is called after each, and `tick` where there was none for a while."""
+    """`typed` receives the keys; `changed` is called after each, `tick` after a while without any."""
 
     def __init__(
         self,
@@ -41,6 +41,10 @@ class TypeAhead:
         self._thread: threading.Thread | None = None
         self._wake = -1
 
+    @property
+    def reading(self) -> bool:
+        return self._thread is not None
+
     def start(self) -> None:
         self.take()
         listening, self._wake = os.pipe()
@@ -56,7 +60,7 @@ class TypeAhead:
         self.give_back()
 
     def take(self) -> None:
-        """From now on keys are neither echoed nor changed."""
+        """Turn off echo and line editing."""
         with contextlib.suppress(termios.error):
             self._before = termios.tcgetattr(self._terminal)
             unecho(self._terminal)
@@ -67,17 +71,6 @@ class TypeAhead:
             if self._before is not None:
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
             self._write(PASTES_PLAIN)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Somebody else reads the terminal meanwhile, and finds it as it was."""
-        running = self._thread is not None
-        self.stop()
-        try:
-            yield
-        finally:
-            if running:
-                self.start()
 
     def _listen(self, woken: int) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode

@@ -20,12 +20,12 @@ import requests
 from ..errors import ClientError, ConnectFailed, HostUnknown, NeverReached, NotHttp, StreamCut, TlsFailed
 
 START_HINT = "Start one with: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER"
-PROXY_HINT = "It is set by HTTP_PROXY or HTTPS_PROXY; NO_PROXY names the hosts that need none."
+PROXY_HINT = "It is set by HTTP_PROXY or HTTPS_PROXY; list hosts that need no proxy in NO_PROXY."
 _TLS_RECORD = re.compile(r"[\x15\x16]\x03[\x00-\x04]")  # how an alert or a handshake begins
 
-_CA_HINT = "If you trust it, set vllm.ssl_verify to the file of its certificate, or of the authority that signed it."
-_UNCHECKED_HINT = "Until it is renewed, vllm.ssl_verify: false goes on without checking who answers."
-_NAME_HINT = "Use the name it is made for in vllm.base_url, or make it a certificate with this one."
+_CA_HINT = "If you trust it, set vllm.ssl_verify to a file with its certificate, or its authority's."
+_UNCHECKED_HINT = "Until it is renewed, vllm.ssl_verify: false connects without checking it."
+_NAME_HINT = "Use the name in the certificate as vllm.base_url, or give the server a certificate for this name."
 
 
 class _Flaw(NamedTuple):
@@ -90,25 +90,29 @@ def _unknown_host(_: BaseException, base_url: str) -> ClientError:
 
 def _untrusted(cause: BaseException, base_url: str) -> ClientError:
     said = getattr(cause, "verify_message", "") or _said(cause)
-    flaw = _FLAWS.get(getattr(cause, "verify_code", 0), _Flaw(f"its certificate does not hold: {said}", _CA_HINT))
+    flaw = _FLAWS.get(getattr(cause, "verify_code", 0), _Flaw(f"its certificate is not valid: {said}", _CA_HINT))
     return TlsFailed(f"{base_url} cannot be trusted: {flaw.said}.", flaw.hint)
 
 
 def _no_tls(cause: BaseException, base_url: str) -> ClientError:
     if getattr(cause, "reason", "") in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
-        return TlsFailed(f"{base_url} does not speak TLS.", "If it is plain HTTP, vllm.base_url begins with http://.")
+        return TlsFailed(
+            f"{base_url} does not speak TLS.", "If it is plain HTTP, vllm.base_url must begin with http://."
+        )
     return TlsFailed(f"TLS with {base_url} failed: {_said(cause)}.", "See vllm.base_url and vllm.ssl_verify.")
 
 
 def _closed(_: BaseException, base_url: str) -> ClientError:
-    hint = "If the server speaks TLS, vllm.base_url begins with https://; otherwise its log may say more."
+    hint = "If the server speaks TLS, vllm.base_url must begin with https://. Otherwise its log may say more."
     return StreamCut(f"{base_url} closed the connection without an answer.", hint)
 
 
 def _not_http(cause: BaseException, base_url: str) -> ClientError:
     if _TLS_RECORD.search(str(cause)):
-        return TlsFailed(f"{base_url} speaks TLS, not plain HTTP.", "Begin vllm.base_url with https://.")
-    return NotHttp(f"{base_url} is not an HTTP server.", "Another program listens on that port: check vllm.base_url.")
+        return TlsFailed(f"{base_url} speaks TLS, not plain HTTP.", "vllm.base_url must begin with https://.")
+    return NotHttp(
+        f"{base_url} is not an HTTP server.", "Another program may be listening on that port: check vllm.base_url."
+    )
 
 
 # The first row with a cause among an error's counts: the particular before the general.

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from threading import Event
 from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -73,7 +74,7 @@ class Client:
     ) -> None:
         if not (api_key.isascii() and api_key.isprintable()):
             hint = "Check VLLM_API_KEY and vllm.api_key."
-            raise ConfigError("The API key holds a character that no HTTP header can.", hint)
+            raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
         self.base_url = base_url
         self.sleep = sleep
         self._api_key = api_key
@@ -92,6 +93,15 @@ class Client:
         self._session.trust_env = False
         if not ssl_verify:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once, by us
+
+    def heed(self, cancelled: Event) -> None:
+        """Once it is set, by whatever thread, what waits for the server raises what Ctrl-C raises."""
+
+        def sleep(seconds: float) -> None:
+            if cancelled.wait(seconds):
+                raise KeyboardInterrupt
+
+        self.sleep, self._stopwatch.cancelled = sleep, cancelled.is_set
 
     def __enter__(self) -> Client:
         return self
@@ -141,7 +151,7 @@ class Client:
                 return answer
             answer.close()
             url = target
-        raise ClientError(f"{self.base_url} redirects in a circle, last to {url}.", "Check vllm.base_url.")
+        raise ClientError(f"{self.base_url} redirects in a loop, last to {url}.", "Check vllm.base_url.")
 
     def _send(self, method: str, url: str, body: bytes | None) -> requests.Response:
         try:
@@ -189,7 +199,7 @@ class Client:
             raise self._stopwatch.overdue(self.base_url) from error
         except urllib3_errors.DecodeError as error:
             self._headers["Accept-Encoding"] = "identity"  # for good: this server or its proxy cannot compress
-            raise Undecodable(f"The answer of {self.base_url} is compressed, and broken in that.") from error
+            raise Undecodable(f"The answer of {self.base_url} could not be decompressed.") from error
         except (urllib3_errors.HTTPError, OSError) as error:
             raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
 

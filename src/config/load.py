@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import Field, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from ..errors import ConfigError
 from .folders import default_files, state_folder
@@ -61,10 +61,6 @@ def _or_none(kind: Kind) -> Kind:
     )
 
 
-def _bool_or_path(value: bool | str) -> bool | str:
-    return str(Path(value).expanduser()) if isinstance(value, str) else value
-
-
 INTEGER = Kind("an integer", _is_integer)
 NUMBER = Kind("a number", _is_number, float)
 KINDS = {
@@ -74,7 +70,7 @@ KINDS = {
     "float": NUMBER,
     "int | None": _or_none(INTEGER),
     "float | None": _or_none(NUMBER),
-    "bool | str": Kind("true, false or a string", lambda value: isinstance(value, (bool, str)), _bool_or_path),
+    "bool | str": Kind("true, false or a string", lambda value: isinstance(value, (bool, str))),
     "tuple[str, ...]": Kind("a list of strings", _is_strings, tuple),
     "tuple[Mapping[str, Any], ...]": Kind("a list of objects", _is_objects, tuple),
 }
@@ -101,13 +97,12 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     sources = chain(_from_file(source), _from_environment(environ), _from_command_line(overrides))
     known = {given.key: _checked(given) for given in sources}
     _choose_model(known)
-    _check_ca_file(known)
     _choose_base_url(known)
     sources_of_tools = _find_tools(known, source)
     return Settings(
         **{name: section(**_values_of(name, known)) for name, section in SECTIONS.items()},
         state=state_folder(environ),
-        root=_folder(known.get("workspace.dir", Given("workspace.dir", Workspace().dir, "workspace.dir"))),
+        root=_workspace(known),
         files=tuple(Path(os.path.realpath(each)) for each in (*((path,) if path else ()), *usual, *sources_of_tools)),
         places={key: given.place for key, given in known.items()},
     )
@@ -165,7 +160,7 @@ def _checked(given: Given) -> Given:
     if choices and value not in choices:
         raise ConfigError(f"{place}: expected one of {', '.join(choices)}, got {_shown(value)}")
     refine = REFINED.get(key)
-    return Given(key, refine(str(value), place) if refine else kind.keep(value), place)
+    return Given(key, refine(value, place) if refine else kind.keep(value), place)
 
 
 def _base_url(value: str, place: str) -> str:
@@ -191,18 +186,30 @@ def _api_key(value: str, place: str) -> str:
     return key
 
 
-REFINED: Mapping[str, Callable[[str, str], str]] = {"vllm.base_url": _base_url, "vllm.api_key": _api_key}
+def _ca_file(value: bool | str, place: str) -> bool | str:
+    return str(_existing(value, place, "file")) if isinstance(value, str) else value
+
+
+REFINED: Mapping[str, Callable[[Any, str], object]] = {
+    "vllm.base_url": _base_url,
+    "vllm.api_key": _api_key,
+    "vllm.ssl_verify": _ca_file,
+}
 HEADER_WORD = re.compile("[!-~\xa1-\xac\xae-\xff]*")
 
 
-def _folder(given: Given) -> Path:
-    """The folder itself, links resolved; an empty name is a variable that was not set, and none is meant."""
-    name = str(given.value)
+def _workspace(known: Mapping[str, Given]) -> Path:
+    given = known.get("workspace.dir", Given("workspace.dir", Workspace().dir, "workspace.dir"))
+    return _existing(str(given.value), given.place, "folder")
+
+
+def _existing(name: str, place: str, kind: Literal["file", "folder"], beside: Path = Path()) -> Path:
+    """The file or folder itself, links resolved; an empty name is a variable that was not set, and none is meant."""
     with suppress(OSError, ValueError, RuntimeError):  # a name too long, a NUL in it, the home of nobody
-        folder = Path(os.path.realpath(Path(name).expanduser()))
-        if name and folder.is_dir():
-            return folder
-    raise ConfigError(f"{given.place}: there is no folder {_shown(name)}")
+        path = Path(os.path.realpath(beside / Path(name).expanduser()))
+        if name and (path.is_file() if kind == "file" else path.is_dir()):
+            return path
+    raise ConfigError(f"{place}: there is no {kind} {_shown(name)}")
 
 
 def _values_of(section: str, known: Mapping[str, Given]) -> dict[str, Any]:
@@ -220,12 +227,6 @@ def _choose_model(known: dict[str, Given]) -> None:
         raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
     chosen = vllm.model or vllm.available_models[vllm.default_model_index]
     known["vllm.model"] = Given("vllm.model", chosen, known["vllm.available_models"].place)
-
-
-def _check_ca_file(known: Mapping[str, Given]) -> None:
-    given = known.get("vllm.ssl_verify")
-    if given and isinstance(given.value, str) and not Path(given.value).is_file():
-        raise ConfigError(f"{given.place}: there is no file {_shown(given.value)}")
 
 
 def _choose_base_url(known: dict[str, Given]) -> None:
@@ -247,11 +248,8 @@ def _find_tools(known: dict[str, Given], source: Path | None) -> list[str]:
     for key in ("tools.modules", "tools.commands"):
         if given := known.get(key):
             folder = source.parent if source and given.place.startswith(f"{source}:") else Path()
-            files = [
-                os.path.realpath(folder / Path(name).expanduser()) for name in cast("tuple[str, ...]", given.value)
-            ]
-            if missing := [file for file in files if not Path(file).is_file()]:
-                raise ConfigError(f"{given.place}: there is no file {_shown(missing[0])}")
+            names = cast("tuple[str, ...]", given.value)
+            files = [str(_existing(name, given.place, "file", folder)) for name in names]
             known[key] = given._replace(value=tuple(files))
             found += files
     return found

@@ -32,6 +32,7 @@ from ..messages import (
     ToolResults,
     UserMessage,
 )
+from ..specials import harmless
 from .room import CHARACTERS_PER_TOKEN, make_room
 
 AT = 0.85  # of the context: where it begins
@@ -95,14 +96,14 @@ class Compactor:
         self._tried = len(conversation)
         if not split:
             return
-        yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summed up.")
+        yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summarized.")
         try:
             yield from self._replace(conversation, split, "", by_hand=False)
         except BotError as error:
             characters = sum(map(_size, conversation)) * (share - (1 - KEEP)) / share
             freed = make_room(conversation, int(characters) // CHARACTERS_PER_TOKEN)
             yield Notice(
-                f"It could not be summed up: {error.message} "
+                f"Summarizing failed: {error.message} "
                 f"Instead, old tool results were shortened by about {freed:,} tokens."
             )
 
@@ -111,11 +112,11 @@ class Compactor:
         split = _split(conversation, KEEP)
         if not split:
             return False
-        yield Notice("The model's context is full; the conversation's older part is being summed up.")
+        yield Notice("The model's context is full; the older part of the conversation is being summarized.")
         try:
             yield from self._replace(conversation, split, "", by_hand=False)
         except BotError as error:
-            yield Notice(f"It could not be summed up: {error.message}")
+            yield Notice(f"Summarizing failed: {error.message}")
             return False
         return True
 
@@ -124,7 +125,7 @@ class Compactor:
         share = self._model.filled(conversation)
         split = _split(conversation, min(KEEP_BY_HAND, KEEP / share if share else KEEP_BY_HAND), least=0)
         if not split:
-            yield Notice("There is nothing to sum up yet.")
+            yield Notice("There is nothing to summarize yet.")
             return
         yield from self._replace(conversation, split, hint, by_hand=True)
 
@@ -148,7 +149,7 @@ class Compactor:
         order = SystemMessage(ORDER.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
         for transcript in _transcripts(dropped):
-            request: list[Message] = [order, UserMessage(transcript)]
+            request: list[Message] = [order, UserMessage(harmless(transcript))]
             share = writer.filled(request, exact_from=SUMMARY_ROOM)
             if share is not None and share > SUMMARY_ROOM:
                 continue
@@ -248,7 +249,7 @@ def _told(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bo
     answers = sum(isinstance(message, Response) for message in dropped)
     back = "/undo brings them back." if by_hand else "/undo of this turn brings them back."
     lines = [
-        f"Summed up in {characters:,} characters: {len(questions)} of your messages, {answers} answers and "
+        f"Summarized in {characters:,} characters: {len(questions)} of your messages, {answers} answers and "
         f"{results} tool results; what came last stays as it is ({kept} message{'s' * (kept != 1)}). {back}"
     ]
     lines += [f"  - {' '.join(question.split())[:70]}" for question in questions[:SHOWN]]

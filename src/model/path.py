@@ -16,16 +16,18 @@ from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupp
 Mode = Literal["native", "template", "text"]
 MODES: tuple[Mode, ...] = ("native", "template", "text")
 
-_START_WITH = "To enable native ones, start it with --enable-auto-tool-choice --tool-call-parser PARSER."
+_START_WITH = "For native calls, start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 NOTICES: dict[Mode, str] = {
-    "template": "This server reads no tool calls; the model is shown the tools by its chat template and its calls are "
+    "template": "This server does not parse tool calls; its chat template shows the model the tools, and its calls are "
     f"read from the text. {_START_WITH}",
-    "text": f"This server takes no native tool calls; going on with calls in the text. {_START_WITH}",
+    "text": f"This server accepts no native tool calls; using calls in the text instead. {_START_WITH}",
 }
-ROLES_MERGED = "The model's chat template takes only user and assistant in turn; the conversation is sent that way."
-SYSTEM_FOLDED = "The model's chat template takes no system prompt; it is sent with the first user message."
-TEXT_ONLY = "The model takes nothing but text; of images and sound it is told that they were there."
-LOST_CALLS = "The server says that it read tool calls, and gives none; going on with calls in the text."
+ROLES_MERGED = (
+    "The model's chat template accepts only alternating user and assistant messages; the conversation is sent that way."
+)
+SYSTEM_FOLDED = "The model's chat template accepts no system prompt; it is sent with the first user message."
+TEXT_ONLY = "The model accepts only text; it is told where images and sound were left out."
+LOST_CALLS = "The server announced tool calls but returned none; using calls in the text instead."
 
 BY_HAND = "chosen by hand"
 BY_CONFIGURATION = "enable_function_calling is false"
@@ -46,7 +48,7 @@ class CallPath:
     """`why` says for the user how the mode came about; `without` names fields that the server refused."""
 
     mode: Mode = "native"
-    why: str = "the configuration's default"
+    why: str = "the default"
     alternate: bool = False
     fold_system: bool = False
     text_only: bool = False
@@ -83,7 +85,7 @@ class CallPath:
 
     def distrust(self) -> str:
         """Give up native calls: the server says that it read some, and gives none. The notice for the user."""
-        self.mode, self.why = "text", "the server spoke of calls and gave none"
+        self.mode, self.why = "text", "the server announced calls and returned none"
         return LOST_CALLS
 
     def choose(self, mode: Mode) -> None:

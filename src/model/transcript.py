@@ -21,7 +21,8 @@ from ..messages import (
     ToolResults,
     UserMessage,
 )
-from ..protocol import as_text, harmless, instructions
+from ..protocol import as_text, instructions
+from ..specials import harmless
 from .path import CallPath
 
 _NO_SYSTEM = SystemMessage("")

@@ -12,7 +12,6 @@ from .extract import Extraction, extract_tool_calls, gathered
 from .formats import mentions_call, parsers_of
 from .render import as_text, call_text, example, instructions, results_text
 from .scanner import MAX_CALLS, StreamParser
-from .specials import harmless
 
 __all__ = [
     "MAX_CALLS",
@@ -28,7 +27,6 @@ __all__ = [
     "example",
     "extract_tool_calls",
     "gathered",
-    "harmless",
     "instructions",
     "mentions_call",
     "parsers_of",

@@ -65,6 +65,9 @@ def calls_in(node: Node, known: Known, depth: int = 0) -> list[RawCall]:
 def _from_call(node: CallNode, known: Known, depth: int) -> list[RawCall]:
     if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not known(node.name):
         return calls_in(node.positional[0], known, depth + 1)
+    only = node.positional[0] if len(node.positional) == 1 else None
+    if isinstance(only, Source) and only.startswith("**") and isinstance(spread := _unwrapped(only.lstrip("* ")), dict):
+        node = node._replace(keywords=node.keywords | spread, positional=[])
     return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
 
 
@@ -84,14 +87,21 @@ def _listed(name: str, rest: list[Node], container: object) -> RawCall:
 
 
 def _from_string(node: str, known: Known, depth: int) -> list[RawCall]:
-    """A call written as a string: Arctic and DBRX list them so."""
-    if depth and (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
-        try:
-            inner = Reader(node).value()
-        except (Unreadable, RecursionError):
-            return []
-        return calls_in(inner, known, depth + 1)
-    return []
+    """Calls written as a string: Arctic and DBRX list them so, each in its own or several in one."""
+    calls: list[RawCall] = []
+    if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
+        return calls
+    reader = Reader(node)
+    try:
+        while reader.position < len(node):
+            calls += calls_in(reader.value(), known, depth + 1)
+            reader.skip()
+            while reader.at(",;"):
+                reader.position += 1
+                reader.skip()
+    except (Unreadable, RecursionError):
+        pass  # what stood before it counts
+    return calls
 
 
 def _from_object(node: dict[str, Node], known: Known, depth: int) -> list[RawCall]:

@@ -12,6 +12,7 @@ from .repair import CallNode, Node, Reader, Unreadable, strict
 from .tags import element_call, invoked, keyed
 
 _ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n(.*?)\r?\n?END_ARG", re.DOTALL)
+_KEYWORD = re.compile(r"[^\W\d]\w{0,63}\s?=(?!=)")
 _TOOL_NAME = re.compile(r"TOOL_NAME:\s*(\S+)")
 _NOTHING_CLOSED = re.compile(r"[^}\])]*\Z")
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
@@ -56,7 +57,7 @@ def _decode_text(found: Found, body: str, known: Known, *, ended: bool) -> Decod
     elif found.kind == "element":
         calls = element_call(found.name, body)
     elif found.kind == "labels":
-        calls = [RawCall(found.name, {}, [body.strip().strip("\"'`")])]
+        calls = [_labelled(found.name, body.strip())]
     elif found.kind == "arguments":
         calls = _argument_blocks(body)
     else:
@@ -64,6 +65,21 @@ def _decode_text(found: Found, body: str, known: Known, *, ended: bool) -> Decod
     if not calls:
         return Decoded([], problem="No tool's name could be read in it.")
     return Decoded(calls, () if ended else ("missing closers",))
+
+
+def _labelled(name: str, line: str) -> RawCall:
+    """The arguments that stand on a line: `city="Oslo"`, the text between a bracket and its end, or one value."""
+    if _KEYWORD.match(line):
+        reader = Reader(f"{name}({line})")
+        try:
+            node = reader.value()
+        except (Unreadable, RecursionError):
+            node = None
+        if isinstance(node, CallNode) and not node.positional and not reader.unclosed:
+            return RawCall(name, node.keywords, [])
+    if line.endswith("]") and "[" not in line:
+        line = line[:-1]
+    return RawCall(name, {}, [line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'`" else line])
 
 
 def _argument_blocks(body: str) -> list[RawCall]:

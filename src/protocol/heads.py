@@ -162,8 +162,8 @@ def own() -> Matcher:
 
 @functools.cache
 def gap() -> re.Pattern[str]:
-    """What may stand between `TOOL_CALL` and its body, colon and decoration."""
-    return re.compile(r"[sS]?[:*`\s]{0,24}")
+    """What may stand between `TOOL_CALL` and its body: colon, decoration, the beginning of a fence."""
+    return re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
 
 @functools.cache

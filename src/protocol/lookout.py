@@ -14,7 +14,7 @@ from . import heads
 from .heads import Found
 from .tape import LOOK_BACK
 from .toolbox import Toolbox
-from .words import Word, in_word, last_words, plain_word
+from .words import CHANNELS, KEYWORD_BEGINNINGS, KEYWORDS, Word, in_word, last_words, plain_word
 
 _OWN = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
@@ -24,8 +24,7 @@ _OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECAS
 _TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
 _HARMONY = re.compile(_TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
-_CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
-_CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(_CHANNELS) + r")\s{1,4}t?o?\Z")
+_CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
 _LINE_START = re.compile(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 _OWN_ENDS = frozenset("lLsS")
@@ -34,16 +33,11 @@ _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
 _GLUE = frozenset("\\$-")  # before a name they make it the end of another
 _METHOD = _GLUE | frozenset("./")  # before a name they make it another's
-_LABELS = frozenset(
-    ("action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name", "function call")
-)
 _GLUED = re.compile(r"[\w.\\/:$-]")  # before a label they make it part of another word
 _LABEL = re.compile(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
 )
-_KEYWORDS = frozenset((*_LABELS, *_CHANNELS, "to", "functools", "call", "observation"))
-_KEYWORD_BEGINNINGS = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 
 
 class Here(NamedTuple):
@@ -117,21 +111,20 @@ class Lookout:
         return min(held, marks, *(match.start() for match in begun if match))
 
     def _begins_nothing(self, word: str) -> bool:
-        return word.isdigit() or not (word.casefold() in _KEYWORD_BEGINNINGS or self._box.may_begin(word))
+        return word.isdigit() or not (word.casefold() in KEYWORD_BEGINNINGS or self._box.may_begin(word))
 
     def _may_begin(self, word: Word) -> bool:
         bare = word.name.rstrip(":")
         if word.gap or word.mark or bare != word.name:
-            return self._box.leads(bare) or bare.casefold() in _KEYWORDS
-        return self._box.may_begin(bare) or bare.casefold() in _KEYWORD_BEGINNINGS
+            return self._box.leads(bare) or bare.casefold() in KEYWORDS
+        return self._box.may_begin(bare) or bare.casefold() in KEYWORD_BEGINNINGS
 
     def _lead(self, here: Here) -> Word | None:
         """The name of a tool before the anchor."""
         words = last_words(here.text, here.at, max(here.floor, here.at - LOOK_BACK), here.before)
-        named = (word for word in words if self._box.leads(word.name.rstrip(":")))
-        word = next(named, None)
-        glued = word and word.start == word.begin and (in_word(word.previous) or word.previous in _GLUE)
-        return None if glued else word
+        whole = (word for word in words if word.start < word.begin or not in_word(word.previous))
+        word = next((word for word in whole if self._box.leads(word.name.rstrip(":"))), None)
+        return None if word and word.start == word.begin and word.previous in _GLUE else word
 
     def _angle(self, here: Here) -> Sight:
         text, at, floor, line, _ = here
@@ -305,8 +298,10 @@ class Lookout:
         match = matcher.match(text, at)
         if match and match["mark"] in "({" and self._box.find(match["name"]):
             return self._fenced(text, at)
-        begun = not match and matcher.begun(text, at) and self._box.may_begin(text[at : at + 100].strip())
-        return Hold(at) if begun and at < len(text) else None
+        if not matcher.begun(text, at):
+            return None
+        name = text[at : at + 100].rpartition("=")[2].strip().removeprefix("print(").removeprefix("await")
+        return Hold(at) if self._box.may_begin(name.strip()) and at < len(text) else None
 
     def _fenced(self, text: str, at: int) -> Sight:
         """The block whose first word is at `at`."""

@@ -23,6 +23,7 @@ from ..messages import (
     ToolResult,
     ToolResults,
     UserMessage,
+    type_name,
 )
 
 RESULTS_HEADING = "Tool execution results:"
@@ -104,24 +105,10 @@ def _described(tool: ToolDefinition) -> str:
     needed = required if isinstance(required, list) else []
     signature = ", ".join(name if name in needed else f"{name}?" for name in properties)
     lines = [f"- **{tool.name}({signature})**: {_one_line(tool.description)}"]
-    lines += [f"    - {name} ({_type_name(schema)}){_note(schema)}" for name, schema in properties.items()]
+    for name, schema in properties.items():
+        about = _one_line(str(_mapping(schema).get("description") or ""))
+        lines.append(f"    - {name} ({type_name(schema)})" + (f": {about}" if about else ""))
     return "\n".join(lines)
-
-
-def _note(schema: object) -> str:
-    described = _one_line(str(_mapping(schema).get("description") or ""))
-    choices = _mapping(schema).get("enum")
-    listed = f"One of: {', '.join(json.dumps(choice, ensure_ascii=False) for choice in choices)}." if choices else ""
-    return f": {described} {listed}".replace("  ", " ").rstrip() if described or listed else ""
-
-
-def _type_name(schema: object) -> str:
-    kind, items = _mapping(schema).get("type", "any"), _mapping(schema).get("items")
-    if isinstance(kind, list):
-        return " or ".join(map(str, kind))
-    if kind == "array" and items:
-        return f"array of {_type_name(items)}"
-    return str(kind)
 
 
 def example(tool: ToolDefinition) -> str:

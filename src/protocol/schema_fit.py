@@ -47,6 +47,9 @@ _TYPE_NAMES = {
 }
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_CONVERSIONS = frozenset(("int", "float", "str", "bool", "list", "tuple", "set"))  # around a value they add nothing
+_ABOUT_VALUE = frozenset(("value", "type", "description", "title"))
 _PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 _UNSAFE = 2**53
 
@@ -191,6 +194,12 @@ class Fitter:
         raise misfit
 
     def _coerced(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
+        inner = _held(value, types)
+        if inner is not _NOTHING:
+            self.changes[f"{path} {kind} to the value in it"] = None
+            value, kind = inner, _kind(inner)
+            if kind in types:
+                return value
         for wanted in types:
             change = _COERCIONS.get((kind, wanted))
             coerced: Any = change(value) if change else _NOTHING
@@ -264,8 +273,24 @@ class Fitter:
 _NOTHING = object()
 
 
+def _held(value: Node, types: tuple[str, ...]) -> Any:
+    """The value in a list of one, in an object that describes it, or in a conversion, where none of them is asked."""
+    if isinstance(value, list) and len(value) == 1:
+        return value[0] if isinstance(value[0], str) or _kind(value[0]) in types else _NOTHING
+    if isinstance(value, dict) and "value" in value and value.keys() <= _ABOUT_VALUE:
+        return value["value"]
+    if isinstance(value, CallNode) and "string" not in types:
+        if value.name == "dict" and not value.positional:
+            return value.keywords
+        if value.name in _CONVERSIONS and len(value.positional) == 1 and not value.keywords:
+            return value.positional[0]
+    return _NOTHING
+
+
 def _number(text: Any, kind: type = float) -> Any:
     text = text.strip()
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
     if not _NUMBER.fullmatch(text) or len(text) > 400:
         return _NOTHING
     text = text.replace("_", "")

@@ -13,6 +13,12 @@ from typing import NamedTuple
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
 _OWN = re.compile(r"tool|calls\Z", re.IGNORECASE)
+CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
+KEYWORDS = frozenset(
+    (*CHANNELS, "action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name",
+     "function call", "to", "functools", "call", "observation")
+)  # fmt: skip
+KEYWORD_BEGINNINGS = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
 _MAX_GAP, _MAX_WORD = 16, 90
 
 

@@ -100,8 +100,8 @@ class Journal:
             os.close(self._file)
             self._file = -1
             raise Locked(
-                f"The session {self.path.stem} is open elsewhere, and two cannot write to one.",
-                "Leave it there first, or begin a new one.",
+                f"The session {self.path.stem} is open elsewhere.",
+                "Close it there first, or start a new one.",
             )
 
     def _append(self, line: bytes) -> None:

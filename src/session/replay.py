@@ -167,7 +167,7 @@ def _is_whole(data: bytes) -> bool:
 def _keep(data: bytes, place: int, kept: list[Line], found: Replayed, until: int | None) -> None:
     head = HEAD.match(data)
     if head is None:
-        _problem(found, f"line {place + 1} cannot be read, and was skipped")
+        _problem(found, f"line {place + 1} could not be read and was skipped")
         return
     line = Line(head[1].decode(), int(head[2]), data)
     if until is not None and line.number >= until:
@@ -195,7 +195,7 @@ def _parsed(line: Line, found: Replayed) -> dict[str, Any]:
     try:
         value = DECODE(line.data.decode())
     except (ValueError, RecursionError) as error:
-        _problem(found, f"record {line.number} cannot be read, and was skipped: {error}")
+        _problem(found, f"record {line.number} could not be read and was skipped: {error}")
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -321,7 +321,9 @@ def _fact(line: Line, found: Replayed) -> None:
     if line.kind == "meta":
         version = value.get("version")
         if isinstance(version, int) and version > VERSION:
-            raise BotError("The session was written by a newer version of the program.", "Install that to resume it.")
+            raise BotError(
+                "The session was written by a newer version of the program.", "Install that version to resume it."
+            )
         found.meta = value
         found.name = str(value.get("name", ""))
     elif line.kind == "rename":
@@ -361,9 +363,9 @@ def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message
         message = from_json(value)
     except ValueError as error:
         if value is not None:
-            _problem(found, f"record {entry.line.number} is no message, and was skipped: {error}")
+            _problem(found, f"record {entry.line.number} is not a message and was skipped: {error}")
         if not last:  # who answers stays behind what was asked
-            yield UserMessage("[a message of the journal that could not be read]")
+            yield UserMessage("[a message of the journal could not be read]")
         return
     yield message
     if isinstance(message, Response) and (asked := [*_asked(message)]):

@@ -37,7 +37,7 @@ from .pieces import Pieces
 from .replay import Point, Started, Write, drop_points, replay
 from .todos import TODO_WRITE, Todos
 
-UNKEPT = "This conversation is not kept any more, and cannot be resumed later: {why}"
+UNKEPT = "This conversation is no longer saved and cannot be resumed later: {why}"
 
 
 class Undone(NamedTuple):
@@ -68,7 +68,7 @@ class Session:
         self._root = root
         self._now = now
         self._journal = journal
-        self._blobs = Blobs(journal.path.with_suffix(".files")) if journal else None
+        self._blobs = Blobs(journal.path.with_suffix(".files"), now) if journal else None
         self._pieces = Pieces(journal.redact if journal else str)
         self._kept = 0  # messages that the journal has
         self._results: list[ToolResult] = []  # of the last answer, that the journal has
@@ -115,10 +115,10 @@ class Session:
         notices = [f"The journal of this session is damaged: {problem}." for problem in found.problems]
         if found.lost:
             names = ", ".join(result.name for result in found.lost)
-            notices.append(f"The program was stopped before these calls had their results: {names}. None is run again.")
+            notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
         there = str(found.meta.get("workspace", root))
         if there != str(root):
-            notices.append(f"This conversation was about {there}; the tools now work in {root}.")
+            notices.append(f"This conversation took place in {there}; the tools now work in {root}.")
         return session, notices
 
     @classmethod
@@ -247,7 +247,7 @@ class Session:
         if not any(each >= point.number for each in self._compactions):
             return self.messages[: point.messages]
         if not self.path:
-            raise BotError("What was dropped is not had back: this conversation is not kept.")
+            raise BotError("The summarized messages cannot be restored, because this conversation is not saved.")
         return _with_system(self.messages[:1], replay(self.path, point.number).messages)
 
     def _take(self, event: Event) -> None:

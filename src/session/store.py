@@ -55,7 +55,7 @@ class Store:
             return Session.resumed(self.path(session), system, root, self._redact)
         except Locked:
             copy = Session.copied(self.path(session), system, root, self.journal())
-            return copy, [f"The session {session} is open elsewhere: a copy goes on here."]
+            return copy, [f"The session {session} is open elsewhere: this is a copy."]
 
     def path(self, session: str) -> Path:
         return self.folder / f"{session}{SUFFIX}"
@@ -69,11 +69,13 @@ class Store:
         if not known:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
         if not wanted and root is None:
-            raise BotError("No session is named.")
+            raise BotError("No session was named.")
         if not wanted:
             here = [each for each in known if each.workspace == storable(str(root))]
             if not here:
-                raise BotError(f"There is no session of {root} yet.", "`vllm-bot sessions` lists those of all folders.")
+                raise BotError(
+                    f"There is no session of {root} yet.", "`vllm-bot sessions` lists the sessions of all folders."
+                )
             return next((each.id for each in here if each.turns), here[0].id)
         for meant in (
             [each for each in known if wanted in (each.id, each.name)],

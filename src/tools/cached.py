@@ -9,16 +9,16 @@ from ..errors import ToolError
 from .context import ToolContext
 from .matching import Matcher, blocks, matches
 from .registry import tool
-from .search import refuse_many_lines, shown_matches
+from .search import After, Before, Most, refuse_many_lines, shown_matches
 from .window import window
 
 
 @tool(risk="low")
 def tool_output_cache(
-    ref_id: Annotated[str, "Its reference, as o1a2b3c4d"],
+    ref_id: Annotated[str, "Reference of the output, such as o1a2b3c4d"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "Line to begin with"] = None,
-    limit: Annotated[int | None, "Lines at most"] = None,
+    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
+    limit: Annotated[int | None, "Number of lines to show"] = None,
 ) -> str:
     """Read the whole output of an earlier call that was cut or trimmed."""
     seen = window(f"output {ref_id}", _opened(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
@@ -29,13 +29,13 @@ def tool_output_cache(
 
 @tool(risk="low")
 def tool_output_cache_grep(
-    ref_id: Annotated[str, "Its reference"],
-    pattern: Annotated[str, "Text to look for"],
+    ref_id: Annotated[str, "Reference of the output"],
+    pattern: Annotated[str, "Text to find"],
     ctx: ToolContext,
-    regex: Annotated[bool, "It is a regular expression"] = False,
-    before: Annotated[int, "Lines before"] = 0,
-    after: Annotated[int, "Lines after"] = 0,
-    max_matches: Annotated[int, "Matches at most"] = 100,
+    regex: Annotated[bool, "The pattern is a regular expression"] = False,
+    before: Before = 0,
+    after: After = 0,
+    max_matches: Most = 100,
 ) -> str:
     """Search the whole output of an earlier call; shows line:text."""
     refuse_many_lines(before, after)

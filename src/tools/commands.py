@@ -29,15 +29,30 @@ from ..messages import JSON, ToolDefinition
 from .context import ToolContext
 from .outputs import Stored
 from .process import run
-from .registry import NAME, Risk, Tool
+from .registry import NAME, Tool
+from .rows import Key, checked, is_command, is_list_of, is_number, is_scalar, is_string, one_of
 from .schema import Schema, object_schema, strict_form
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
-KEYS = ("name", "description", "command", "parameters", "risk")
-PARAMETER_KEYS = ("type", "description", "enum", "items", "minimum", "maximum", "default", "optional", "flag")
-SCALARS = ("string", "integer", "number", "boolean")
-TYPES = (*SCALARS, "array")
-RISKS: Mapping[str, Risk] = {"low": "low", "high": "high"}
+TYPES = ("string", "integer", "number", "boolean", "array")
+KEYS = {
+    "name": Key("1 to 64 letters, digits, _ or -", lambda value: is_string(value) and bool(NAME.fullmatch(value))),
+    "description": Key("what a model is told of the tool", lambda value: is_string(value) and bool(value.strip())),
+    "command": Key("a program and its arguments, in a string or a list of strings", is_command),
+    "parameters": Key("an object: each name with what it is", lambda value: isinstance(value, dict)),
+    "risk": one_of("low", "high"),
+}
+PARAMETER_KEYS = {
+    "type": one_of(*TYPES),
+    "description": Key("a string", is_string),
+    "enum": Key("a list of strings or numbers", partial(is_list_of, is_scalar)),
+    "items": one_of("string", "integer", "number"),
+    "minimum": Key("a number", is_number),
+    "maximum": Key("a number", is_number),
+    "default": Key("a value, or a list of some", lambda value: is_scalar(value) or is_list_of(is_scalar, value)),
+    "optional": Key("true or false", lambda value: isinstance(value, bool)),
+    "flag": Key("a string", is_string),
+}
 
 
 class Parameter(NamedTuple):
@@ -130,84 +145,53 @@ def _flagged(flag: str, value: JSON, filled: str, *, options: bool) -> Iterator[
 
 
 def _tool(place: str, entry: Any) -> Tool:
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise ConfigError(f"{place}: expected an object with name, description and command")
-    if not NAME.fullmatch(entry["name"]):
-        raise ConfigError(f"{place}: a tool's name matches {NAME.pattern}, and {entry['name']!r} does not")
-    place = f"{place} ({entry['name']})"
-    _known(place, entry, KEYS)
-    description = entry.get("description")
-    if not isinstance(description, str) or not description.strip():
-        raise ConfigError(f"{place}: description is missing; it is what a model is told of the tool")
-    risk = RISKS.get(str(entry.get("risk", "high")))
-    if risk is None:
-        raise ConfigError(f"{place}: risk is low or high, not {entry['risk']!r}")
-    command = Command(_words(place, entry.get("command")), _parameters(place, entry.get("parameters") or {}))
+    if isinstance(entry, dict) and is_string(entry.get("name")):
+        place = f"{place} ({entry['name']})"
+    row = checked(place, entry, KEYS, required=("name", "description", "command"))
+    parameters = {str(name): _parameter(f"{place}: {name}", each) for name, each in row.get("parameters", {}).items()}
+    command = Command(_words(place, row["command"]), parameters)
     _match(place, command)
     schema = object_schema(
-        {name: each.schema for name, each in command.parameters.items()},
-        [name for name, each in command.parameters.items() if each.required],
+        {name: each.schema for name, each in parameters.items()},
+        [name for name, each in parameters.items() if each.required],
     )
-    definition = ToolDefinition(
-        entry["name"], " ".join(description.split()), schema, strict_parameters=strict_form(schema)
-    )
+    description = " ".join(row["description"].split())
+    definition = ToolDefinition(row["name"], description, schema, strict_parameters=strict_form(schema))
 
     def call(ctx: ToolContext, **arguments: JSON) -> str | Stored:
         return run(command.argv(arguments), ctx)
 
-    return Tool(definition, call, risk, "ctx", preview=lambda arguments, _: shlex.join(command.argv(arguments)))
+    return Tool(
+        definition,
+        call,
+        row.get("risk", "high"),
+        "ctx",
+        preview=lambda arguments, _: shlex.join(command.argv(arguments)),
+    )
 
 
-def _known(place: str, entry: Mapping[str, Any], keys: Sequence[str]) -> None:
-    for key in entry:
-        if key not in keys:
-            raise ConfigError(f"{place}: there is no key {key!r}; it has {', '.join(keys)}")
-
-
-def _words(place: str, command: Any) -> tuple[str, ...]:
-    if isinstance(command, str):
-        try:
-            command = shlex.split(command)
-        except ValueError as error:
-            raise ConfigError(f"{place}: command: {error}") from error
-    if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
-        raise ConfigError(f"{place}: command is a program and its arguments, in a string or a list of strings")
-    if placeholders(command[0]):
-        raise ConfigError(f"{place}: command: which program runs is not the model's to say: {command[0]}")
-    return tuple(command)
-
-
-def _parameters(place: str, entries: Any) -> dict[str, Parameter]:
-    if not isinstance(entries, dict):
-        raise ConfigError(f"{place}: parameters is an object: each name with what it is")
-    return {str(name): _parameter(f"{place}: {name}", entry) for name, entry in entries.items()}
+def _words(place: str, command: str | list[str]) -> tuple[str, ...]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise ConfigError(f"{place}: command: {error}") from error
+    if not words:
+        raise ConfigError(f"{place}: command is {KEYS['command'].what}")
+    if placeholders(words[0]):
+        raise ConfigError(f"{place}: command: which program runs is not the model's to say: {words[0]}")
+    return tuple(words)
 
 
 def _parameter(place: str, entry: Any) -> Parameter:
-    if isinstance(entry, str):
-        entry = {"description": entry}
-    if not isinstance(entry, dict):
-        raise ConfigError(f"{place}: expected what it is, or an object of {', '.join(PARAMETER_KEYS)}")
-    _known(place, entry, PARAMETER_KEYS)
-    kind = entry.get("type", "string")
-    if kind not in TYPES:
-        raise ConfigError(f"{place}: type is {', '.join(TYPES)}, not {kind!r}")
-    if kind == "boolean" and not entry.get("flag"):
+    row = checked(place, {"description": entry} if is_string(entry) else entry, PARAMETER_KEYS)
+    schema: Schema = {"type": row.get("type", "string")}
+    if schema["type"] == "boolean" and "flag" not in row:
         raise ConfigError(f"{place}: a boolean needs the flag that it stands for, e.g. flag: --verbose")
-    schema: Schema = {"type": kind}
-    if kind == "array":
-        schema["items"] = {"type": _item_type(place, entry.get("items", "string"))}
-    schema |= {key: entry[key] for key in ("description", "enum", "minimum", "maximum") if key in entry}
-    default = entry.get("default")
-    optional = default is not None or kind == "boolean" or bool(entry.get("optional"))
-    return Parameter(schema, not optional, default, str(entry.get("flag", "")))
-
-
-def _item_type(place: str, items: Any) -> str:
-    kind = items.get("type") if isinstance(items, dict) else items
-    if kind not in ("string", "integer", "number"):
-        raise ConfigError(f"{place}: items is string, integer or number, not {items!r}")
-    return str(kind)
+    if schema["type"] == "array":
+        schema["items"] = {"type": row.get("items", "string")}
+    schema |= {key: row[key] for key in ("description", "enum", "minimum", "maximum") if key in row}
+    optional = "default" in row or schema["type"] == "boolean" or row.get("optional", False)
+    return Parameter(schema, not optional, row.get("default"), row.get("flag", ""))
 
 
 def _match(place: str, command: Command) -> None:

@@ -22,14 +22,18 @@ WORTH_RG = 100  # files; starting it for fewer costs more than it saves
 AROUND_MOST = 100  # lines
 GLOB_SECONDS = 1.0  # that a pattern may take on one name
 
+Before = Annotated[int, "Lines to show before each match"]
+After = Annotated[int, "Lines to show after each match"]
+Most = Annotated[int, "Show at most this many matches; default: 100"]
+
 
 @tool(risk="low")
 def glob(
-    pattern: Annotated[str, "As src/**/*.{js,ts}; without / it matches in every folder"],
+    pattern: Annotated[str, "Glob such as src/**/*.{js,ts}; without a / it matches in every folder"],
     ctx: ToolContext,
-    path: Annotated[str, "Folder to search"] = ".",
+    path: Annotated[str, "Folder to search; default: the workspace"] = ".",
 ) -> str:
-    """Find files by name. Ignored files (.gitignore) are left out."""
+    """Find files by name, except those that .gitignore excludes."""
     with Tree(path, ctx).opened() as tree:
         found = list(islice(_named(pattern, tree, tree.files()), FILES_SHOWN + 1))
     notes = [f"[more than {FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > FILES_SHOWN else []
@@ -39,16 +43,16 @@ def glob(
 
 @tool(risk="low")
 def grep(
-    pattern: Annotated[str, "Regular expression for one line"],
+    pattern: Annotated[str, "Regular expression, matched line by line"],
     ctx: ToolContext,
-    path: Annotated[str, "File or folder to search"] = ".",
-    include: Annotated[str | None, "Only files that match this glob"] = None,
-    ignore_case: Annotated[bool, "A is a"] = False,
-    before: Annotated[int, "Lines shown before it"] = 0,
-    after: Annotated[int, "Lines shown after it"] = 0,
-    max_matches: Annotated[int, "Matches shown"] = 100,
+    path: Annotated[str, "File or folder to search; default: the workspace"] = ".",
+    include: Annotated[str | None, "Search only files that match this glob"] = None,
+    ignore_case: Annotated[bool, "Ignore case"] = False,
+    before: Before = 0,
+    after: After = 0,
+    max_matches: Most = 100,
 ) -> str:
-    """Search text files; shows path:line:text. Ignored files (.gitignore) are left out."""
+    """Search text files, except those that .gitignore excludes; shows path:line:text."""
     refuse_many_lines(before, after)
     matcher = Matcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
     with Tree(path, ctx).opened() as tree:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import os
 import re
 import tempfile
 import time
@@ -24,11 +25,13 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError, ToolError
 from ..messages import JSON, ToolDefinition
+from ..specials import broken
 from .background import Background
 from .context import ToolContext
 from .dependencies import attempt
 from .outcome import Media
 from .registry import Risk, Tool
+from .rows import Key, checked, is_command, is_list_of, is_number, is_string, one_of
 
 NAME_LENGTH = 64
 DESCRIPTION = 1024  # characters of it that a model is told
@@ -37,8 +40,24 @@ MOST_TOOLS = 200  # of a server
 LAST_WORDS = 4096  # bytes of its standard error that are looked at
 LARGEST = 50_000  # characters of a tool's schema, as JSON
 CLOSING = 5.0  # seconds that servers have to end; the SDK asks for two and kills after two more
-KEYS = ("name", "command", "args", "env", "cwd", "url", "headers", "risk", "timeout", "start_timeout")
-RISKS = ("high", "low", "annotations")
+STRINGS = Key("an object of strings", lambda value: isinstance(value, dict) and all(map(is_string, value.values())))
+SECONDS = Key("a number of seconds", lambda value: is_number(value) and 0 < value < 1e6)
+ADDRESS = re.compile("https?://.+")
+KEYS = {
+    "name": Key(
+        "1 to 32 letters, digits, _ or -, and stands before its tools' names",
+        lambda value: is_string(value) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,32}", value)),
+    ),
+    "command": Key("a program, or a list of it and its arguments", is_command),
+    "args": Key("a list of strings", partial(is_list_of, is_string)),
+    "env": STRINGS,
+    "cwd": Key("a folder", lambda value: is_string(value) and "\0" not in value),
+    "url": Key("an http:// or https:// address", lambda value: is_string(value) and bool(ADDRESS.fullmatch(value))),
+    "headers": STRINGS,
+    "risk": one_of("high", "low", "annotations"),
+    "timeout": SECONDS,
+    "start_timeout": SECONDS,
+}
 NO_SDK = "MCP servers are configured (tools.mcp), and the SDK is not installed"
 
 
@@ -108,7 +127,7 @@ class Servers:
                 )
             elif name in names:
                 self.notices.append(f"MCP server {server.spec.name}: a second tool {name} is left out.")
-            elif why := tool.unusable():
+            elif why := tool.schema_error():
                 self.notices.append(f"MCP server {server.spec.name}: the tool {name} is left out: {why}")
             else:
                 names.add(name)
@@ -168,7 +187,7 @@ class Server:
         def call(ctx: ToolContext, **arguments: JSON) -> object:
             return _value(self._call(listed.name, arguments, ctx))
 
-        return Tool(ToolDefinition(name, description, schema), call, risk, "ctx")
+        return Tool(ToolDefinition(name, broken(description), schema), call, risk, "ctx")
 
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
         if self.task is None or self.task.done():  # it ended meanwhile
@@ -248,49 +267,24 @@ def _has_sdk() -> bool:
 
 
 def _spec(place: str, row: Mapping[str, Any], environ: Mapping[str, str], workspace: Path) -> Spec:
-    for key in row:
-        if key not in KEYS:
-            raise ConfigError(f"{place}: there is no key {key!r}; a server has {', '.join(KEYS)}")
-    name, command, url = row.get("name"), row.get("command", ()), row.get("url", "")
-    if not isinstance(name, str) or not re.fullmatch(r"[a-zA-Z0-9_-]{1,32}", name):
-        raise ConfigError(f"{place}: name is 1 to 32 letters, digits, _ or -, and stands before its tools' names")
-    words = [command] if isinstance(command, str) else command
-    words = [*words, *row.get("args", ())] if isinstance(words, (list, tuple)) else words
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or bool(words) == bool(url):
-        raise ConfigError(f"{place}: either command (a list of strings, or a string and args) or url is needed")
-    if not isinstance(url, str) or (url and not url.startswith(("http://", "https://"))):
-        raise ConfigError(f"{place}: url is an http:// or https:// address")
-    risk = row.get("risk", "high")
-    if risk not in RISKS:
-        raise ConfigError(f"{place}: risk is {', '.join(RISKS)}, not {risk!r}")
-    return Spec(
-        name,
-        tuple(words),
-        _filled(f"{place}: env", row.get("env", {}), environ),
-        str(workspace / Path(str(row.get("cwd", "."))).expanduser()),
-        url,
-        _filled(f"{place}: headers", row.get("headers", {}), environ),
-        risk,
-        _seconds(f"{place}: timeout", row.get("timeout", Spec("").timeout)),
-        _seconds(f"{place}: start_timeout", row.get("start_timeout", Spec("").start_timeout)),
-    )
+    row = checked(place, row, KEYS, required=("name",))
+    if ("command" in row) == ("url" in row):
+        raise ConfigError(f"{place}: either command or url is needed")
+    for key in ("env", "headers"):
+        row[key] = _filled(f"{place}: {key}", row.get(key, {}), environ)
+    row["cwd"] = str(workspace / os.path.expanduser(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing, as Path does
+    command = row.get("command", [])
+    row["command"] = (*([command] if isinstance(command, str) else command), *row.pop("args", ()))
+    return Spec(**row)
 
 
-def _filled(place: str, values: Any, environ: Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise ConfigError(f"{place}: expected an object of strings")
+def _filled(place: str, values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     try:
         return {str(name): Template(value).substitute(environ) for name, value in values.items()}
     except KeyError as error:
         raise ConfigError(f"{place}: there is no environment variable {error.args[0]}") from error
     except ValueError as error:
         raise ConfigError(f"{place}: a $ stands for a variable, as in ${{NAME}}; write $$ for a dollar") from error
-
-
-def _seconds(place: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
-        raise ConfigError(f"{place}: expected a number of seconds, got {value!r}")
-    return float(value)
 
 
 def _fit_name(name: str) -> str:
@@ -303,8 +297,8 @@ def _fit_name(name: str) -> str:
 
 
 def _fit_schema(schema: Any) -> dict[str, JSON]:
-    """Of an object, and without references that lead out of it: nobody shall fetch them."""
-    fit = _local(schema)
+    """Of an object, without words that forge a turn or references that lead out of it: nobody shall fetch them."""
+    fit = json.loads(broken(json.dumps(_local(schema), ensure_ascii=False)))
     return {**fit, "type": "object"} if isinstance(fit, dict) else {"type": "object"}
 
 

@@ -20,8 +20,8 @@ class Todo(TypedDict):
 
 
 @tool(risk="low")
-def todo_write(todos: Annotated[list[Todo], "All entries"], ctx: ToolContext) -> str:
-    """Replace your list of what is to do. Keep one for work of several steps."""
+def todo_write(todos: Annotated[list[Todo], "The whole list, in order"], ctx: ToolContext) -> str:
+    """Replace your to-do list. Keep one for work of several steps."""
     if len(todos) > MOST:
         raise ToolError(f"{len(todos)} entries are too many; {MOST} at most")
     ctx.todos[:] = [(entry["content"], entry["status"]) for entry in todos]
@@ -30,16 +30,16 @@ def todo_write(todos: Annotated[list[Todo], "All entries"], ctx: ToolContext) ->
 
 @tool(risk="low")
 def todo_read(ctx: ToolContext) -> str:
-    """Show your list of what is to do."""
+    """Show your to-do list."""
     return _shown(ctx)
 
 
 @tool(risk="low")
-def done(summary: Annotated[str, "What was done"], ctx: ToolContext) -> str:
-    """End your work when nothing is left to do."""
+def done(summary: Annotated[str, "What was done, for the user"], ctx: ToolContext) -> str:
+    """Finish: call it when nothing is left to do."""
     ctx.end_run(summary)
     return "Done."
 
 
 def _shown(ctx: ToolContext) -> str:
-    return "\n".join(f"{MARKS[status]} {content}" for content, status in ctx.todos) or "The list is empty."
+    return "\n".join(f"{MARKS[status]} {content}" for content, status in ctx.todos) or "[the list is empty]"

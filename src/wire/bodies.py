@@ -71,5 +71,5 @@ class PageDecoder:
 
 
 def _no_completion(kind: str, body: bytes) -> WireError:
-    said = f"The server answered with {kind or 'something'} ({text_or_title(body)}), not with a model's turn."
-    return WireError(said, "A login page or a proxy may stand before it: check vllm.base_url.")
+    said = f"The server answered with {kind or 'something'} ({text_or_title(body)}), not with a completion."
+    return WireError(said, "There may be a login page or a proxy in front of it: check vllm.base_url.")

@@ -41,7 +41,7 @@ from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest, WireEvent
 from .deltas import as_sent, tool_name
 from .gemini_schema import reduced
-from .replies import broken_off, model_names, refusal
+from .replies import broken_off, model_names
 from .sse import EventDecoder
 from .values import body, count, dumps, mapping, objects, text
 
@@ -82,9 +82,6 @@ class GeminiCodec:
 
     def decoder(self, content_type: str) -> Decoder:
         return AnswerDecoder(content_type, StreamDecoder(self._new_id))
-
-    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
-        return refusal(status, body, location)
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, _names)
@@ -202,7 +199,7 @@ class StreamDecoder:
         candidates = objects(event.get("candidates"))
         blocked = text(mapping(event.get("promptFeedback")).get("blockReason"))
         if blocked and not candidates:
-            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Say it in another way.", status=200)
+            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
         self._model = text(event.get("modelVersion")) or self._model
         if usage := mapping(event.get("usageMetadata")):
             spent = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))

@@ -27,8 +27,8 @@ from .values import mapping
 
 LONGEST_REASON = 300  # characters
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
-_LOADING_HINT = "It had more than vllm.load_timeout to load its model; its log may say why that was not enough."
-_PROXY_HINT = "A proxy stands before the server and does not reach it."
+_LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may say why."
+_PROXY_HINT = "A proxy in front of the server cannot reach it."
 _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
 
 # vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini.
@@ -40,7 +40,7 @@ _NOT_TEXT = (
 # What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
 _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
-    (400, r"function calling is not enabled", ToolsUnsupported, "Choose a model that calls functions."),
+    (400, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
     (400, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
     (500, r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (
@@ -56,21 +56,26 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
         r"roles? must alternate|roles? (is|are) (not )?supported|system (message|prompt|role)"
         r"|(unexpected|unknown|invalid|unsupported) (message )?role|developer instruction is not enabled",
         TemplateRejected,
-        "The model's chat template takes no such conversation.",
+        "The model's chat template does not accept this conversation.",
     ),
-    (400, _NOT_TEXT, ContentRejected, "The model takes nothing but text."),
-    (500, _NOT_TEXT, ContentRejected, "The model takes nothing but text."),
-    (400, r"plain HTTP request was sent to HTTPS", ServerError, "Begin vllm.base_url with https://."),
+    (400, _NOT_TEXT, ContentRejected, "The model accepts only text."),
+    (500, _NOT_TEXT, ContentRejected, "The model accepts only text."),
+    (400, r"plain HTTP request was sent to HTTPS", ServerError, "vllm.base_url must begin with https://."),
     (401, "", Unauthorized, _KEY_HINT),
     (403, "", Unauthorized, _KEY_HINT),
     (
         404,
         r"\bmodels?\b.*(not (exist|found|served)|unknown)|unknown model|^model: ",
         ModelNotFound,
-        "Choose one it serves: leave vllm.model empty, or see GET /models.",
+        "Choose one it serves: leave vllm.model empty, or see `vllm-bot models`.",
     ),
     (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
-    (413, "", ContextTooLong, "The server, or a proxy before it, takes no request of that size: use /compact or /new."),
+    (
+        413,
+        "",
+        ContextTooLong,
+        "The server, or a proxy in front of it, does not accept a request of that size: use /compact or /new.",
+    ),
     (502, "", ServerError, _PROXY_HINT),
     (503, r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
     (504, "", ServerError, _PROXY_HINT),
@@ -81,7 +86,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
 def refusal(status: int, body: bytes, location: str = "") -> ServerError:
     """What an answer with a status other than 200 means."""
     if location:  # not followed: it might lead the API key to another host
-        hint = "If that is the right server, set vllm.base_url to it."
+        hint = "If that is the right server, set vllm.base_url to that address."
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
     message = error_message(body) or f"HTTP {status} without an explanation."
     return _told_apart(f"The server refused (HTTP {status}): {message}", status, message)

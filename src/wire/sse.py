@@ -18,7 +18,7 @@ _DATA = (b"data", b"error")  # llama.cpp's server sends what went wrong in a fie
 
 def too_large(limit: int = MAX_EVENT_BYTES) -> WireError:
     said = f"The server sent one event of more than {limit:,} bytes."
-    return WireError(said, "That is no chat completion: check base_url.")
+    return WireError(said, "That is not a chat completion: check vllm.base_url.")
 
 
 class EventDecoder:

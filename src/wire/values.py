@@ -27,7 +27,7 @@ def load(data: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"The server sent an event that is no JSON: {beginning.decode(errors='replace')}") from error
+        raise WireError(f"The server sent an event that is not JSON: {beginning.decode(errors='replace')}") from error
 
 
 def dumps(value: object) -> str:
@@ -55,7 +55,7 @@ def event_object(value: object) -> dict[str, Any]:
     """An event; empty where it is no object: no server that we know sends one, and nothing is lost with it."""
     if isinstance(value, dict):
         return value
-    log.debug("Passed over an event that is no object: %s", type(value).__name__)
+    log.debug("Skipped an event that is not an object: %s", type(value).__name__)
     return {}
 
 

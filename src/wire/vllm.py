@@ -119,5 +119,5 @@ def context_lengths(body: bytes) -> dict[str, int]:
 def _object(body: bytes) -> dict[str, Any]:
     value = load(body)
     if not isinstance(value, dict):
-        raise WireError("The server's answer is no JSON object.")
+        raise WireError("The server's answer is not a JSON object.")
     return value

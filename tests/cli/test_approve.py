@@ -65,13 +65,13 @@ def test_other_words_are_no_yes_and_go_to_the_model(said):
 def test_a_letter_that_means_nothing_is_asked_about_again():
     asked = Asked("x", "y")
     assert asked.answer.allowed
-    assert "x is no answer" in asked.shown
+    assert "x is not one of the answers" in asked.shown
 
 
 def test_always_shows_the_rule_that_it_would_write():
     asked = Asked("a", rule="exec: git status")
     assert asked.answer == (True, "", True, None)
-    assert "a: run it, now and always, by the rule exec: git status" in asked.shown
+    assert "a: run it, and always allow exec: git status" in asked.shown
 
 
 def test_where_there_is_no_rule_there_is_no_always():
@@ -161,7 +161,7 @@ class TestAlways:
 
         asked = Asked("a", rule=self.RULE, remember=full)
         assert asked.answer.always
-        assert "this chat only, as it could not be kept: No space left" in asked.shown
+        assert "could not be saved, so it holds for this chat only: No space left" in asked.shown
 
     def test_nothing_else_is_kept(self):
         kept = []
@@ -173,15 +173,15 @@ class TestAlways:
 @pytest.mark.parametrize(
     ("rule", "shown"),
     [
-        ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "by the rule edit:/a.py\n"),
-        ('{"tool": "exec", "action": "allow", "command": "git status"}', "by the rule exec:git status\n"),
+        ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "always allow edit:/a.py\n"),
+        ('{"tool": "exec", "action": "allow", "command": "git status"}', "always allow exec:git status\n"),
         (
             '{"tool": "exec", "action": "allow", "command": "make", "exact": true}',
-            "by the rule exec:make, exactly so\n",
+            "always allow exec:make (this exact command)\n",
         ),
-        ('{"tool": "todo_write", "action": "allow"}', "by the rule todo_write\n"),
-        ('{"tool": "edit", "more": 1}', 'by the rule {"tool": "edit", "more": 1}\n'),
-        ('{"tool": "exec", "command": "a\\u202eb"}', "by the rule exec:a\\u202eb\n"),
+        ('{"tool": "todo_write", "action": "allow"}', "always allow todo_write\n"),
+        ('{"tool": "edit", "more": 1}', 'always allow {"tool": "edit", "more": 1}\n'),
+        ('{"tool": "exec", "command": "a\\u202eb"}', "always allow exec:a\\u202eb\n"),
     ],
 )
 def test_a_rule_is_shown_in_short_and_all_of_it(rule, shown):

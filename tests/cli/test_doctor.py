@@ -84,7 +84,7 @@ def test_a_server_without_a_tool_parser_is_told_its_flags(doctor):
 
     checks, _, code = doctor(Server(answers=[("/v1/chat/completions", has_native_tools, NO_TOOLS)]))
     assert (checks["native calls"]["status"], code) == ("warn", 0)
-    assert "takes none; the model's call came in its text" in checks["native calls"]["said"]
+    assert "does not accept tools; the model's call came in its text" in checks["native calls"]["said"]
     assert "--enable-auto-tool-choice --tool-call-parser" in checks["native calls"]["advice"]
 
 
@@ -104,9 +104,9 @@ def test_a_model_that_calls_nothing_is_a_warning_with_what_it_said(doctor):
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (lambda body: body["messages"][0]["role"] == "system", "takes no system prompt"),
-        (lambda body: body["messages"][-1]["role"] == "tool", "takes no tool results"),
-        (lambda body: bool(body.get("tools")), "shows no tools"),
+        (lambda body: body["messages"][0]["role"] == "system", "accepts no system prompt"),
+        (lambda body: body["messages"][-1]["role"] == "tool", "accepts no tool results"),
+        (lambda body: bool(body.get("tools")), "does not show tools"),
     ],
 )
 def test_what_the_template_does_not_take(doctor, refused, said):
@@ -132,7 +132,7 @@ def test_thoughts_in_the_answer_name_the_parser_for_them(doctor):
 
 
 def test_thoughts_in_their_own_field(doctor):
-    assert "field of their own" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
+    assert "separate field" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
 
 
 class TestWhatFails:
@@ -164,6 +164,13 @@ class TestWhatFails:
 )
 def test_where_commands_run(doctor, security, said):
     assert said in doctor(Server(), settings={"security": security})[0]["sandbox"]["said"]
+
+
+def test_servers_of_tools_that_run_here_are_said_to_run_outside_the_sandbox(doctor):
+    here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
+    found = doctor(Server(), settings={"tools": {"mcp": [here, there]}})[0]["MCP servers"]
+    assert (found["status"], found["said"]) == ("warn", "outside the sandbox, with your rights: files")
+    assert doctor(Server(), settings={"tools": {"mcp": [there]}})[0]["MCP servers"]["status"] == "pass"
 
 
 def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):

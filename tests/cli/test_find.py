@@ -81,7 +81,7 @@ class TestTheServer:
         assert met.settings.places["vllm.base_url"] == "found on this machine"
         (notice,) = shown.events
         assert isinstance(notice, Notice)
-        assert f"Going on with the one at http://localhost:{found.port}/v1" in notice.text
+        assert f"Using the one at http://localhost:{found.port}/v1" in notice.text
 
     def test_the_key_goes_to_no_server_that_nobody_named(self, nobody):
         with ScriptedServer() as server:
@@ -96,7 +96,7 @@ class TestTheServer:
     def test_where_there_is_none_the_next_steps_are_named(self, nobody):
         with pytest.raises(NeverReached) as error:
             meet(nobody(), Shown(), never_chosen, lambda _: None, [Place(9, "vLLM")])
-        assert "nothing at the usual port of vLLM (9)" in error.value.message
+        assert "Tried the usual ports of vLLM (9)." in error.value.message
         assert error.value.hint == HOW_TO_GO_ON
         assert "--demo" in HOW_TO_GO_ON
 

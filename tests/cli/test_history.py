@@ -80,8 +80,8 @@ class TestUndo:
         chat = Chatting(folder, "go", "/undo", "and?", turns=[*WRITES, says("Yes.")])
         assert (folder / "a.txt").read_text() == "old\n"
         assert not (folder / "b.txt").exists()
-        assert "Taken back: go" in chat.shown
-        assert "put back a.txt" in chat.shown
+        assert "Undone: go" in chat.shown
+        assert "restored a.txt" in chat.shown
         assert "removed b.txt" in chat.shown
         assert chat.questions[-1] == ["and?"]
 
@@ -93,20 +93,20 @@ class TestUndo:
 
         chat = Chatting(folder, "go", Meddling(), turns=WRITES)
         assert (folder / "b.txt").read_text() == "mine\n"
-        assert "left b.txt alone: it was changed since" in chat.shown
+        assert "left b.txt alone: it has been changed since" in chat.shown
 
     def test_what_a_command_did_is_said_not_to_be_undone(self, folder):
         run = ToolCall("x", "exec", {"command": "true"})
         assert 'exec(command="true")' in Chatting(folder, "go", "/undo", turns=[says("", run), says("ok")]).shown
 
     def test_nothing_to_take_back(self, folder):
-        assert "nothing to take back" in Chatting(folder, "/undo").shown
+        assert "nothing to undo" in Chatting(folder, "/undo").shown
 
 
 def test_retry_asks_the_same_again(folder):
     chat = Chatting(folder, "go", "/retry", turns=[says("1"), says("2")])
     assert chat.questions == [["go"], ["go"]]
-    assert "nothing to ask again" in Chatting(folder, "/retry").shown
+    assert "no question to ask again" in Chatting(folder, "/retry").shown
 
 
 class TestDiff:
@@ -117,7 +117,7 @@ class TestDiff:
         assert "--- /dev/null\n+++ b/b.txt" in shown
 
     def test_where_nothing_was_written_it_says_so(self, folder):
-        assert "No file was written" in Chatting(folder, "/diff").shown
+        assert "No file has been changed" in Chatting(folder, "/diff").shown
 
 
 class TestResuming:
@@ -125,7 +125,7 @@ class TestResuming:
         Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
         chat = Chatting(folder, "who am I?", turns=[says("Ann.")], resume="")
         assert chat.questions == [["my name is Ann", "who am I?"]]
-        assert "You asked last: my name is Ann" in chat.shown
+        assert "Your last question: my name is Ann" in chat.shown
 
     def test_by_name_from_within_a_chat(self, folder):
         Chatting(folder, "my name is Ann", "/rename people", turns=[says("Hello Ann.")])
@@ -136,7 +136,7 @@ class TestResuming:
         Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
         assert "my name is Ann" in Chatting(folder, "/resume").shown
         assert "Hello Ann" in Chatting(folder, "/sessions hello").shown
-        assert "There is none." in Chatting(folder, "/sessions xyzzy").shown
+        assert "No conversation found." in Chatting(folder, "/sessions xyzzy").shown
 
     def test_one_that_there_is_not_is_an_error_and_the_chat_stays(self, folder):
         chat = Chatting(folder, "a", "/resume xyzzy", "b", turns=[says("1"), says("2")])
@@ -149,7 +149,7 @@ class TestResuming:
         other.mkdir()
         (other / "state").symlink_to(folder / "state")
         [first] = Store(folder / "state").all()
-        assert f"was about {folder}" in Chatting(other, resume=first.id).shown
+        assert f"took place in {folder}" in Chatting(other, resume=first.id).shown
 
     def test_a_fork_leaves_the_first_as_it_is(self, folder):
         Chatting(folder, "a", "/fork", "b", turns=[says("1"), says("2")])
@@ -169,7 +169,7 @@ class TestExport:
 
     def test_no_file_is_overwritten(self, folder):
         (folder / "out.md").write_text("mine")
-        assert "is there already" in Chatting(folder, "/export out.md").shown
+        assert "already exists" in Chatting(folder, "/export out.md").shown
         assert (folder / "out.md").read_text() == "mine"
 
     def test_another_ending_is_refused(self, folder):
@@ -181,6 +181,6 @@ def test_init_asks_the_model_to_write_agents_md(folder):
 
 
 def test_a_session_is_not_resumed_into_itself(folder):
-    with pytest.raises(BotError, match="That is this conversation"):
+    with pytest.raises(BotError, match="already in that conversation"):
         chat = Chatting(folder, "a", turns=[says("1")])
         resume_session(chat.state, chat.state.session.id)

@@ -178,7 +178,7 @@ def test_what_was_folded_is_opened_the_last_first():
     shown.live.expand()
     assert shown.lines[-1] == "  │ two"
     shown.live.expand()
-    assert shown.lines[-1] == "  Nothing is folded."
+    assert shown.lines[-1] == "  There is nothing more to show."
 
 
 def test_a_notice_ends_the_line_before_it():
@@ -199,6 +199,23 @@ def test_what_is_typed_is_at_the_bottom():
     assert re.fullmatch("> next 日 ?本 ?", shown.lines[3])
 
 
+def test_a_table_is_shown_row_by_row():
+    shown = Shown().draw(TextDelta("| name | n |\n|---|---|\n| a lon"))
+    assert "name" not in shown.lines[0]
+    shown.draw(TextDelta("g one | 1 |\n| b | 2"))
+    assert [line.split() for line in shown.lines[:3:2]] == [["name", "n"], ["a", "long", "one", "1"]]
+    assert "b" not in "".join(shown.lines[3].split())
+    shown.draw(TextDelta(" |"), DONE)
+    assert shown.end().lines[3].split() == ["b", "2"]
+
+
+def test_the_end_of_a_long_thought_is_seen():
+    shown = Shown()
+    for number in range(3000):
+        shown.live.draw(ReasoningDelta(f"thought {number}, "))
+    assert "thought 2999," in " ".join(shown.draw().lines[:3])
+
+
 def test_a_block_taller_than_the_screen_shows_its_end_and_is_whole_when_it_is_finished():
     rows = "".join(f"| r{number} | x |\n" for number in range(30))
     shown = Shown(rows=10).draw(TextDelta(f"| a | b |\n|---|---|\n{rows}"))
@@ -209,9 +226,23 @@ def test_a_block_taller_than_the_screen_shows_its_end_and_is_whole_when_it_is_fi
     assert [f"r{n}" for n in range(30)] == re.findall(r"r\d+", shown.out.getvalue()[before:])
 
 
-def test_an_interrupt_in_the_middle_of_a_drawing_waits_for_its_end():
+def test_what_a_signal_asks_for_in_the_middle_of_a_drawing_waits_for_its_end():
+    shown, seen = Shown(), []
+    with shown.live.unbroken():
+        shown.live.when_drawn(lambda: seen.append(shown.lines[0]))
+        shown.draw(TextDelta("x"))
+        assert seen == []
+    assert seen == ["x"]
+    shown.live.when_drawn(lambda: seen.append("at once"))
+    assert seen == ["x", "at once"]
+
+
+def test_ctrl_c_in_the_middle_of_a_drawing_loses_nothing_of_it():
+    def interrupt():
+        raise KeyboardInterrupt
+
     shown = Shown()
-    shown.live.interrupted = True  # as the handler notes it, which sees that something is drawn
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), shown.live.unbroken():
+        shown.live.when_drawn(interrupt)
         shown.live.draw(TextDelta("x"))
     assert shown.draw().lines[0] == "x"

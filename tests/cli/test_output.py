@@ -137,7 +137,7 @@ def test_what_is_printed_is_ascii_so_that_no_escape_of_a_models_reaches_a_termin
 def test_a_chat_has_no_such_output(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     assert main(["--output", "json"]) == 2
-    assert "--output is for one question" in capsys.readouterr().err
+    assert "--output works only with a question" in capsys.readouterr().err
 
 
 def test_the_page_has_the_table():

@@ -67,7 +67,7 @@ def test_the_total_runs_on_whatever_comes(stopwatch, time):
         time.now += 5
     with pytest.raises(TimeoutError):
         stopwatch.left()
-    assert "not done after 100 seconds" in stopwatch.overdue(URL).message
+    assert "did not finish within 100 seconds" in stopwatch.overdue(URL).message
     assert "vllm.total_timeout" in stopwatch.overdue(URL).hint
 
 

@@ -159,6 +159,11 @@ class TestTheRequestForASummary:
         text = model.summed[0][1].text
         assert re.search(r"USER:\nquestion 0\n\nCALL of look:\n\{\"path\": \"file0\"\}\n\nRESULT of look:\nxxx", text)
 
+    def test_nothing_in_it_can_end_the_turn_and_speak_as_another(self):
+        model = SizedModel()
+        run(model, [UserMessage("<|im_end|>"), *conversation(12)[1:], UserMessage("and now?")])
+        assert "USER:\n< |im_end|>" in model.summed[0][1].text
+
     def test_a_hint_says_what_to_keep(self):
         model = SizedModel()
         run(model, conversation(3), hint="the port numbers")
@@ -189,7 +194,7 @@ class TestWhereItFails:
         events = run(SizedModel(summary=summary), messages)
         assert len(messages) == 50
         assert "characters left out" in messages[3].results[0].value
-        assert "could not be summed up" in events[-1].text
+        assert "Summarizing failed" in events[-1].text
         is_sendable(messages)
 
     def test_it_is_not_tried_again_at_once(self):
@@ -230,7 +235,7 @@ class TestByHand:
 
     def test_where_nothing_is_old_it_says_so(self):
         (notice,) = run(SizedModel(), [SYSTEM, UserMessage("hi")], hint="")
-        assert "nothing to sum up" in notice.text
+        assert "nothing to summarize" in notice.text
 
     def test_what_the_model_raises_is_raised(self):
         with pytest.raises(ConnectFailed):

@@ -11,6 +11,7 @@ from src.messages import Completed, TextDelta, ToolCallDelta, ToolDefinition, To
 from src.model import random_id, served_models
 from src.wire.anthropic import AnthropicCodec
 from src.wire.codec import ChatRequest
+from src.wire.replies import refusal
 
 ANTHROPIC = {"provider": "anthropic"}
 READ = ToolDefinition(
@@ -52,7 +53,7 @@ def test_without_a_parser_calls_go_through_text(program, server):
     text = saying('TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}', "It says: {{results}}")
     answer = program.ask(server, text, vllm={**ANTHROPIC, "max_tokens": 200})
     assert "heron" in answer.stdout
-    assert "This server takes no native tool calls" in answer.stderr
+    assert "This server accepts no native tool calls" in answer.stderr
 
 
 @pytest.mark.parametrize("server", ["no parser"], indirect=True)
@@ -78,7 +79,7 @@ class TestTheCodec:
             request = codec.encode(ChatRequest(name, messages, **fields))
             with client.open("POST", request.path, request.body) as reply:
                 if reply.status != 200:
-                    raise codec.refusal(reply.status, reply.read())
+                    raise refusal(reply.status, reply.read())
                 decoder = codec.decoder(reply.content_type)
                 *events, completed = [e for chunk in reply.chunks for e in decoder.feed(chunk)] + decoder.close()
             assert isinstance(completed, Completed)

@@ -52,7 +52,7 @@ def test_a_whole_session(chat, server, workspace):
     session.expect(PROMPT)
 
     session.sendline("/reset")
-    session.expect("The conversation starts anew.")
+    session.expect("New conversation.")
     session.expect(PROMPT)
     session.sendline("Quote list.txt, please.")
     session.expect("rope, lamp, bread")
@@ -136,7 +136,7 @@ def test_commands(chat, server):
     session.expect_exact("Did you mean /tools?")
     session.expect(PROMPT)
     session.sendintr()
-    session.expect("Ctrl-D or /exit leaves")
+    session.expect("Ctrl-D or type /exit to leave")
     session.expect(PROMPT)
     session.sendline("/exit")
     session.expect(pexpect.EOF)

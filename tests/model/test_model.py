@@ -209,17 +209,17 @@ class TestFaults:
         served = Served(self.NO_MODEL, HELLO, models={"data": [{"id": "big"}]})
         assert served.ask().text == "Hello"
         assert served.sent["model"] == served.model.name == "big"
-        assert served.notices == ["The server has no model tiny; going on with big, the only one it serves."]
+        assert served.notices == ["The server has no model tiny; using big, the only one it serves."]
 
     def test_of_several_the_user_is_told_which_there_are(self):
         with pytest.raises(ModelNotFound) as raised:
             Served(self.NO_MODEL, models={"data": [{"id": "a"}, {"id": "b"}]}).ask()
-        assert raised.value.hint == "It serves a, b: choose one with --model, or with vllm.model."
+        assert raised.value.hint == "It serves a, b: choose one with --model or vllm.model."
 
     def test_a_missing_v1_is_suggested_where_there_is_one(self):
         with pytest.raises(ServerError) as raised:
             Served((404, {"detail": "Not Found"}), **{"v1/models": {"data": [{"id": "a"}]}}).ask()
-        assert raised.value.hint == "Set vllm.base_url to http://scripted/v1/v1: there is a server."
+        assert raised.value.hint == "There is a server at http://scripted/v1/v1: set vllm.base_url to that."
 
     def test_a_cut_stream_is_an_error_after_what_came(self):
         served = Served(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n')

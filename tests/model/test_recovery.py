@@ -21,9 +21,9 @@ from src.messages import (
     UserMessage,
 )
 from src.model import CallPath, Model
-from src.model.model import ASKED_AGAIN
 from src.model.path import LOST_CALLS
-from src.model.recovery import fits, without_truncated
+from src.model.recovery import ASKED_AGAIN, without_truncated
+from src.model.turn import fits
 from tests.doubles import ScriptedClient, stream_event
 
 READ = ToolDefinition(
@@ -175,7 +175,7 @@ class TestWithoutTokenIds:
 
     def test_where_that_fails_the_answer_stays_as_it_was(self):
         assert self.ask(self.NOTHING, (503, {"error": {"message": "busy"}})) == []
-        assert self.notices[-1].startswith("It could not be asked for again: ")
+        assert self.notices[-1].startswith("Asking again failed: ")
 
     def test_calls_that_were_promised_and_never_came_are_asked_for_in_the_text_from_then_on(self):
         deltas, whole = [{"finish": "tool_calls"}], {"choices": [{"message": {}, "finish_reason": "tool_calls"}]}

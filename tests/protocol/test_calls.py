@@ -28,6 +28,7 @@ WAYS = {
     "python in a list": "[f(a=1)]",
     "python with a quoted name": "['f'(a=1)]",
     "python in strings": "['f(a=1)']",
+    "python with its keywords in an object": "f(**{'a': 1})",
     "python around it": "print(f(a=1))",
 }
 
@@ -44,6 +45,11 @@ def test_each_way_says_the_same_call(text):
 def test_several_calls_keep_their_order():
     assert said("[f(a=1), g(b=2)]") == [("f", {"a": 1}), ("g", {"b": 2})]
     assert said('{"f": {"a": 1}, "g": {"b": 2}}') == [("f", {"a": 1}), ("g", {"b": 2})]
+
+
+def test_several_calls_in_one_string_keep_their_order():
+    assert said("['f(a=1), g(b=2)']") == [("f", {"a": 1}), ("g", {"b": 2})]
+    assert said("['f(a=1), and so on)']") == [("f", {"a": 1})]
 
 
 def test_a_list_of_arguments_is_as_many_calls():

@@ -25,6 +25,26 @@ def test_a_name_before_the_object_makes_it_the_arguments():
     assert [(call.name, call.arguments) for call in decoded('{"a": 1}', "named", "f").calls] == [("f", {"a": 1})]
 
 
+@pytest.mark.parametrize(
+    ("line", "arguments", "positional"),
+    [
+        ('a="x", b=2', {"a": "x", "b": 2}, []),
+        ("x", {}, ["x"]),
+        ('"x"', {}, ["x"]),
+        ("x == 'y'", {}, ["x == 'y'"]),
+        ("x]", {}, ["x"]),
+        ("x[0]", {}, ["x[0]"]),
+        ("a=open(", {}, ["a=open("]),
+    ],
+)
+def test_a_line_of_arguments_is_keywords_or_one_value(line, arguments, positional):
+    call = decoded(f" {line}\n", "labels", "f").calls[0]
+    assert ({name: str(value) for name, value in call.arguments.items()}, call.positional) == (
+        {name: str(value) for name, value in arguments.items()},
+        positional,
+    )
+
+
 @pytest.mark.parametrize("body", ['{"name": "f", "args": {"a": 1', '{"name": "f", "args": {"a": "x', '{"name": "f"'])
 def test_what_ends_inside_its_arguments_is_cut_off(body):
     assert decoded(body, ended=False).cut

@@ -19,6 +19,8 @@ BLOCKS = {
     "braces and quotes in strings": r'TOOL_CALL: {"name": "read", "args": {"path": "}}{\" \\"}}',
     "several lines": 'TOOL_CALL: {\n  "name": "read",\n  "args": {\n    "path": "a.txt"\n  }\n}',
     "in a fence": f"```json\n{CALL}\n```",
+    "before a fence": CALL.replace(": {", ":\n```json\n{", 1) + "\n```",
+    "bold, before a fence": CALL.replace("TOOL_CALL: ", "**Tool Call:**\n```\n") + "\n```",
     "other case and hyphen": CALL.replace("TOOL_CALL", "tool-call"),
     "bold": CALL.replace("TOOL_CALL:", "**TOOL_CALL:**"),
     "without a colon": CALL.replace(":", "", 1),
@@ -131,6 +133,9 @@ class TestLaws:
     @example(('to=ta\x1d\x1d{"name": "read"}', [7]), True)
     @example(("read{{<tool_call>", [6]), False)
     @example(("-TOOL_NAME:", [10]), False)
+    @example(("```o =read('a')", [6]), False)
+    @example(("```print(read('a'))", [10]), False)
+    @example(('5function.read{"path":a}', [1]), False)
     @example(('read\n```json\n{"path": "a"}', [13]), False)
     @example(('to=tagsf{"name": "read"}', [4]), True)
     @example(('```json\nfunctions.read:0tool_name[read(path="a")]', [36]), True)

@@ -35,6 +35,13 @@ CHANGES = {
     "one of several types": ({"anyOf": [INTEGER, {"type": "null"}]}, "7", 7),
     "a choice in other case": ({"type": "string", "enum": ["celsius", "kelvin"]}, "Celsius", "celsius"),
     "choices in one string": ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, "a, b", ["a", "b"]),
+    "a list of one for a string": (STRING, ["a"], "a"),
+    "a list of one for an integer": (INTEGER, ["5"], 5),
+    "a list of one for an object": ({"type": "object"}, [{"a": 1}], {"a": 1}),
+    "an object about the value": (STRING, {"type": "string", "value": "a"}, "a"),
+    "thousands set apart": (INTEGER, "1,250,000", 1250000),
+    "a conversion": (INTEGER, Reader("int('5')").value(), 5),
+    "an object built by name": ({"type": "object"}, Reader("dict(a=1)").value(), {"a": 1}),
     "items of a list": ({"type": "array", "items": INTEGER}, ["1", 2], [1, 2]),
     "members of an object": ({"type": "object", "properties": {"n": INTEGER}}, {"n": "3"}, {"n": 3}),
 }
@@ -49,7 +56,8 @@ def test_a_value_becomes_what_the_schema_asks_and_the_change_is_noted(schema, gi
 
 
 @pytest.mark.parametrize(
-    ("schema", "value"), [(STRING, "02134"), (NUMBER, 5), (INTEGER, 2**70), ({}, [1, "a"]), (STRINGS, [])]
+    ("schema", "value"),
+    [(STRING, "02134"), (NUMBER, 5), (INTEGER, 2**70), ({}, [1, "a"]), (STRINGS, []), (STRING, "1,000")],
 )
 def test_what_fits_is_never_changed(schema, value):
     assert fit({"x": value}, x=schema) == ({"x": value}, ())

@@ -80,7 +80,7 @@ def test_a_bad_line_in_the_middle_is_skipped(journal, rubbish):
 def test_a_bad_line_is_reported_by_its_place(journal):
     data = lines(journal)
     journal.write_bytes(b"".join([*data[:9], b"rubbish\n", *data[9:]]))
-    assert replay(journal).problems == ["line 10 cannot be read, and was skipped"]
+    assert replay(journal).problems == ["line 10 could not be read and was skipped"]
 
 
 def test_a_lost_question_leaves_a_mark_so_that_roles_still_alternate(journal):
@@ -88,7 +88,7 @@ def test_a_lost_question_leaves_a_mark_so_that_roles_still_alternate(journal):
     data[9] = b'{"type":"user","n":9,"message":{"type":"user"}}\n'
     journal.write_bytes(b"".join(data))
     assert isinstance(replay(journal).messages[-2], UserMessage)
-    assert "record 9 is no message" in replay(journal).problems[0]
+    assert "record 9 is not a message" in replay(journal).problems[0]
 
 
 def test_a_lost_result_is_reported_to_the_model_and_the_call_not_run_again(journal):

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from src.messages import (
 )
 from src.security.approval import APPROVE_ALL
 from src.security.redact import redact
+from src.session.blobs import KEPT_FOR
 from src.session.replay import NOT_RUN, UNKNOWN, replay
 from src.session.session import Session
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
@@ -69,7 +71,7 @@ class TestResuming:
         (tmp_path / "other").mkdir()
         session = store(tmp_path).all()[0].id
         _, notices = store(tmp_path).resume(session, SYSTEM, tmp_path / "other")
-        assert notices == [f"This conversation was about {tmp_path}; the tools now work in {tmp_path / 'other'}."]
+        assert notices == [f"This conversation took place in {tmp_path}; the tools now work in {tmp_path / 'other'}."]
 
     def test_it_is_locked_before_it_is_read(self, tmp_path):
         session = begun(tmp_path, says("1"))
@@ -327,7 +329,7 @@ class TestWhereNothingCanBeWritten:
             notices += [event for event in session.follow(agent.run(session.messages)) if isinstance(event, Notice)]
         assert ran == ["look a", "look a"]
         assert len(notices) == 1
-        assert "not kept any more" in notices[0].text
+        assert "no longer saved" in notices[0].text
         assert session.undo(put).question == "b"
 
     def test_two_cannot_write_to_one_session_so_the_second_goes_on_with_a_copy(self, tmp_path):
@@ -358,6 +360,18 @@ def test_nobody_else_can_look_into_it(tmp_path):
     assert [path.stat().st_mode & 0o777 for path in (session.path, session.path.parent, kept)] == [0o600, 0o700, 0o700]
     blob = kept / hashlib.sha256(b"secret").hexdigest()
     assert blob.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_session_kept_is_removed_when_it_was_not_used_for_long_and_another_begins_to_keep_something(tmp_path):
+    old, used = begun(tmp_path, says("1")), begun(tmp_path, says("1"))
+    for session in (old, used):
+        session.before_write("a", b"secret")
+        session.close()
+    long_ago = time.time() - KEPT_FOR - 60
+    for path in (old.path, old.path.with_suffix(".files"), used.path.with_suffix(".files")):
+        os.utime(path, (long_ago, long_ago))
+    begun(tmp_path, says("1")).before_write("a", b"secret")
+    assert [path.with_suffix(".files").exists() for path in (old.path, used.path)] == [False, True]
 
 
 def test_a_secret_in_pieces_is_not_written_either(tmp_path):

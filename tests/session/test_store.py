@@ -122,7 +122,7 @@ class TestWhichIsMeant:
             store(tmp_path).find(beginning)
 
     def test_no_name_at_all_names_none(self, tmp_path, two):
-        with pytest.raises(BotError, match="No session is named"):
+        with pytest.raises(BotError, match="No session was named"):
             store(tmp_path).find("")
 
     def test_one_that_is_not_there_is_an_error(self, tmp_path, two):

@@ -73,7 +73,7 @@ class TestAtThePrompt:
         chat.keys(CTRL_C)
         chat.prompts()
         chat.keys(CTRL_C)
-        chat.shows("Ctrl-C again, Ctrl-D or /exit leaves")
+        chat.shows("Press Ctrl-C again")
         chat.prompts()
         chat.keys(CTRL_C)
         assert chat.ends() == 0
@@ -286,7 +286,7 @@ class TestWhileTheModelWorks:
         assert gate.reached.wait(20)
         chat.line("/tokens")
         gate.set()
-        chat.shows("the server has counted none yet")
+        chat.shows("none counted yet")
         assert len(chat.server.requests) == 1
 
     def test_ctrl_d_leaves_after_it(self, chat):
@@ -337,7 +337,7 @@ class TestWhileTheModelWorks:
         chat = chat(["A first paragraph that is there.\n\n", "And one ", gate, "that ends."])
         chat.line("hi")
         chat.shows("And one")
-        chat.resize(50, 24)
+        chat.resize(70, 24)  # all that is drawn fits still: pyte would not wrap it, as a terminal does
         gate.set()
         chat.shows("And one that ends.")
         chat.prompts()
@@ -485,7 +485,7 @@ class TestAtAnApproval:
     def test_always_holds_from_now_on(self, chat):
         chat = chat([call("exec", command="echo one")], ["1."], [call("exec", command="echo one")], ["2."])
         chat.line("go")
-        chat.shows("a: run it, now and always, by the rule")
+        chat.shows("a: run it, and always allow")
         chat.shows(r"Run it\? \[y/N\]")
         chat.line("a")
         chat.shows("^1.$")

@@ -45,7 +45,7 @@ def argv_of(tool, **arguments) -> list[str]:
     """The command line that a preview shows, as words."""
     import shlex
 
-    assert tool.wrong(arguments) == ""
+    assert tool.argument_error(arguments) == ""
     return shlex.split(tool.preview(arguments, ToolContext(Path("/"))))
 
 
@@ -155,11 +155,12 @@ class TestRunning:
 
 WRONG = [
     ("[", "it is not YAML"),
-    ("- 5", "tool 1: expected an object with name"),
-    ("", "tool 1: expected an object with name"),
-    ("{name: 'a b', description: x, command: 'true'}", "a tool's name matches"),
+    ("- 5", "tool 1: expected an object of name"),
+    ("", "tool 1: expected an object of name"),
+    ("{name: 'a b', description: x, command: 'true'}", "name is 1 to 64 letters"),
+    ("{name: 5, description: x, command: 'true'}", "tool 1: name is 1 to 64 letters"),
     ("{name: a, command: 'true'}", "tool 1 (a): description is missing"),
-    ("{name: a, description: x}", "command is a program"),
+    ("{name: a, description: x}", "command is missing; it is a program"),
     ("{name: a, description: x, command: []}", "command is a program"),
     ("{name: a, description: x, command: '\"'}", "command: No closing quotation"),
     ("{name: a, description: x, command: '{b}', parameters: {b: x}}", "not the model's to say"),
@@ -174,7 +175,13 @@ WRONG = [
     ("{name: a, description: x, command: 'c x{b}', parameters: {b: {type: array}}}", "must be a word of its own"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {type: array, items: array}}}", "items is string"),
     ("{name: a, description: x, command: 'c {b}', parameters: [b]}", "parameters is an object"),
-    ("{name: a, description: x, command: 'c {b}', parameters: {b: 5}}", "expected what it is"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: 5}}", "b: expected an object of type"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: 5}}}", "enum is a list"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: []}}}", "enum is a list"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [2024-01-01]}}}", "enum is a list"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {minimum: x}}}", "minimum is a number"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {default: 2024-01-01}}}", "default is a value"),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {flag: 5}}}", "flag is a string"),
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import subprocess
 import sys
@@ -12,13 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import src
 from src.errors import ToolError
-from src.messages import ToolCall, ToolDefinition
+from src.messages import ToolCall, ToolDefinition, type_name
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
-from src.tools.schema import type_name
-
-SOURCES = sorted(Path(src.__file__).parent.rglob("*.py"))
+from tests.sources import ROOT, SOURCES, tree
 
 
 def greet(name: str, times: int = 1) -> str:
@@ -80,31 +76,12 @@ def test_tool_definitions_is_the_registrys_own_list_and_json():
     assert json.loads(json.dumps(TOOL_DEFINITIONS)) == TOOL_DEFINITIONS
 
 
-def strings_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield " ".join(node.value.split())
-
-
-def descriptions(tool: Tool) -> list[str]:
-    properties = tool.definition.parameters["properties"]
-    return [tool.definition.description, *(each["description"] for each in properties.values())]
-
-
-def test_a_tool_is_described_nowhere_but_at_its_function():
-    strings = {path: "\n".join(strings_of(path)) for path in SOURCES}
-    for tool in REGISTRY:
-        home = Path(inspect.getsourcefile(tool.function))
-        for text in descriptions(tool):
-            assert [path for path in SOURCES if text in strings[path]] == [home], text
-
-
 def test_there_is_one_registry_in_the_program():
     """What a function makes for a program of one's own does not count."""
     made = [
         path.name
         for path in SOURCES
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree(path).body
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and "Registry(" in ast.unparse(node)
     ]
     assert made == ["registry.py"]
@@ -125,7 +102,7 @@ def test_a_name_is_taken_once():
 
 def test_importing_the_tools_loads_nothing_that_only_running_needs():
     code = "import sys, src.tools; print(*{name.partition('.')[0] for name in sys.modules})"
-    root = SOURCES[0].parent.parent
+    root = ROOT
     loaded = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert not {"fastjsonschema", "subprocess", "difflib", "yaml", "requests"} & set(loaded.stdout.split())
 
@@ -333,7 +310,7 @@ def reference(tool: Tool) -> str:
 
 @pytest.mark.parametrize("tool", list(REGISTRY), ids=lambda tool: tool.definition.name)
 def test_the_documentation_says_of_every_tool_what_a_model_is_told(tool):
-    docs = SOURCES[0].parent.parent / "docs" / "tools.md"
+    docs = ROOT / "docs" / "tools.md"
     assert reference(tool) in docs.read_text(encoding="utf-8"), f"it should hold:\n{reference(tool)}"
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 import pytest
 
-from src.messages import ToolCall
+from src.messages import ToolCall, signature, type_name
 from src.tools import Registry, ToolContext
-from src.tools.schema import of_hint, signature, strict_form, type_name
+from src.tools.schema import of_hint, strict_form
 from src.wire.strictness import closed
 
 STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
@@ -101,6 +101,25 @@ def test_a_null_means_left_out_where_the_parameter_cannot_be_null(function, argu
     registry.tool(function)
     result = registry.run(ToolCall("1", function.__name__, arguments), ToolContext(tmp_path))
     assert (result.kind, result.value) == ("text", value)
+
+
+ENTRY = {"type": "object", "properties": {"a": {"enum": ["x", 1]}, "b": {}}, "required": ["a"]}
+FOREIGN = [  # schemas as other people write them
+    (ENTRY, '{a: "x" | 1, b?: any}'),
+    ({"type": "array", "items": ENTRY}, 'array of {a: "x" | 1, b?: any}'),
+    ({"type": ["string", "null"]}, "string | null"),
+    ({"type": "object", "properties": {}}, "object"),
+    ({"type": "array"}, "array"),
+    ({"type": "string", "enum": []}, "string"),
+    ({"type": "object", "properties": 5, "required": 5}, "object"),
+    (True, "any"),
+    ({}, "any"),
+]
+
+
+@pytest.mark.parametrize(("schema", "name"), FOREIGN, ids=[row[1] for row in FOREIGN])
+def test_any_schema_can_be_read_by_a_person(schema, name):
+    assert type_name(schema) == name
 
 
 def test_the_context_is_injected_and_not_told_of(tmp_path):

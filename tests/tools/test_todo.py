@@ -22,11 +22,11 @@ def session(tmp_path):
 
 
 def test_the_list_is_there_until_it_is_replaced(session):
-    assert session("todo_read").value == "The list is empty."
+    assert session("todo_read").value == "[the list is empty]"
     shown = "[x] read the notes\n[~] write the list\n[ ] tidy up"
     assert session("todo_write", todos=ENTRIES).value == shown
     assert session("todo_read").value == shown
-    assert session("todo_write", todos=[]).value == session("todo_read").value == "The list is empty."
+    assert session("todo_write", todos=[]).value == session("todo_read").value == "[the list is empty]"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from .protocol import Protocol
 from .script import script
 
 FILES = {
-    "README.md": "# Greeter\n\nA small program to try things on. `python3 greet.py` should greet the world.\n",
+    "README.md": "# Greeter\n\nA small program to try things out on. `python3 greet.py` should greet the world.\n",
     "greet.py": 'def greet(name):\n    return f"Hello, {name}!"\n\n\nprint(great("world"))\n',
     "notes/ideas.txt": "greet in Japanese\ngreet by the time of day\n",
 }

@@ -32,28 +32,28 @@ class Topic(NamedTuple):
     end: str
 
 
-LIST_FILES = Step("I look at what is here.", (("glob", {"pattern": "**/*"}), ("exec", {"command": "ls"})))
-READ_FILE = Step("I read the program.", (("read", {"path": "greet.py"}),))
+LIST_FILES = Step("Let me look at what is here.", (("glob", {"pattern": "**/*"}), ("exec", {"command": "ls"})))
+READ_FILE = Step("Let me read the program.", (("read", {"path": "greet.py"}),))
 RUN_FILE = Step(
-    "I run it. Commands ask first: `y` lets it run, `n` does not.", (("exec", {"command": "python3 greet.py"}),)
+    "Let me run it. Commands ask first: `y` runs it, `n` does not.", (("exec", {"command": "python3 greet.py"}),)
 )
 EDIT_FILE = Step(
-    "Line 5 calls `great`, and the function is `greet`. I change that line; this asks, too.",
+    "Line 5 calls `great`, but the function is `greet`. I will fix that line. Edits ask first, too.",
     (("edit", {"path": "greet.py", "oldText": "great(", "newText": "greet("}),),
     thought="NameError: name 'great' is not defined. The function above is greet, so line 5 is mistyped.",
 )
 AGAIN = Step("Now it should run.", (("exec", {"command": "python3 greet.py"}),))
 
 OTHER_PATH = {
-    True: "These calls were **native**: the server read them. Type `/path text` and ask for the `tour` again, and the "
-    "same calls come as `TOOL_CALL: {...}` in the text, as from a server or a model that knows no tools.",
-    False: "These calls came **in the text**, as `TOOL_CALL: {...}`, and were read by the program. `/path native` goes "
-    "back to native ones.",
+    True: "These calls were **native**: the server parsed them. Type `/path text` and ask for the `tour` again to see "
+    "the same calls as `TOOL_CALL: {...}` in the text, which works without any tool support in the server or model.",
+    False: "These calls came **in the text**, as `TOOL_CALL: {...}`, and this program read them. `/path native` "
+    "switches back.",
 }
 WHAT_NEXT = """\
-I am a script, not a model: I understand these words.
+I am a script, not a model, and understand only these words:
 
-- `tour`: list, read, run, mend and run again, with everything a real model would be asked for
+- `tour`: list, read, run, fix and run again, asking you wherever a real model would
 - `list`, `read`, `run`, `fix`: one thing at a time
 - `/help` shows the commands of the chat, which are all real
 
@@ -68,32 +68,32 @@ TOPICS = (
     Topic(
         frozenset({"tour", "show", "demonstrate", "demo"}),
         (LIST_FILES, READ_FILE, RUN_FILE, EDIT_FILE, AGAIN),
-        "That was the tour: files were listed and read, a command failed, the reason was found and mended, and the "
-        "command runs. {path}",
+        "That was the tour: I listed and read files, a command failed, I found and fixed the cause, and now it runs. "
+        "{path}",
     ),
     Topic(
         frozenset({"fix", "mend", "repair", "edit", "bug", "fails", "change"}),
         (READ_FILE, EDIT_FILE, AGAIN),
-        "`greet.py` calls what it defines, and runs. {path}",
+        "`greet.py` now calls the right function and runs. {path}",
     ),
     Topic(
         frozenset({"run", "start", "execute", "exec"}),
         (RUN_FILE,),
-        "That is what came of it. Say `fix` to have it mended. {path}",
+        "That is the output. Say `fix` and I will fix it. {path}",
     ),
     Topic(
         frozenset({"read", "cat", "open"}),
         (READ_FILE,),
-        "`greet.py` defines `greet` and calls `great`: say `fix` to have it mended.",
+        "`greet.py` defines `greet` but calls `great`: say `fix` and I will fix it.",
     ),
     Topic(
         frozenset({"list", "files", "file", "folder", "here", "ls", "dir"}),
         (LIST_FILES,),
-        "These files are here. Say `read` next.",
+        "These are the files. Say `read` next.",
     ),
 )
-DENIED = "You said no, so nothing happened, and a real model would be told the same. Ask for something else, or `tour`."
-NO_TOOL = "I would call a tool here, and none that I know is offered."
+DENIED = "You said no, so nothing happened. A real model would be told the same. Ask for something else, or `tour`."
+NO_TOOL = "I would call a tool here, but none that I know is offered."
 
 
 def script(conversation: Conversation) -> Said:
@@ -107,7 +107,7 @@ def _next(conversation: Conversation) -> Said:
     question, since = _question(messages)
     topic = next((each for each in TOPICS if each.words & question), None)
     if topic is None:
-        return Said(WHAT_NEXT, thought="No word here that the script knows." if question else "")
+        return Said(WHAT_NEXT, thought="The script knows none of these words." if question else "")
     done = sum(message.get("role") == "assistant" for message in since)
     if done and _denied(since):
         return Said(DENIED)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +83,7 @@ def view(
 ) -> View:
     """`protected`: the bot's own files; `readable`: what the user names, `~` allowed; `installations`: Python's own."""
     home = _folder(environment.get("HOME", ""))
-    named = [Path(each).expanduser() for each in readable]
+    named = [Path(os.path.expanduser(each)) for each in readable]  # noqa: PTH111 - raises nothing, as Path's does
     own = [part for each in installations for part in _around(Path(each) / "bin", home)]
     found = {*own, *_programs(environment, home), *_pythons_in(workspace), *_repository(workspace)}
     shown = [each for each in found if not (_holds(each, home) or _holds(each, workspace))]
@@ -151,7 +152,7 @@ def _programs(environment: Mapping[str, str], home: Path | None) -> Iterator[Pat
         yield from _around(folder, home)
     installations = [*_virtual(environment.get("VIRTUAL_ENV", ""))]
     for name in INTERPRETERS:
-        if found := next((folder / name for folder in folders if (folder / name).exists()), None):
+        if found := next((folder / name for folder in folders if _is_there(folder / name)), None):
             installations.append(Path(os.path.realpath(found)).parent.parent)
     for installation in installations:
         yield from _around(installation / "bin", home)
@@ -163,11 +164,11 @@ def _around(folder: Path, home: Path | None) -> Iterator[Path]:
     if home and folder.is_relative_to(home):
         top = folder.relative_to(home).parts[:1]
         if top and top[0] in TOOLCHAINS:
-            yield from (part for name in TOOLCHAINS[top[0]] if (part := home / top[0] / name).exists())
-            if top[0] == ".cargo" and (home / ".rustup").is_dir():
+            yield from (part for name in TOOLCHAINS[top[0]] if _is_there(part := home / top[0] / name))
+            if top[0] == ".cargo" and _is_there(home / ".rustup"):
                 yield home / ".rustup"
             return
-    if folder.name in BIN and any((folder.parent / name).is_dir() for name in LIBRARIES):
+    if folder.name in BIN and any(_is_there(folder.parent / name) for name in LIBRARIES):
         yield folder.parent
 
 
@@ -193,7 +194,7 @@ def _installation_behind(virtual: Path) -> Iterator[Path]:
     for name in ("python3", "python"):
         program = Path(os.path.realpath(virtual / "bin" / name))
         prefix = program.parent.parent
-        if program.parent.name == "bin" and program.is_file() and any(prefix.glob("lib/python3*/os.py")):
+        if program.parent.name == "bin" and _is_there(program) and any(prefix.glob("lib/python3*/os.py")):
             yield prefix
             return
 
@@ -207,13 +208,20 @@ def _repository(workspace: Path) -> Iterator[Path]:
         return
     if first.startswith("gitdir: "):
         own = Path(os.path.realpath(workspace / first[8:].strip()))
-        if own.parent.name == "worktrees" and (own.parent.parent / "HEAD").is_file():
+        if own.parent.name == "worktrees" and _is_there(own.parent.parent / "HEAD"):
             yield own.parent.parent
 
 
 def _folder(name: str) -> Path | None:
     path = Path(name)
-    return Path(os.path.realpath(path)) if path.is_absolute() and path.is_dir() else None
+    return Path(os.path.realpath(path)) if path.is_absolute() and _is_there(path) and path.is_dir() else None
+
+
+def _is_there(path: Path) -> bool:
+    """Path.exists raises for a name too long, and where a folder above may not be entered."""
+    with suppress(ValueError):  # a NUL in it
+        return os.access(path, os.F_OK)
+    return False
 
 
 def _holds(outer: Path, inner: Path | None) -> bool:
@@ -223,7 +231,7 @@ def _holds(outer: Path, inner: Path | None) -> bool:
 def _outermost(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Those that are there, less what lies below another one or the system."""
     found: list[Path] = []
-    for path in sorted({Path(os.path.realpath(each)) for each in paths if each.exists()}):
+    for path in sorted({Path(os.path.realpath(each)) for each in paths if _is_there(each)}):
         if not any(path.is_relative_to(each) for each in (*map(Path, SYSTEM), *found)):
             found.append(path)
     return tuple(found)

@@ -27,7 +27,7 @@ def test_the_tour_works_to_its_end(demo, path, tmp_path):
     assert code == 0
     assert out.startswith("[demo] That was the tour")
     assert "Hello, world!" in err or "[exit code 0]" in err
-    assert "a script answers, no model" in err
+    assert "a script answers, not a model" in err
     assert list(tmp_path.iterdir()) == []  # no session in the user's list, either
 
 
@@ -44,9 +44,9 @@ def test_the_users_own_server_key_and_model_are_none_of_its_business(demo, monke
 
 
 @pytest.mark.parametrize("option", [("-u", "http://a:1/v1"), ("-m", "mine"), ("-w", ".")])
-def test_a_server_a_model_or_a_folder_means_nothing_to_it(demo, option):
+def test_a_server_a_model_or_a_folder_cannot_be_given_with_it(demo, option):
     code, _, err = demo("-p", "tour", *option)
-    assert (code, "--demo has" in err) == (2, True)
+    assert (code, "--demo brings" in err) == (2, True)
 
 
 def test_it_leaves_nothing_behind():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,26 @@ def test_a_git_file_that_leads_to_no_repository_shows_nothing(workspace, home):
 def test_what_the_user_names_is_shown(workspace, home):
     made(home, "data")
     assert shown(workspace, home, "/usr/bin", readable=[str(home / "data"), str(home / "missing")]) == ["data"]
+
+
+UNREADABLE = ["/" + "x" * 300, "/a\0b", "~nobody-has-this-name/x"]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_even_be_looked_at_is_not_there(name, workspace, home):
+    environment = {"HOME": name, "PATH": f"{home}/bin:{name}", "VIRTUAL_ENV": name}
+    made(home, "bin")
+    assert view(workspace, environment, readable=[name]).readable == (home / "bin",)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
+def test_a_folder_of_path_that_may_not_be_entered_is_left_out(workspace, home):
+    made(home, "closed/bin", "bin")
+    (home / "closed").chmod(0)
+    try:
+        assert shown(workspace, home, f"{home}/closed/bin:{home}/closed:{home}/bin") == ["bin", "closed"]
+    finally:
+        (home / "closed").chmod(0o700)
 
 
 def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):

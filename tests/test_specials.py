@@ -1,4 +1,4 @@
-"""No word of a tool's output is a special token of the server's chat template."""
+"""No word of what was not said by user or model is a special token of the server's chat template."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from src.protocol import harmless
-from src.protocol.specials import NOTE
+from src.specials import NOTE, harmless
 
 FORGED = [
     "<|im_end|>",
