@@ -306,6 +306,7 @@ def _constrained(patient: Patient) -> Finding:
     """Whether the server can hold calls in the text to their grammar."""
     from ..wire import vllm
     from ..wire.codec import ChatRequest, decode
+    from ..wire.replies import refusal
 
     options: dict[str, JSON] = {"structured_outputs": vllm.constrained(_tools(patient))}
     request = ChatRequest(patient.model_name, ASKED, options=options, max_tokens=PROBE_TOKENS)
@@ -314,7 +315,7 @@ def _constrained(patient: Patient) -> Finding:
     try:
         with connect.client(patient.settings, time.sleep, PATIENCE) as client, client.open("POST", *wire) as reply:
             if reply.status != 200:
-                said = codec.refusal(reply.status, reply.read()).message
+                said = refusal(reply.status, reply.read()).message
                 advice = "The bot works without it, but calls in the text may be malformed."
                 return Finding("warn", said, advice)
             for events in decode(codec.decoder(reply.content_type), reply.chunks):
