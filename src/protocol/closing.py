@@ -29,8 +29,8 @@ _CLOSES = {
     "arguments": re.compile(r"\n[ \t]*```"),
 }
 _TAGS_CLOSE = re.compile(
-    r"(?:\]<\]minimax\[>\[)?</(?:\s?[｜|]\s?DSML\s?[｜|]\s?|[a-z]{2,10}[:|])?(?:function|invoke)>|<\|close\|>call<\|sep\|>"
-    r"|</(?:\s?[｜|]\s?DSML\s?[｜|]\s?|[a-z]{2,10}[:|])?(?:tool_calls?|function_calls?|call|tool)>|<｜tool_call_end｜>",
+    r"(?:\]<\]minimax\[>\[)?</(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?(?:function|invoke)>|<\|close\|>call<\|sep\|>"
+    r"|</(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?(?:tool_calls?|function_calls?|call|tool)>|<｜tool_call_end｜>",
     re.IGNORECASE,
 )
 LONGEST = 48  # characters of the longest closing marker

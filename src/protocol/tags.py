@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from .calls import Known, RawCall, calls_in
 from .repair import Node, Reader, Unreadable
 
-PREFIX = r"(?:\s?[｜|]\s?DSML\s?[｜|]\s?|[a-z]{2,10}[:|])?"
+PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _NOISE = re.compile(r"\]<\]minimax\[>\[")
 _XTML = re.compile(r"<\|(open|close)\|>(.*?)<\|sep\|>", re.DOTALL)
 _QUOTED = r"""["']?([^\s"'<>=/]+)["']?"""
@@ -36,6 +36,7 @@ _PAIR = re.compile(
 _KEYED_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|\Z)")
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _MAX_DEPTH = 20
 _MAX_CALLS = 64  # in one block
 
@@ -134,7 +135,7 @@ def _elements(text: str, depth: int) -> Node:
     """Child elements as an object, repeated or `item` ones as a list, and text without elements as itself."""
     children: list[tuple[str, Node]] = []
     position = 0
-    while depth < _MAX_DEPTH and (start := _ELEMENT.search(text, position)):
+    while not _CDATA.fullmatch(text) and depth < _MAX_DEPTH and (start := _ELEMENT.search(text, position)):
         end = text.find(f"</{start.group(1)}>", start.end())
         if end < 0:
             break
@@ -149,5 +150,6 @@ def _elements(text: str, depth: int) -> Node:
 
 
 def _trimmed(value: str) -> str:
-    """The value without the one newline that sets it apart from its tags."""
-    return value.removeprefix("\n").removesuffix("\n")
+    """The value without the one newline that sets it apart from its tags; of a CDATA section, what is in it."""
+    section = _CDATA.fullmatch(value)
+    return section[1] if section else value.removeprefix("\n").removesuffix("\n")
