@@ -17,6 +17,8 @@ HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
 ITEM = re.compile(r"( {0,3})(?:[-*+]|(\d{1,9})([.)]))([ \t]+|$)")
+ROW = re.compile(r" {0,3}\|")
+FIRST_ROWS = 3  # of a table, until which nothing of it is shown: its head, what is below it, and one more
 INDENT = re.compile(r"[ \t]*")
 
 
@@ -49,9 +51,10 @@ class Blocks:
         line = "".join(self._line)
         if self._fence:
             return Block("code", line, language=self._language) if line else None
-        if self._kind == "text" and not self._lines and FENCE.match(line):
-            return None  # not shown before it is known to be one
-        text = "\n".join([*self._lines, *([line] if line else [])])
+        if FENCE.match(line) or ROW.match(line):
+            line = ""  # it is shown once it is whole: what it is and, of a row, how wide all others are, may change
+        hidden = not line and len(self._lines) < FIRST_ROWS and all(map(ROW.match, self._lines))
+        text = "\n".join([*([] if hidden else self._lines), *([line] if line else [])])
         return Block(self._kind, text, self._gap if self._lines else self._blank) if text.strip() else None
 
     def feed(self, text: str) -> list[Block]:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 FRAME = 0.05  # seconds between drawings, at the least
 SHARE = 20  # and as many times what the last one took
 THOUGHT_LINES = 3  # of a thought that is folded, while it lasts
-TAIL = 400  # pieces of a thought that its last lines are found in
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SHOWN_QUEUED = 3
 
@@ -104,6 +103,7 @@ class Live:
         self._finished: list[Block] = []  # not drawn yet
         self._above: list[str] = []  # drawn, and not yet on the screen
         self._thought: list[str] = []
+        self._thought_end = ""  # as much of it as may be seen
         self._thought_began = 0.0
         self._hint = " (Ctrl-O or /expand shows it)"  # told once
         self._running: dict[str, tuple[ToolCall, float]] = {}
@@ -233,9 +233,10 @@ class Live:
             self._thought_began = self._clock()
         self._progress.piece("thinking")
         self._thought.append(self._thought_text(text))
+        self._thought_end += self._thought[-1]
 
     def _end_thought(self) -> None:
-        text, self._thought = "".join(self._thought).strip(), []
+        text, self._thought, self._thought_end = "".join(self._thought).strip(), [], ""
         if not text:
             return
         seconds = self._clock() - self._thought_began
@@ -310,7 +311,7 @@ class Live:
         below += [_line(_dim(cut(f"  queued: {plain(_one_line(each))}", width))) for each in queued]
         below.append(_line(last_part(f"> {plain(_one_line(self.typed.text))}", width)))
         room = max(rows - 1 - len(below), 0)
-        top = [*self._open_thought(width), *self._open_block(width), *self._open_calls()]
+        top = [*self._open_thought(width, rows), *self._open_block(width), *self._open_calls()]
         return [*(map(_line, top[-room:] if room else [])), *below]
 
     def _open_block(self, width: int) -> list[str]:
@@ -322,12 +323,13 @@ class Live:
         spaced = (block.gap and self._last == "text") or self._last == "aside"
         return ["", *lines] if spaced and lines else lines
 
-    def _open_thought(self, width: int) -> list[str]:
+    def _open_thought(self, width: int, rows: int) -> list[str]:
         if not self._thought or self.thinking == "hide":
             return []
-        text = "".join(self._thought[-TAIL:]) if self.thinking == "fold" else "".join(self._thought)
-        lines = self._wrapped(text.strip(), width)
-        return [_dim(line) for line in (lines[-THOUGHT_LINES:] if self.thinking == "fold" else lines)]
+        most = THOUGHT_LINES if self.thinking == "fold" else rows
+        if len(self._thought_end) > 2 * most * width:  # cut seldom, for its lines are others then
+            self._thought_end = self._thought_end[-most * width :]
+        return [_dim(line) for line in self._wrapped(self._thought_end.strip(), width)[-most:]]
 
     def _open_calls(self) -> list[str]:
         now = self._clock()

@@ -38,40 +38,40 @@ class Line(NamedTuple):
 
 TEXT, NUMBER, INTEGER, OBJECT, ARRAY = ("string",), ("number",), ("integer",), ("object",), ("array",)
 ANYTHING = ("string", "number", "boolean", "object", "array", "null")
-ID = Field(TEXT, "which call; the same in `call`, `denied` and `result`")
-NAME = Field(TEXT, "of the tool; empty where none was readable")
+ID = Field(TEXT, "identifies the call; the same in `call`, `denied` and `result`")
+NAME = Field(TEXT, "name of the tool; empty if it could not be read")
 
 LINES: Mapping[str, Line] = {
-    "start": Line("once, when the server and its model are known", {
-        "version": Field(TEXT, "of this program"),
-        "server": Field(TEXT, "its address"),
-        "model": Field(TEXT, "its name"),
+    "start": Line("once, when the server and the model are known", {
+        "version": Field(TEXT, "version of this program"),
+        "server": Field(TEXT, "address of the server"),
+        "model": Field(TEXT, "name of the model"),
         "workspace": Field(TEXT, "the folder the tools work in"),
     }),
-    "turn": Line("the model is asked", {"number": Field(INTEGER, "counted from 1")}),
-    "text": Line("a piece of what the model says", {"text": Field(TEXT, "of a turn, joined: what it said")}),
+    "turn": Line("the model is asked", {"number": Field(INTEGER, "counting from 1")}),
+    "text": Line("a piece of what the model says", {"text": Field(TEXT, "the pieces of a turn, joined, are its text")}),
     "thought": Line("a piece of what the model thinks", {"text": Field(TEXT, "as in `text`")}),
-    "call": Line("a tool begins to run", {"id": ID, "name": NAME, "arguments": Field(OBJECT, "by name")}),
-    "denied": Line("a call may not run", {"id": ID, "name": NAME, "reason": Field(TEXT, "whose word, or which rule")}),
-    "result": Line("what came of a call, also of one that was denied or could not be read", {
+    "call": Line("a tool begins to run", {"id": ID, "name": NAME, "arguments": Field(OBJECT, "values by name")}),
+    "denied": Line("a call may not run", {"id": ID, "name": NAME, "reason": Field(TEXT, "who or what refused it")}),
+    "result": Line("the outcome of a call, including one that was denied or could not be read", {
         "id": ID,
         "name": NAME,
         "kind": Field(TEXT, "text, data, error or multimodal"),
         "value": Field(ANYTHING, "what the model is told"),
     }),
-    "notice": Line("what a user should know", {"text": Field(TEXT, "one or two lines")}),
-    "end": Line("once, last; of --output json the only one", {
-        "exit_code": Field(INTEGER, "the program's, as in the table above"),
-        "answer": Field(TEXT, "the model's last words; empty where it said none"),
-        "stop_reason": Field(TEXT, "end_turn, tool_use, max_tokens, repetition, other; empty where no answer ended"),
-        "model": Field(TEXT, "as the server names it, else as it was asked for"),
+    "notice": Line("something the user should know", {"text": Field(TEXT, "one or two lines")}),
+    "end": Line("once, at the end; the only line of --output json", {
+        "exit_code": Field(INTEGER, "exit code of the program, see the table above"),
+        "answer": Field(TEXT, "the model's final answer; may be empty"),
+        "stop_reason": Field(TEXT, "end_turn, tool_use, max_tokens, repetition, other; empty if none was completed"),
+        "model": Field(TEXT, "as the server names it, else as requested"),
         "turns": Field(INTEGER, "how often the model was asked"),
         "calls": Field(INTEGER, "how many tools ran"),
         "denied": Field(INTEGER, "how many calls were not allowed"),
-        "input_tokens": Field(INTEGER, "of all turns, as the server counted them"),
+        "input_tokens": Field(INTEGER, "of all turns, as counted by the server"),
         "output_tokens": Field(INTEGER, "as `input_tokens`"),
         "seconds": Field(NUMBER, "from the first request to the end"),
-        "limit": Field(("string", "null"), "which one was reached"),
+        "limit": Field(("string", "null"), "the limit that was reached"),
         "error": Field(("string", "null"), "what went wrong, and what to do next"),
     }),
 }  # fmt: skip

@@ -199,6 +199,23 @@ def test_what_is_typed_is_at_the_bottom():
     assert re.fullmatch("> next 日 ?本 ?", shown.lines[3])
 
 
+def test_a_table_is_shown_row_by_row():
+    shown = Shown().draw(TextDelta("| name | n |\n|---|---|\n| a lon"))
+    assert "name" not in shown.lines[0]
+    shown.draw(TextDelta("g one | 1 |\n| b | 2"))
+    assert [line.split() for line in shown.lines[:3:2]] == [["name", "n"], ["a", "long", "one", "1"]]
+    assert "b" not in "".join(shown.lines[3].split())
+    shown.draw(TextDelta(" |"), DONE)
+    assert shown.end().lines[3].split() == ["b", "2"]
+
+
+def test_the_end_of_a_long_thought_is_seen():
+    shown = Shown()
+    for number in range(3000):
+        shown.live.draw(ReasoningDelta(f"thought {number}, "))
+    assert "thought 2999," in " ".join(shown.draw().lines[:3])
+
+
 def test_a_block_taller_than_the_screen_shows_its_end_and_is_whole_when_it_is_finished():
     rows = "".join(f"| r{number} | x |\n" for number in range(30))
     shown = Shown(rows=10).draw(TextDelta(f"| a | b |\n|---|---|\n{rows}"))
