@@ -311,7 +311,7 @@ class Lookout:
         if match := own.match(text, at):
             return self._own(text, match.end(), at)
         match = matcher.match(text, at)
-        if own.begun(text, at) or (not match and matcher.begun(text, at)):
+        if own.begun(text, at) or ((not match or match["name"] == "print") and matcher.begun(text, at)):
             return Hold(at)
         if match:
             mark = match.start("mark")
