@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
     from .errors import BotError as BotError
+    from .errors import Cancelled as Cancelled
     from .errors import ToolError as ToolError
     from .library import Agent as Agent
     from .messages import CallDenied as CallDenied
@@ -33,6 +34,7 @@ _PLACES = {
     "Notice": "messages",
     "Completed": "messages",
     "BotError": "errors",
+    "Cancelled": "errors",
     "ToolError": "errors",
 }
 __all__ = [*_PLACES, "__version__"]

@@ -9,6 +9,7 @@ every call has its result.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from threading import Event as Flag
 from typing import Protocol
 
 from .calls import Asked, Calls, Repeats, error, in_order
@@ -80,14 +81,15 @@ class Agent:
         self.compactor = compactor
         self._output_budget = output_budget
 
-    def run(self, conversation: list[Message]) -> Generator[Event, None, None]:
+    def run(self, conversation: list[Message], cancelled: Flag | None = None) -> Generator[Event, None, None]:
         """Answer the user's last message, appending to `conversation` what is said on the way.
 
+        `cancelled` tells tools to end, once another thread sets it.
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
         self._calls.task = _task(conversation)
         try:
-            with self._context.for_run() as ctx:
+            with self._context.for_run(cancelled) as ctx:
                 yield from self._run(conversation, ctx)
         finally:
             while conversation and conversation[-1] in ORDERS:  # not answered: the next question must not inherit it

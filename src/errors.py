@@ -22,6 +22,7 @@ BotError                 message, hint, exit_code (1 where nothing else is said)
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
   WireError              the server's bytes break its own protocol
   LimitReached           the run took more turns, tokens or time than it may (exit code 3)
+  Cancelled              a program that uses the library stopped the run (exit code 130)
   ToolError              a tool could not do it; becomes a tool result
 """
 
@@ -138,6 +139,10 @@ class WireError(BotError):
 
 class LimitReached(BotError):
     exit_code = LIMIT
+
+
+class Cancelled(BotError):
+    exit_code = INTERRUPTED
 
 
 class ToolError(BotError):

@@ -12,12 +12,14 @@ Nothing is read from a configuration file or the environment, nothing is printed
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from pathlib import Path
+from threading import Event as Flag
 from types import TracebackType
 
 from .agent import Agent as Loop
 from .client import Client
-from .errors import ConfigError
+from .errors import Cancelled, ConfigError
 from .messages import Event, Message, Response, SystemMessage, UserMessage
 from .model import Model, random_id, served_models
 from .security.approval import REFUSE_ALL, Answer, Request
@@ -26,6 +28,7 @@ from .tools import Tool, ToolContext, registry_of
 from .wire.providers import PROVIDERS
 
 DEFAULT_URL = "http://localhost:8000/v1"
+CANCELLED = "The run was cancelled."
 SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
 
 
@@ -40,6 +43,7 @@ class Agent:
         self.model = model
         self._loop = loop
         self._client = client
+        self._cancelled = Flag()  # the last run's
 
     @classmethod
     def connect(
@@ -97,9 +101,19 @@ class Agent:
 
         Whatever ends it early, closing this generator included, the conversation can be gone on with.
         """
+        self._cancelled = cancelled = Flag()
+        self._client.heed(cancelled)
         self.conversation.append(asked := UserMessage(question))
         try:
-            yield from self._loop.run(self.conversation)
+            with closing(self._loop.run(self.conversation, cancelled)) as events:
+                for event in events:
+                    yield event
+                    if cancelled.is_set():
+                        raise Cancelled(CANCELLED)
+        except KeyboardInterrupt:
+            if not cancelled.is_set():
+                raise
+            raise Cancelled(CANCELLED) from None
         finally:
             if self.conversation[-1] is asked:  # nothing was said to it: the next question must not inherit it
                 self.conversation.pop()
@@ -110,6 +124,13 @@ class Agent:
             pass
         last = self.conversation[-1]
         return last.text.strip() if isinstance(last, Response) else ""
+
+    def cancel(self) -> None:
+        """Stop what runs, from any thread: `ask` raises Cancelled in its own. Where nothing runs, nothing happens.
+
+        The server's answer ends at once, a command too; a tool of yours ends where it looks at `ctx.cancelled`.
+        """
+        self._cancelled.set()
 
     def __enter__(self) -> Agent:
         return self

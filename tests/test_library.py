@@ -3,17 +3,20 @@
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import src
-from src import Agent, CallDenied, CallFinished, CallStarted, TextDelta
+from src import Agent, BotError, CallDenied, CallFinished, CallStarted, Cancelled, Notice, TextDelta, ToolContext
 from src.cli.demo.loopback import serving
 from src.cli.demo.protocol import MODEL, Protocol, Said
 from src.errors import ConfigError, NeverReached, ServerError
 from src.tools import REGISTRY
 from tests.doubles import ScriptedServer
+from tests.faults.scripts import HALF, HELLO, SILENCE, refused
+from tests.faults.server import STALL, FaultServer
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
@@ -116,6 +119,73 @@ class TestTheConversation:
         with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
             Agent.connect(scripted.url, system="").answer("Hi")
             assert [message["role"] for message in scripted.requests[0]["messages"]] == ["user"]
+
+
+class TestCancelling:
+    """From another thread than the one that runs it."""
+
+    def cancelled(self, agent, ready=threading.Event, until=TextDelta):
+        """What `ask` raised in its thread, once the event came, or `ready` was set, and the run was cancelled."""
+        raised, come = [], ready()
+
+        def run():
+            try:
+                for event in agent.ask("go"):
+                    if isinstance(event, until):
+                        come.set()
+            except BotError as error:
+                raised.append(error)
+
+        worker = threading.Thread(target=run, daemon=True)
+        worker.start()
+        assert come.wait(20)
+        agent.cancel()
+        worker.join(20)
+        assert not worker.is_alive()
+        return raised
+
+    def test_an_answer_that_stalls_ends_and_what_was_said_is_kept(self):
+        with FaultServer([HALF, STALL], HELLO) as server:
+            agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
+            (error,) = self.cancelled(agent)
+            assert isinstance(error, Cancelled)
+            assert agent.conversation[-1].text == "Half an answer"
+            assert agent.answer("and now?") == "Hello"
+
+    def test_so_does_one_that_never_begins(self):
+        with FaultServer(SILENCE) as server:
+            agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
+            (error,) = self.cancelled(agent, until=object)
+            assert isinstance(error, Cancelled)
+            assert len(agent.conversation) == 1  # as if it had not been asked
+
+    def test_so_does_a_wait_for_the_next_attempt(self):
+        later = refused("503 Service Unavailable", "busy", "Retry-After: 50")
+        with FaultServer(later, HELLO) as server:
+            agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
+            (error,) = self.cancelled(agent, until=Notice)
+            assert isinstance(error, Cancelled)
+            assert agent.answer("again") == "Hello"
+
+    def test_so_does_a_tool_that_looks(self, server, forgotten):
+        started = threading.Event()
+
+        @src.tool(risk="low")
+        def weather(city: str, ctx: ToolContext) -> str:
+            """The weather in a city."""
+            started.set()
+            return "cancelled" if ctx.cancelled.wait(20) else "rain"
+
+        with Agent.connect(server, tools=[weather]) as agent:
+            (error,) = self.cancelled(agent, ready=lambda: started)
+            assert isinstance(error, Cancelled)
+            assert [result.value for result in agent.conversation[-1].results] == ["cancelled"]
+
+    def test_where_nothing_runs_nothing_happens(self):
+        with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
+            agent = Agent.connect(scripted.url)
+            agent.cancel()
+            assert agent.answer("hello") == "Hi"
 
 
 class TestConnecting:

@@ -26,7 +26,12 @@ class Clocks(NamedTuple):
 
 
 class Stopwatch:
-    """The clocks of one request after the other. `now` gives seconds from any fixed point."""
+    """The clocks of one request after the other. `now` gives seconds from any fixed point.
+
+    `cancelled`: whether nobody waits for the answer any more.
+    """
+
+    cancelled: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, limits: Clocks, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -40,7 +45,12 @@ class Stopwatch:
         self._trickled = 0
 
     def left(self) -> float:
-        """Seconds that may be waited for the next byte. Raises TimeoutError where there are none."""
+        """Seconds that may be waited for the next byte.
+
+        Raises TimeoutError where there are none, and what Ctrl-C raises where it was cancelled.
+        """
+        if self.cancelled():
+            raise KeyboardInterrupt
         left = min(self._deadline, self._end) - self._now()
         if left <= 0:
             raise TimeoutError

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from threading import Event
 from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -92,6 +93,15 @@ class Client:
         self._session.trust_env = False
         if not ssl_verify:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once, by us
+
+    def heed(self, cancelled: Event) -> None:
+        """Once it is set, by whatever thread, what waits for the server raises what Ctrl-C raises."""
+
+        def sleep(seconds: float) -> None:
+            if cancelled.wait(seconds):
+                raise KeyboardInterrupt
+
+        self.sleep, self._stopwatch.cancelled = sleep, cancelled.is_set
 
     def __enter__(self) -> Client:
         return self

@@ -17,7 +17,7 @@ from requests.adapters import HTTPAdapter
 
 from .clock import Stopwatch
 
-TICK = 1.0  # seconds between looks at the stopwatch; a timeout that stays the same costs no system call
+TICK = 0.25  # seconds between looks at the stopwatch; a timeout that stays the same costs no system call
 BUFFER_SIZE = 65536  # a burst of chunks costs one system call, and few chunks are torn in two
 
 
@@ -55,7 +55,7 @@ class _WatchedStream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Raises TimeoutError when the stopwatch says so."""
+        """Raises TimeoutError or KeyboardInterrupt when the stopwatch says so."""
         while True:
             wait = min(self._stopwatch.left(), TICK)
             if wait != self._wait:

@@ -75,9 +75,9 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _checked(kind: type, optional: bool = False) -> Callable[[JSON], object]:
+def _checked(kind: type) -> Callable[[JSON], object]:
     def read(value: JSON) -> object:
-        if (optional and value is None) or (isinstance(value, kind) and not (kind is int and value is True)):
+        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
             return value
         raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
 

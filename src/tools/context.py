@@ -76,10 +76,10 @@ class ToolContext:
     _creating: str = field(default="", repr=False)
 
     @contextmanager
-    def for_run(self) -> Iterator[ToolContext]:
+    def for_run(self, cancelled: Event | None = None) -> Iterator[ToolContext]:
         """The context of one answer; at its end, what was created for it is ended, too."""
         run = Run()
-        ctx = replace(self, cancelled=Event(), _run=run)
+        ctx = replace(self, cancelled=cancelled or Event(), _run=run)
         try:
             yield ctx
         finally:

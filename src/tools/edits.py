@@ -61,7 +61,7 @@ def replaced(
     if len(spans) > 1 and not every:
         raise ToolError(_several(used, spans, lines), "Add lines around it so that it occurs once, or set replace_all.")
     if expected is not None and expected != len(spans):
-        raise ToolError(f"{_several(used, spans, lines)}, and {expected} replacements were expected")
+        raise ToolError(f"{_several(used, spans, lines)}; expected_replacements is {expected}")
     changed = _put(text, spans, new)
     return Edited(changed.replace("\n", "\r\n") if crlf else changed, len(spans), lines, used)
 
@@ -202,12 +202,16 @@ def _lines_of(text: str, spans: Sequence[Span]) -> tuple[int, ...]:
 
 
 def _several(mode: str, spans: Sequence[Span], lines: Sequence[int]) -> str:
-    distinct = list(dict.fromkeys(lines))
-    more = ", ..." if len(distinct) > LINES_SHOWN else ""
     how = "" if mode == "exact" else f" ({mode})"
     times = "once" if len(spans) == 1 else f"{len(spans):,} times"
-    where = ", ".join(map(str, distinct[:LINES_SHOWN]))
-    return f"oldText occurs {times}{how}, at line{'s' * (len(distinct) > 1)} {where}{more}"
+    return f"oldText occurs {times}{how}, at {numbered(lines)}"
+
+
+def numbered(lines: Sequence[int]) -> str:
+    """Line numbers in words, each once and not too many of them: `lines 2, 6`."""
+    distinct = list(dict.fromkeys(lines))
+    more = ", ..." if len(distinct) > LINES_SHOWN else ""
+    return f"line{'s' * (len(distinct) > 1)} {', '.join(map(str, distinct[:LINES_SHOWN]))}{more}"
 
 
 def _nearest(lines: list[str], old: str) -> str:

@@ -11,9 +11,9 @@ from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 from ..errors import ToolError
 from .context import ToolContext
 from .diffs import unified
-from .edits import LINES_SHOWN, replaced
+from .edits import numbered, replaced
 from .registry import tool
-from .texts import CHUNK, UTF_8, Content, Encoding, before_change, encoded, encoding_of, opened, store
+from .texts import CHUNK, UTF_8, Content, Encoding, encode, encoding_of, opened, read_before_change, replace_file
 from .window import Window, window
 
 MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
@@ -40,7 +40,7 @@ def read(
 def preview_of_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
     """The diff that a write comes to; raises what the write would."""
     path, content = arguments["path"], arguments["content"]
-    old = before_change(path, ctx)
+    old = read_before_change(path, ctx)
     try:
         before = old.text(old.encoding(path)) if old else None
     except ToolError:
@@ -61,9 +61,9 @@ def write(
     ctx: ToolContext,
 ) -> str:
     """Create a text file or replace its whole content. Missing folders are created."""
-    old = before_change(path, ctx)
-    data = encoded(path, content, UTF_8, ctx)
-    store(path, data, ctx, old)
+    old = read_before_change(path, ctx)
+    data = encode(path, content, UTF_8, ctx)
+    replace_file(path, data, ctx, old)
     return f"{'Replaced' if old else 'Created'} {path}: {len(content):,} characters [sha256 {_sha256(data)}]"
 
 
@@ -85,9 +85,9 @@ def edit(
     change = _change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
     if change.after is None or change.before == change.after:
         return f"{path} stays as it is, 0 replacements: {change.how}"
-    data = encoded(path, change.after, change.encoding, ctx)
+    data = encode(path, change.after, change.encoding, ctx)
     if not dry_run:
-        store(path, data, ctx, change.old)
+        replace_file(path, data, ctx, change.old)
     done = "Would change" if dry_run else "Changed"
     return f"{done} {path}: {change.how} [sha256 {_sha256(data)}]\n{unified(path, change.before, change.after)}"
 
@@ -112,7 +112,7 @@ def _change(
     expected_replacements: int | None = None,
     expected_hash: str | None = None,
 ) -> Change:
-    old = before_change(path, ctx)
+    old = read_before_change(path, ctx)
     _refuse_other(path, old, expected_hash)
     if not old and oldText:
         raise ToolError(f"{path} does not exist", "An empty oldText creates it.")
@@ -126,8 +126,7 @@ def _change(
         return Change(old, encoding, before, _with_line_ends_of(before or "", newText), "the whole of it")
     done = replaced(before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements)
     times = f"{done.times:,} replacement{'s' * (done.times > 1)}"
-    where = ", ".join(map(str, done.lines[:LINES_SHOWN])) + ", ..." * (done.times > LINES_SHOWN)
-    return Change(old, encoding, before, done.text, f"{times}, mode {done.mode}, at line {where}")
+    return Change(old, encoding, before, done.text, f"{times}, mode {done.mode}, at {numbered(done.lines)}")
 
 
 def _refuse_other(path: str, old: Content | None, expected: str | None) -> None:

@@ -135,7 +135,7 @@ class Writer:
             self.complete = False
 
 
-def kept(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
+def cached(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
     """A result as the model sees it, cut to SHOWN bytes, with the reference under which all of it is stored.
 
     `ref` is given where the tool stored its output itself. Images and the like have no text to store.
@@ -147,13 +147,13 @@ def kept(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResu
         text = json.dumps(result.value, ensure_ascii=False, indent=1)  # so that it has lines to be read by
     if not ref and outputs:
         ref = outputs.put(text)
-    shown = cut(text, ref)
+    shown = truncated(text, ref)
     if shown is text:
         return replace(result, ref=ref)
     return replace(result, kind="error" if result.kind == "error" else "text", value=shown, ref=ref)
 
 
-def cut(text: str, ref: str) -> str:
+def truncated(text: str, ref: str) -> str:
     """The whole lines of a text that fit into SHOWN bytes, and how to read on; the text itself where all of it fits."""
     if len(text) <= SHOWN // 4:
         return text

@@ -25,8 +25,8 @@ from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool, 
 from .context import ToolContext
 from .dependencies import attempt
 from .outcome import Outcome, outcome, printable
-from .outputs import kept
-from .schema import Convert, given, parameters_of, strict_form, without_patterns
+from .outputs import cached
+from .schema import Convert, parameters_of, strict_form, without_nulls, without_patterns
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
 
@@ -47,29 +47,30 @@ JSON_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """A function that a model may call. `takes_context` names the parameter that gets the ToolContext.
+    """A function that a model may call. `context_parameter` names the parameter that gets the ToolContext; "": none.
 
-    `preview` says what a call would change, as a unified diff, for who is asked to approve it.
+    `preview` shows what a call would change, as a unified diff, to whoever is asked to approve it. `converts` turns
+    checked arguments into the types of the function's hints.
     """
 
     definition: ToolDefinition
     function: Callable[..., object]
     risk: Risk = "high"
-    takes_context: str = ""
+    context_parameter: str = ""
     preview: Preview | None = None
-    converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)  # into the types its hints promise
+    converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)
 
     @property
     def signature(self) -> str:
         return signature(self.definition.name, self.definition.parameters)
 
-    def wrong(self, arguments: Mapping[str, JSON]) -> str:
-        """What is wrong with the arguments, and how the tool is called; empty: nothing."""
-        misfit = attempt(lambda: self._misfit(arguments), lambda error: f"they cannot be checked: {error}")
+    def argument_error(self, arguments: Mapping[str, JSON]) -> str:
+        """What is wrong with the arguments, and how the tool is called; empty where they fit."""
+        misfit = attempt(lambda: self._error_in(arguments), lambda error: f"they cannot be checked: {error}")
         return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
 
-    def unusable(self) -> str:
-        """Why no argument can be checked against its schema, which is somebody else's; empty: they can."""
+    def schema_error(self) -> str:
+        """Why arguments cannot be checked against its schema, where an MCP server wrote it; empty: they can."""
 
         def compiled() -> str:
             _ = self._validate, self.signature
@@ -83,12 +84,12 @@ class Tool:
         `raw_arguments` is an object, or one as JSON text.
         """
         arguments = _parsed(raw_arguments)
-        if wrong := self.wrong(arguments):
+        if wrong := self.argument_error(arguments):
             return Outcome("error", wrong)
         return attempt(lambda: self._run(arguments, ctx), _failed)
 
     def previewed(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
-        """The preview of a call that `wrong` finds nothing in; empty where there is none, or none can be made."""
+        """The preview of a call that `argument_error` lets through; empty where there is none, or none can be made."""
         preview = self.preview
         if preview is None:
             return ""
@@ -97,34 +98,34 @@ class Tool:
             ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
             return ""
 
-        return attempt(lambda: printable(str(preview(self._promised(arguments), ctx))), no_preview)
+        return attempt(lambda: printable(str(preview(self._converted(arguments), ctx))), no_preview)
 
     def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
-        promised = self._promised(arguments)
-        if not self.takes_context and not self._is_async:
-            return outcome(self.function(**promised))
+        converted = self._converted(arguments)
+        if not self.context_parameter and not self._is_async:
+            return outcome(self.function(**converted))
         with ctx.for_call() as within:
-            context = {self.takes_context: within} if self.takes_context else {}
-            value = self.function(**promised, **context)
+            context = {self.context_parameter: within} if self.context_parameter else {}
+            value = self.function(**converted, **context)
             return outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
 
     @cached_property
     def _is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    def _promised(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments in the types that the function's hints promise."""
+    def _converted(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+        """The arguments in the types of the function's hints."""
         converts = self.converts
         return {
             name: converts[name](value) if name in converts else value
-            for name, value in given(arguments, self._schema).items()
+            for name, value in without_nulls(arguments, self._schema).items()
         }
 
     @property
     def _schema(self) -> Mapping[str, Any]:
         return self.definition.parameters
 
-    def _misfit(self, arguments: Mapping[str, JSON]) -> str:
+    def _error_in(self, arguments: Mapping[str, JSON]) -> str:
         if not isinstance(arguments, Mapping):
             return f"expected an object, got {_described(arguments)}"
         properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
@@ -135,9 +136,9 @@ class Tool:
         for name in required:
             if name not in arguments:
                 return f"{name} is missing, expected {type_name(properties.get(name, {}))}"
-        return self._wrong_value(given(arguments, self._schema))
+        return self._error_in_value(without_nulls(arguments, self._schema))
 
-    def _wrong_value(self, arguments: object) -> str:
+    def _error_in_value(self, arguments: object) -> str:
         from fastjsonschema import JsonSchemaValueException  # start-up is measured: not before a tool is run
 
         try:
@@ -243,7 +244,7 @@ class Registry:
         """The answer to a call that cannot be run, so that nobody is asked to approve it; None where it can."""
         if call.name not in self:
             return self._unknown(call)
-        wrong = self[call.name].wrong(call.arguments)
+        wrong = self[call.name].argument_error(call.arguments)
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
     def _unknown(self, call: ToolCall) -> ToolResult:
@@ -257,7 +258,7 @@ class Registry:
         if call.name not in self:
             return self._unknown(call)
         kind, value, ref = self[call.name].execute(call.arguments, ctx)
-        return kept(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
+        return cached(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
 
     def preview(self, call: ToolCall, ctx: ToolContext) -> str:
         """What a call that `check` let through would change, for who is asked to approve it; empty: not known."""
@@ -278,9 +279,9 @@ def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Previ
     description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
-    schema, taker, converts = parameters_of(function, ToolContext)
+    schema, context_parameter, converts = parameters_of(function, ToolContext)
     definition = ToolDefinition(name, description, schema, strict_parameters=strict_form(schema))
-    return Tool(definition, function, risk, taker, preview, converts)
+    return Tool(definition, function, risk, context_parameter, preview, converts)
 
 
 def _parsed(arguments: Any) -> Any:

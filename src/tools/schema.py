@@ -4,7 +4,7 @@ The dialect is small on purpose: str, int, float, bool, list[T], dict[str, T], L
 dataclass, and Annotated[T, "what it is"]. Any other hint is a TypeError when the tool is registered, so that no tool
 reaches a model with a schema that says less than its function wants.
 
-A parameter that defaults to None is told to the model as a plain optional one (many chat templates
+A parameter that defaults to None is described to the model as a plain optional one (many chat templates
 cannot print `T | null`), and a null that comes for it means "left out".
 """
 
@@ -23,18 +23,18 @@ Schema = dict[str, JSON]
 Convert = Callable[[Any], Any]  # of a value that passed its schema, into what the hint promises
 
 
-class Told(NamedTuple):
-    """What a model is told of a type, and how its value becomes one: 1.0 for an integer becomes 1."""
+class HintSchema(NamedTuple):
+    """The schema of a type hint, and what turns a value that fits it into one of the type: 1.0 for an int becomes 1."""
 
     schema: Schema
     convert: Convert
 
 
 class Parameters(NamedTuple):
-    """`taker` is the parameter that takes the injected value; "": none does."""
+    """A function's parameters as one schema. `context_parameter` takes the injected value; "": none does."""
 
     schema: Schema
-    taker: str
+    context_parameter: str
     converts: Mapping[str, Convert]
 
 
@@ -43,26 +43,28 @@ def parameters_of(function: Callable[..., object], injected: type) -> Parameters
 
     Raises TypeError, naming the function and the parameter, for what the dialect does not hold.
     """
-    told: dict[str, Told] = {}
+    properties: dict[str, HintSchema] = {}
     required: list[str] = []
-    taker = ""
+    context_parameter = ""
     for parameter in _signature(function).parameters.values():
         if parameter.annotation is injected:
-            taker = parameter.name
+            context_parameter = parameter.name
             continue
         try:
-            told[parameter.name] = _property(parameter)
+            properties[parameter.name] = _property(parameter)
         except TypeError as error:
             raise TypeError(f"{function.__name__}({parameter.name}): {error}") from error
         except RecursionError as error:
             raise TypeError(f"{function.__name__}({parameter.name}): the type holds itself") from error
         if parameter.default is parameter.empty:
             required.append(parameter.name)
-    return Parameters(_object(told, required), taker, {name: each.convert for name, each in told.items()})
+    return Parameters(
+        _object(properties, required), context_parameter, {name: each.convert for name, each in properties.items()}
+    )
 
 
-def _object(told: Mapping[str, Told], required: Sequence[str]) -> Schema:
-    return object_schema({name: each.schema for name, each in told.items()}, required)
+def _object(properties: Mapping[str, HintSchema], required: Sequence[str]) -> Schema:
+    return object_schema({name: each.schema for name, each in properties.items()}, required)
 
 
 def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
@@ -82,7 +84,7 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
         raise TypeError(f"{function.__name__}: a type hint cannot be read: {error}") from error
 
 
-def _property(parameter: inspect.Parameter) -> Told:
+def _property(parameter: inspect.Parameter) -> HintSchema:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError("a tool takes named parameters only")
     if parameter.annotation is parameter.empty:
@@ -90,9 +92,9 @@ def _property(parameter: inspect.Parameter) -> Told:
     return _optional(parameter.annotation, parameter.default)
 
 
-def _optional(hint: object, default: object) -> Told:
+def _optional(hint: object, default: object) -> HintSchema:
     schema, convert = of_hint(hint)
-    return Told(_without_null(schema) if default is None else schema, convert)
+    return HintSchema(_without_null(schema) if default is None else schema, convert)
 
 
 def _without_null(schema: Schema) -> Schema:
@@ -103,8 +105,8 @@ def _without_null(schema: Schema) -> Schema:
             return schema
 
 
-def of_hint(hint: Any) -> Told:
-    """What is told of one type hint; TypeError for a hint outside the dialect."""
+def of_hint(hint: Any) -> HintSchema:
+    """Raises TypeError for a hint outside the dialect."""
     if hint in SCALARS:
         return SCALARS[hint]
     if is_typeddict(hint):
@@ -117,55 +119,55 @@ def of_hint(hint: Any) -> Told:
     return build(*get_args(hint))
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _list(item: object) -> Told:
+def _list(item: object) -> HintSchema:
     schema, convert = of_hint(item)
-    return Told({"type": "array", "items": schema}, lambda value: [convert(each) for each in value])
+    return HintSchema({"type": "array", "items": schema}, lambda value: [convert(each) for each in value])
 
 
-def _dict(key: object, value: object) -> Told:
+def _dict(key: object, value: object) -> HintSchema:
     if key is not str:
         raise TypeError("the keys of a JSON object are strings")
     schema, convert = of_hint(value)
-    return Told(
+    return HintSchema(
         {"type": "object", "additionalProperties": schema},
         lambda value: {name: convert(each) for name, each in value.items()},
     )
 
 
-def _literal(*values: JSON) -> Told:
+def _literal(*values: JSON) -> HintSchema:
     kinds = {type(value) for value in values}
     if len(kinds) != 1 or not kinds <= SCALARS.keys():
         raise TypeError("the values of a Literal are strings, or numbers, or booleans: all of one kind")
     kind = SCALARS[kinds.pop()]
-    return Told({**kind.schema, "enum": list(values)}, kind.convert)
+    return HintSchema({**kind.schema, "enum": list(values)}, kind.convert)
 
 
-def _annotated(hint: object, *notes: object) -> Told:
+def _annotated(hint: object, *notes: object) -> HintSchema:
     if len(notes) != 1 or not isinstance(notes[0], str):
         raise TypeError("Annotated takes one description, a string")
     schema, convert = of_hint(hint)
-    return Told({**schema, "description": notes[0]}, convert)
+    return HintSchema({**schema, "description": notes[0]}, convert)
 
 
-def _union(*arms: object) -> Told:
+def _union(*arms: object) -> HintSchema:
     some = [arm for arm in arms if arm is not type(None)]
     if len(some) != 1 or len(arms) != 2:
-        raise TypeError("of unions only T | None can be told to every model")
+        raise TypeError("of unions only T | None is known to every model")
     schema, convert = of_hint(some[0])
-    return Told({"anyOf": [schema, {"type": "null"}]}, lambda value: None if value is None else convert(value))
+    return HintSchema({"anyOf": [schema, {"type": "null"}]}, lambda value: None if value is None else convert(value))
 
 
-def _typed_dict(kind: Any) -> Told:
-    told = {name: of_hint(_bare(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()}
+def _typed_dict(kind: Any) -> HintSchema:
+    properties = {name: of_hint(_bare(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
     def build(value: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: told[name].convert(each) for name, each in value.items()}
+        return {name: properties[name].convert(each) for name, each in value.items()}
 
-    return Told(_object(told, [name for name in told if name in kind.__required_keys__]), build)
+    return HintSchema(_object(properties, [name for name in properties if name in kind.__required_keys__]), build)
 
 
 def _bare(hint: object) -> object:
@@ -173,25 +175,25 @@ def _bare(hint: object) -> object:
     return get_args(hint)[0] if str(getattr(get_origin(hint), "_name", "")).endswith("Required") else hint
 
 
-def _dataclass(kind: Any) -> Told:
+def _dataclass(kind: Any) -> HintSchema:
     hints = get_type_hints(kind, include_extras=True)
     taken = {each.name: each for each in fields(kind) if each.init}
-    told = {name: _optional(hints[name], each.default) for name, each in taken.items()}
+    properties = {name: _optional(hints[name], each.default) for name, each in taken.items()}
     required = [name for name, each in taken.items() if each.default is each.default_factory is MISSING]
 
     def build(value: Mapping[str, Any]) -> Any:
-        return kind(**{name: told[name].convert(each) for name, each in value.items()})
+        return kind(**{name: properties[name].convert(each) for name, each in value.items()})
 
-    return Told(_object(told, required), build)
+    return HintSchema(_object(properties, required), build)
 
 
-SCALARS: dict[object, Told] = {
-    str: Told({"type": "string"}, _same),
-    int: Told({"type": "integer"}, int),
-    float: Told({"type": "number"}, float),
-    bool: Told({"type": "boolean"}, _same),
+SCALARS: dict[object, HintSchema] = {
+    str: HintSchema({"type": "string"}, _identity),
+    int: HintSchema({"type": "integer"}, int),
+    float: HintSchema({"type": "number"}, float),
+    bool: HintSchema({"type": "boolean"}, _identity),
 }
-GENERICS: dict[object, Callable[..., Told]] = {
+GENERICS: dict[object, Callable[..., HintSchema]] = {
     list: _list,
     dict: _dict,
     Literal: _literal,
@@ -202,7 +204,7 @@ GENERICS: dict[object, Callable[..., Told]] = {
 
 
 def strict_form(schema: Schema) -> Schema:
-    """The same for a server that wants every property given (OpenAI's strict mode): null then means left out."""
+    """The schema for OpenAI's strict mode, where every property is required: null then stands for one left out."""
     strict = dict(schema)
     properties, required = schema.get("properties"), schema.get("required")
     if isinstance(properties, dict):
@@ -237,25 +239,25 @@ def may_be_null(schema: Mapping[str, Any]) -> bool:
     return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
-def given(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Less each null for a property that may be left out but not be null: it was meant as left out."""
+def without_nulls(value: Any, schema: Mapping[str, Any]) -> Any:
+    """The value without those nulls that the schema does not allow and that stand for a property left out."""
     properties, items = schema.get("properties"), schema.get("items")
     if isinstance(value, Mapping) and isinstance(properties, Mapping):
         needed = schema.get("required", ())
         return {
-            name: given(each, properties.get(name, {}))
+            name: without_nulls(each, properties.get(name, {}))
             for name, each in value.items()
             if each is not None or name in needed or may_be_null(properties.get(name, {}))
         }
     if isinstance(value, list) and isinstance(items, Mapping):
-        return [given(each, items) for each in value]
+        return [without_nulls(each, items) for each in value]
     if isinstance(arms := schema.get("anyOf"), list) and len(arms) == 2:
-        return given(value, arms[0])
+        return without_nulls(value, arms[0])
     return value
 
 
 def without_patterns(schema: Any, *, by_name: bool = False) -> Any:
-    """The schema less its regular expressions, which are somebody else's and may take for ever: who made them checks.
+    """The schema without its regular expressions: they are untrusted and may backtrack for ever; their author checks.
 
     `by_name`: its keys are names of parameters, and no keywords.
     """

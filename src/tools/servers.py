@@ -127,7 +127,7 @@ class Servers:
                 )
             elif name in names:
                 self.notices.append(f"MCP server {server.spec.name}: a second tool {name} is left out.")
-            elif why := tool.unusable():
+            elif why := tool.schema_error():
                 self.notices.append(f"MCP server {server.spec.name}: the tool {name} is left out: {why}")
             else:
                 names.add(name)

@@ -55,7 +55,7 @@ class Content(NamedTuple):
 
 
 @contextmanager
-def plainly(path: str) -> Iterator[None]:
+def map_os_errors(path: str) -> Iterator[None]:
     """What the system says, as a sentence about the path the model gave."""
     try:
         yield
@@ -68,14 +68,14 @@ def plainly(path: str) -> Iterator[None]:
 @contextmanager
 def opened(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
     """A regular file of the workspace, to read. Raises ToolError for anything else."""
-    with plainly(path), os.fdopen(paths.open_to_read(paths.resolve(path, ctx.workspace)), "rb") as file:
+    with map_os_errors(path), os.fdopen(paths.open_to_read(paths.resolve(path, ctx.workspace)), "rb") as file:
         yield file
 
 
-def before_change(path: str, ctx: ToolContext) -> Content | None:
+def read_before_change(path: str, ctx: ToolContext) -> Content | None:
     """What a file that is to be changed holds; None where there is none. It is kept for whoever takes it back."""
     target = paths.resolve(path, ctx.workspace)
-    with plainly(path):
+    with map_os_errors(path):
         paths.writable(target, ctx.protected)
         try:
             file = os.fdopen(paths.open_to_read(target), "rb")
@@ -88,7 +88,7 @@ def before_change(path: str, ctx: ToolContext) -> Content | None:
     return Content(data, seen)
 
 
-def encoded(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
+def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
     """Raises ToolError for characters that the encoding lacks, and for what is too large."""
     try:
         data = encoding.bom + text.encode(encoding.codec)
@@ -100,10 +100,10 @@ def encoded(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes
     return data
 
 
-def store(path: str, data: bytes, ctx: ToolContext, old: Content | None) -> None:
+def replace_file(path: str, data: bytes, ctx: ToolContext, old: Content | None) -> None:
     """Put the bytes in the place of what was there; whoever keeps that, to take the change back, is told first."""
     target = paths.resolve(path, ctx.workspace)
-    with plainly(path):
+    with map_os_errors(path):
         ctx.before_write("/".join(target.parts), old.data if old else None)
         paths.replace(target, data, ctx.protected, old.seen if old else None)
 

@@ -45,7 +45,7 @@ def argv_of(tool, **arguments) -> list[str]:
     """The command line that a preview shows, as words."""
     import shlex
 
-    assert tool.wrong(arguments) == ""
+    assert tool.argument_error(arguments) == ""
     return shlex.split(tool.preview(arguments, ToolContext(Path("/"))))
 
 

@@ -102,9 +102,9 @@ def test_of_what_overlaps_every_second_is_replaced_as_anywhere():
 
 
 def test_what_does_not_occur_as_often_as_expected_is_left():
-    with pytest.raises(ToolError, match="oldText occurs 2 times, at lines 1, 2, and 3 replacements were expected"):
+    with pytest.raises(ToolError, match="oldText occurs 2 times, at lines 1, 2; expected_replacements is 3"):
         replaced("x\nx\n", "x", "y", every=True, expected=3)
-    with pytest.raises(ToolError, match="oldText occurs once, at line 1, and 2 replacements were expected"):
+    with pytest.raises(ToolError, match="oldText occurs once, at line 1; expected_replacements is 2"):
         replaced("x\n", "x", "y", expected=2)
     with pytest.raises(ToolError, match="oldText occurs 2 times, at lines 1, 2\n.*replace_all"):
         replaced("x\nx\n", "x", "y", expected=2)

@@ -298,7 +298,7 @@ def test_edit_says_what_it_changed_how_and_where(run, workspace):
 def test_each_occurrence_is_replaced_where_that_is_asked_for(run, workspace):
     (workspace / "a.txt").write_text("x\n  x\n")
     result = run("edit", path="a.txt", oldText="x", newText="y", replace_all=True, expected_replacements=2)
-    assert result.value.startswith("Changed a.txt: 2 replacements, mode exact, at line 1, 2 [")
+    assert result.value.startswith("Changed a.txt: 2 replacements, mode exact, at lines 1, 2 [")
     assert (workspace / "a.txt").read_text() == "y\n  y\n"
 
 

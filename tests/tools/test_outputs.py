@@ -12,7 +12,7 @@ import pytest
 
 from src.errors import ToolError
 from src.messages import ToolResult
-from src.tools.outputs import SHOWN, Outputs, cut, kept
+from src.tools.outputs import SHOWN, Outputs, cached, truncated
 
 LINE = "a line of some length\n"
 
@@ -108,8 +108,8 @@ def test_where_nothing_can_be_stored_the_tool_goes_on_without(tmp_path):
     (tmp_path / "file").touch()
     store = Outputs(tmp_path / "file" / "outputs")
     assert store.put("x") == ""
-    assert kept(result("short"), store) == result("short")
-    assert kept(result(LINE * 9_999), store).value.endswith("the rest could not be stored: ask for less at once]")
+    assert cached(result("short"), store) == result("short")
+    assert cached(result(LINE * 9_999), store).value.endswith("the rest could not be stored: ask for less at once]")
 
 
 # What the model sees
@@ -117,12 +117,12 @@ def test_where_nothing_can_be_stored_the_tool_goes_on_without(tmp_path):
 
 def test_what_is_short_is_shown_as_it_is_and_stored(store):
     for value, kind in (("one\n", "text"), ({"a": [1]}, "data"), ("wrong", "error")):
-        shown = kept(result(value, kind), store)
+        shown = cached(result(value, kind), store)
         assert (shown.kind, shown.value, whole(store, shown.ref)) == (kind, value, result(value, kind).text)
 
 
 def test_what_is_long_is_cut_at_a_whole_line_and_told_how_to_read_on(store):
-    shown = kept(result(LINE * 10_000), store)
+    shown = cached(result(LINE * 10_000), store)
     text, _, note = shown.value.partition("[cut: ")
     assert text == LINE * (SHOWN // len(LINE))
     assert note == (
@@ -134,24 +134,24 @@ def test_what_is_long_is_cut_at_a_whole_line_and_told_how_to_read_on(store):
 
 
 def test_one_endless_line_is_cut_between_characters():
-    shown = cut("x" + "é" * SHOWN, "o00000000")
+    shown = truncated("x" + "é" * SHOWN, "o00000000")
     assert shown.startswith("x" + "é" * ((SHOWN - 1) // 2) + "\n[cut: ")
 
 
 def test_data_that_is_too_long_is_shown_as_lines_of_json(store):
-    shown = kept(result(["x" * 100] * 2_000, "data"), store)
+    shown = cached(result(["x" * 100] * 2_000, "data"), store)
     assert shown.kind == "text"
     assert shown.value.startswith('[\n "xxx')
     assert whole(store, shown.ref).count("\n") == 2_001
 
 
 def test_an_error_stays_one(store):
-    assert kept(result(LINE * 9_999, "error"), store).kind == "error"
+    assert cached(result(LINE * 9_999, "error"), store).kind == "error"
 
 
 def test_an_image_is_left_as_it_is(store):
     image = result([{"type": "image", "data": "x" * SHOWN * 2, "mimeType": "image/png"}], "multimodal")
-    assert kept(image, store) is image
+    assert cached(image, store) is image
 
 
 def test_a_tools_result_is_cut_with_a_store_and_without_one(run, store, workspace):

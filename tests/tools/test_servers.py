@@ -205,13 +205,13 @@ class TestSchemas:
     def test_a_pattern_that_never_ends_is_not_tried(self, small):
         schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
         tool = replace(small["small_add"], definition=ToolDefinition("t", "T.", schema))
-        assert tool.wrong({"pattern": "a" * 100 + "!"}) == ""
-        assert "expected string" in tool.wrong({"pattern": 1})
+        assert tool.argument_error({"pattern": "a" * 100 + "!"}) == ""
+        assert "expected string" in tool.argument_error({"pattern": 1})
 
     def test_one_that_leads_to_itself_breaks_nothing(self, small):
         schema = {"type": "object", "allOf": [{"$ref": "#"}]}
         tool = replace(small["small_add"], definition=ToolDefinition("t", "T.", schema))
-        assert "cannot be checked" in tool.wrong({})
+        assert "cannot be checked" in tool.argument_error({})
 
 
 WRONG = [
