@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -114,6 +114,8 @@ def examine(patient: Patient) -> Iterator[tuple[str, Finding]]:
                 yield probe_name, told
     if name != "configuration":
         yield "sandbox", _sandbox(patient.settings)
+        if servers := patient.settings.tools.mcp:
+            yield "MCP servers", _mcp(servers)
     yield "terminal", _terminal()
 
 
@@ -304,6 +306,7 @@ def _constrained(patient: Patient) -> Finding:
     """Whether the server can hold calls in the text to their grammar."""
     from ..wire import vllm
     from ..wire.codec import ChatRequest, decode
+    from ..wire.replies import refusal
 
     options: dict[str, JSON] = {"structured_outputs": vllm.constrained(_tools(patient))}
     request = ChatRequest(patient.model_name, ASKED, options=options, max_tokens=PROBE_TOKENS)
@@ -312,7 +315,7 @@ def _constrained(patient: Patient) -> Finding:
     try:
         with connect.client(patient.settings, time.sleep, PATIENCE) as client, client.open("POST", *wire) as reply:
             if reply.status != 200:
-                said = codec.refusal(reply.status, reply.read()).message
+                said = refusal(reply.status, reply.read()).message
                 advice = "The bot works without it, but calls in the text may be malformed."
                 return Finding("warn", said, advice)
             for events in decode(codec.decoder(reply.content_type), reply.chunks):
@@ -355,6 +358,14 @@ def _sandbox(settings: config.Settings) -> Finding:
         advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
         return Finding("warn", choice.sandbox.description, advice)
     return Finding("pass", choice.sandbox.description)
+
+
+def _mcp(servers: Sequence[Mapping[str, object]]) -> Finding:
+    """Not tried out: starting them may do anything."""
+    here = ", ".join(str(each.get("name")) for each in servers if "command" in each)
+    if not here:
+        return Finding("pass", f"{len(servers)}, all reached over the network")
+    return Finding("warn", f"outside the sandbox, with your rights: {here}", "Configure only servers that you trust.")
 
 
 def _terminal() -> Finding:

@@ -1,12 +1,13 @@
-"""`vllm-bot policy`: what would be decided of calls, so that rules can be tried; nothing is run."""
+"""`vllm-bot policy`: try rules on tool calls without running them."""
 
 from __future__ import annotations
 
 import argparse
+import codecs
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import start
 
@@ -18,7 +19,7 @@ EXIT_UNREADABLE = 2
 
 
 class Unreadable(NamedTuple):
-    """Why a line is no call."""
+    """Why a line is not a call."""
 
     reason: str
 
@@ -53,17 +54,18 @@ def _print(decision: str, reason: str, rule: str) -> None:
 
 
 def _calls() -> Iterator[ToolCall | Unreadable]:
-    # Lines end at \n alone: a command may hold any other sign that str.splitlines() would take for an end.
-    for number, line in enumerate(sys.stdin, start=1):
-        if line.strip():
-            yield _call(number, line)
+    # Bytes: no locale's encoding, and lines end at \n alone, whatever else str.splitlines() would take for an end.
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        said = line.removeprefix(codecs.BOM_UTF8).strip()
+        if said:
+            yield _call(number, said.decode("utf-8", "surrogateescape"))
 
 
 def _call(number: int, line: str) -> ToolCall | Unreadable:
     from ..messages import ToolCall
 
     try:
-        said = json.loads(line)
+        said = json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         return Unreadable(f"line {number} is not valid JSON: {error}")
     if not isinstance(said, dict):
@@ -72,3 +74,11 @@ def _call(number: int, line: str) -> ToolCall | Unreadable:
     if not isinstance(name, str) or not isinstance(given, dict):
         return Unreadable(f'line {number} is not a call: "tool" must be a string, "arguments" an object')
     return ToolCall(str(number), name, given, echo=said.get("echo") is True)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values for one key, whoever reads takes another."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return found

@@ -102,7 +102,8 @@ class Tools:
     modules: tuple[str, ...] = option((), "Python files with your own tools; see docs/writing-tools.md")
     commands: tuple[str, ...] = option((), "YAML files that define commands as tools; see docs/writing-tools.md")
     mcp: tuple[Mapping[str, Any], ...] = option(
-        (), 'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`'
+        (),
+        'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`; they run unsandboxed',
     )
 
 

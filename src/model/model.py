@@ -18,37 +18,30 @@ from ..client import Client
 from ..errors import BotError, ModelNotFound, ServerError, ToolsUnsupported
 from ..messages import (
     JSON,
-    Completed,
     Message,
     ModelEvent,
     Notice,
     PerMessage,
-    Reasoning,
-    Response,
-    TextDelta,
     ToolDefinition,
     ToolResults,
     UserMessage,
 )
-from ..protocol import mentions_call, parsers_of
+from ..protocol import mentions_call
 from ..retry import Patience, persist
 from ..wire import vllm
 from ..wire.codec import ChatRequest, Codec, HttpRequest, decode
 from ..wire.openai import OpenAICodec
 from ..wire.strictness import never
 from .path import CallPath, blames_grammar
-from .recovery import Turn, is_at_cap, says_more, with_content, without_truncated
+from .recovery import Recovery
 from .room import Room
 from .server import Server, refusal
 from .transcript import Transcript
+from .turn import Turn
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
-LOSS = "The server's tool parser lost part of the answer; it was recovered."
-ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
-SLACK = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
-LONG_TOKENS = 8  # characters a token that no answer exceeds in the mean
 OK, NOT_FOUND, INTERNAL_ERROR = 200, 404, 500
 
 
@@ -93,7 +86,6 @@ class Model:
         self.path = path or CallPath()
         self._client = client
         self._codec = codec or OpenAICodec(new_id)
-        self._is_vllm = is_vllm
         self._server = Server(client, self._codec, is_vllm=is_vllm)
         self._room = Room(self._server, lambda request: len(self._encoded(request).body))
         self._patience = patience
@@ -107,7 +99,7 @@ class Model:
         self._constrained = constrained
         self._answer_schema = answer_schema
         self._new_id = new_id
-        self._told: set[str] = set()
+        self._told: set[str] = set()  # notices of what a server lost: each thing is said once
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar, and not without
         self._last: tuple[ChatRequest, HttpRequest] | None = None
@@ -199,7 +191,7 @@ class Model:
         if self._answer_schema and isinstance(self._codec, OpenAICodec):
             form: dict[str, JSON] = {"name": "answer", "schema": dict(self._answer_schema), "strict": True}
             options["response_format"] = {"type": "json_schema", "json_schema": form}
-        if not self._is_vllm:
+        if not self._server.is_vllm:
             return options
         options["return_token_ids"] = True
         if tools and self.path.mode == "template":
@@ -238,7 +230,13 @@ class Model:
                 self.path.without += sorted(grammar)
         else:
             self._grammar_failures = 0 if grammar else self._grammar_failures
-        yield from self._recovered(turn, request, tools)
+        replay = partial(self._said, tools=tools)
+        for event in Recovery(turn, request, tools, self.path, self._server, self._room, replay).events():
+            if isinstance(event, Notice):
+                if event.text in self._told:
+                    continue
+                self._told.add(event.text)
+            yield event
 
     def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
         """One answer, as it comes; the turn once it is whole."""
@@ -246,7 +244,7 @@ class Model:
         turn = Turn(tools, self._new_id, _given(request.messages))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
-                raise refusal(self._codec, reply)
+                raise refusal(reply)
             try:
                 for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
                     for event in events:
@@ -264,115 +262,6 @@ class Model:
         if self._last is None or self._last[0] is not request:
             self._last = request, self._codec.encode(request)
         return self._last[1]
-
-    def _recovered(self, turn: Turn, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
-        """The rest of the turn: what the server lost is shown and counted in."""
-        whole = response = turn.response()
-        if turn.repeats:
-            yield Completed(response)
-            return
-        if self._lost_something(turn, request, response):
-            found = yield from self._reread(turn, request, tools)
-            if found:
-                whole = found
-                new = len(whole.calls) > len(turn.answered.calls) or not whole.calls
-                if new and not self._is_unclosed_thought(turn, response):
-                    yield from self._tell(LOSS)
-            elif turn.promised_calls():
-                yield from self._tell(self.path.distrust())
-        elif _is_only_thought(response):
-            whole = self._out_of_thought(turn, response)
-        if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
-            yield TextDelta(rest)
-        yield from self._tell_of_leak(whole)
-        yield Completed(without_truncated(whole, tools, self._room.cap(request, whole.usage)))
-
-    def _lost_something(self, turn: Turn, request: ChatRequest, response: Response) -> bool:
-        """Whether the server's parser seems to have lost or garbled part of the answer."""
-        if not turn.tokens.ids and is_at_cap(response, self._room.cap(request, response.usage)):
-            return False  # it was cut off, and would be again
-        if turn.lost_something(told_all=self._is_vllm):
-            return True
-        if turn.tokens.ids or not self._is_vllm or response.calls or not response.usage:
-            return False
-        said = turn.said()
-        if response.usage.output_tokens <= len(said) // LONG_TOKENS:  # surely nothing, and the server is not asked
-            return False
-        size = self._server.size(self.name, said)
-        return size is not None and response.usage.output_tokens - size > SLACK + response.usage.output_tokens // 20
-
-    def _reread(
-        self, turn: Turn, request: ChatRequest, tools: Sequence[ToolDefinition]
-    ) -> Generator[ModelEvent, None, Response | None]:
-        """What the answer was before the server's parser took it, where it holds more; see docs/paths.md."""
-        response = turn.response()
-        if (text := self._raw(turn)) is not None:
-            found = turn.reread(text)
-            return found if says_more(found, response, tools) else None
-        yield from self._tell(ASKED_AGAIN)
-        if raw := self._server.completion(request):
-            found = turn.reread(raw.text, raw)
-            return found if says_more(found, response, tools) else None
-        if request.stream:
-            again = yield from self._replayed(replace(request, stream=False), tools)
-            if again and says_more(again, response, tools):
-                return again
-        return None
-
-    def _replayed(
-        self, request: ChatRequest, tools: Sequence[ToolDefinition]
-    ) -> Generator[ModelEvent, None, Response | None]:
-        """The same asked for once more; nothing of it is shown, for it may say no more than the first."""
-        replay = self._said(request, tools)
-        try:
-            while True:
-                next(replay)
-        except StopIteration as end:
-            response: Response = end.value.response()
-            return response
-        except BotError as error:
-            yield Notice(f"Asking again failed: {error.message}")
-            return None
-
-    def _raw(self, turn: Turn) -> str | None:
-        if turn.raw is None and turn.tokens.ids:
-            turn.raw = self._server.text(self.name, turn.tokens.ids)
-        return turn.raw
-
-    def _is_unclosed_thought(self, turn: Turn, response: Response) -> bool:
-        """A thought that was never closed took the answer with it."""
-        if not _is_only_thought(response):
-            return False
-        raw = self._raw(turn)
-        return raw is None or raw.rstrip().endswith(turn.said().rstrip())
-
-    def _out_of_thought(self, turn: Turn, response: Response) -> Response:
-        """A thought that was never closed is the answer; one that was may end in a call."""
-        thought = "".join(block.text for block in response.content if isinstance(block, Reasoning))
-        if self._is_unclosed_thought(turn, response):
-            answer = turn.reread(thought)
-            return with_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
-        found = turn.reread(f"<think>{thought}</think>")
-        return found if found.calls else response
-
-    def _tell_of_leak(self, response: Response) -> Iterator[Notice]:
-        """Calls that a native server left in the text: which format they are in, and what reads it."""
-        clean = (call.origin for call in response.calls if not call.repaired)
-        leaked = next((origin for origin in clean if origin not in ("native", "text")), "")
-        if leaked and self.path.mode == "native":
-            parsers = parsers_of(leaked)
-            advice = f"--tool-call-parser {parsers[0]} reads it" if parsers else "no --tool-call-parser reads it"
-            yield from self._tell(f"The model's calls came in the text, in the format {leaked}; {advice}.")
-
-    def _tell(self, text: str) -> Iterator[Notice]:
-        """Each thing once."""
-        if text not in self._told:
-            self._told.add(text)
-            yield Notice(text)
-
-
-def _is_only_thought(response: Response) -> bool:
-    return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)
 
 
 def _given(messages: Sequence[Message]) -> list[str]:

@@ -1,203 +1,171 @@
-"""One answer as it comes, and what the server's own parser lost of it.
+"""What a server's own tool parser lost of an answer, had back.
 
-A server's tool parser may swallow a call it cannot read, cut the text where a tag is merely mentioned, or
-make a call with a garbled name or without its arguments. The tokens the answer was made of tell of it: where
-some became neither text nor call, or a native call is not one that was offered, the text they were is read
-in place of what the server made of them.
+It may swallow a call it cannot read, cut the text where a tag is merely mentioned, or make a call with a garbled
+name or without its arguments. The tokens the answer was made of tell of it: where some became neither text nor
+call, or a native call is not one that was offered, the text they were is read in place of what the server made
+of them. docs/paths.md says in which ways that text is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
+from ..errors import BotError
 from ..messages import (
-    Block,
     Completed,
     MalformedCall,
     ModelEvent,
+    Notice,
     Reasoning,
-    ReasoningDelta,
     Response,
-    StopReason,
     Text,
     TextDelta,
     ToolCall,
-    ToolCallDelta,
     ToolDefinition,
 )
-from ..protocol import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
-from ..wire.codec import Broken, RawTokens, WireEvent
-from .repetition import Repetition, without
+from ..protocol import parsers_of
+from ..wire.codec import ChatRequest
+from .path import CallPath
+from .room import Room
+from .server import Server
+from .turn import Turn, fits, with_content
 
+Replay: TypeAlias = Callable[[ChatRequest], Generator[ModelEvent, None, Turn]]
+
+LOSS = "The server's tool parser lost part of the answer; it was recovered."
+ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
+SLACK = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
+LONG_TOKENS = 8  # characters a token that no answer exceeds in the mean
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
     "Send less at once: write a long file in several parts."
 )
 
 
-class Turn:
-    """The server's events in, events to show out; `response` is the whole once the server has completed it."""
+class Recovery:
+    """Of one answer, which `turn` has read whole. `replay` makes a request and gives the turn that answers it."""
 
-    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
-        """`given`: texts that the model was given; a call that merely repeats one of them is marked as an echo."""
+    def __init__(
+        self,
+        turn: Turn,
+        request: ChatRequest,
+        tools: Sequence[ToolDefinition],
+        path: CallPath,
+        server: Server,
+        room: Room,
+        replay: Replay,
+    ) -> None:
+        self._turn = turn
+        self._request = request
         self._tools = tools
-        self._new_id = new_id
-        self._given = given
-        self._parser = StreamParser(tools, new_id=new_id, given=given)
-        self._thoughts: list[str] = []
-        self._blocks: list[Block] = []
-        self._text: list[str] = []
-        self.repeats = False  # whether it says the same without end, so that no more of it is read
-        self._repetition = Repetition()
-        self._thought: list[str] = []  # as the server gave it
-        self.tokens = RawTokens([], 0)
-        self.raw: str | None = None  # the text that the tokens were, once it was asked for
-        self.answered = Response(())
+        self._path = path
+        self._server = server
+        self._room = room
+        self._replay = replay
+        self._response = turn.response()
 
-    def take(self, event: WireEvent) -> list[ModelEvent]:
-        if isinstance(event, TextDelta):
-            self._watch(event.text)
-            return self._parsed(self._parser.feed(event.text))
-        if isinstance(event, RawTokens):
-            self.tokens = event
-            return []
-        if isinstance(event, Broken):  # raised by who decodes
-            return []
-        if not isinstance(event, Completed):
-            if isinstance(event, ReasoningDelta):
-                self._thought.append(event.text)
-                self._watch(event.text)
-            elif isinstance(event, ToolCallDelta):
-                self._watch(event.arguments_delta)
-            return [event]
-        self.answered = event.response
-        # What came to its end by itself is what was wanted, however often it says it.
-        self.repeats = event.response.stop_reason == "max_tokens" and self._repetition.at_end()
-        return self._parsed(self._parser.close(truncated=event.response.stop_reason == "max_tokens"))
+    def events(self) -> Iterator[ModelEvent]:
+        """The rest of the turn: what the server lost is shown and counted in."""
+        turn = self._turn
+        whole = response = self._response
+        if turn.repeats:
+            yield Completed(response)
+            return
+        if self._lost_something():
+            found = yield from self._reread()
+            if found:
+                whole = found
+                new = len(whole.calls) > len(turn.answered.calls) or not whole.calls
+                if new and not self._is_unclosed_thought():
+                    yield Notice(LOSS)
+            elif turn.promised_calls():
+                yield Notice(self._path.distrust())
+        elif _is_only_thought(response):
+            whole = self._out_of_thought()
+        if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
+            yield TextDelta(rest)
+        if leaked := self._leak(whole):
+            yield Notice(leaked)
+        yield Completed(without_truncated(whole, self._tools, self._room.cap(self._request, whole.usage)))
 
-    def _watch(self, piece: str) -> None:
-        self.repeats = self.repeats or self._repetition.add(piece)
-
-    def rest(self) -> list[ModelEvent]:
-        """What was held back of an answer that breaks off, where some of it has been shown."""
-        return self._parsed(self._parser.close(truncated=True)) if self._text or self._blocks else []
-
-    def response(self) -> Response:
-        """The server's text replaced by what was found in it; a call made natively and in the text is one.
-
-        Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
-        """
-        self._end_text()
-        if self.repeats:
-            return self._shortened()
-        if self._blocks == ([Text(self.answered.text)] if self.answered.text else []):
-            return with_content(self.answered, self.answered.content)
-        native: list[Block] = [*self.answered.calls, *self.answered.malformed]
-        parsed = [block for block in self._blocks if not self._is_native_too(block)]
-        return with_content(self.answered, [*self._reasoning(), *parsed, *native])
-
-    def _shortened(self) -> Response:
-        """What was said before it repeated itself; calls in it are left out, for the turn did not end."""
-        thought, text = "".join(self._thought), "".join(each.text for each in self._blocks if isinstance(each, Text))
-        said: list[Block] = [Reasoning(without(thought))] if thought else []
-        return Response((*said, *([Text(without(text))] if text else [])), "repetition")
-
-    def _reasoning(self) -> list[Block]:
-        """What the server called a thought, and what of its text turned out to be one."""
-        found = "".join(self._thoughts)
-        said: list[Block] = [block for block in self.answered.content if isinstance(block, Reasoning)]
-        return [*said, Reasoning(found)] if found else said
-
-    def _is_native_too(self, block: Block) -> bool:
-        return isinstance(block, ToolCall) and any(
-            block.name == call.name and block.arguments == call.arguments for call in self.answered.calls
-        )
-
-    def reread(self, text: str, said: Response | None = None) -> Response:
-        """The response as its own text says it, without what the server's parser made of it.
-
-        `said`: another answer to the same, whose text it is; its thoughts are in it.
-        """
-        again = Turn(self._tools, self._new_id, self._given)
-        truncated = said is not None and said.stop_reason == "max_tokens"
-        again._parsed([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
-        again._end_text()
-        thoughts = again._reasoning() if said else self._reasoning() or again._reasoning()
-        return with_content(said or self.answered, [*thoughts, *again._blocks])
-
-    def lost_something(self, told_all: bool) -> bool:
-        """Whether the server's parser seems to have lost or garbled part of the answer.
-
-        `told_all`: whether it can be asked what the model said, so that asking for a wrong call is worth while.
-        """
-        native = self.answered.calls
-        if told_all and (self.answered.malformed or any(not fits(call, self._tools) for call in native)):
+    def _lost_something(self) -> bool:
+        """Whether the server's parser seems to have lost or garbled part of the answer."""
+        turn, response = self._turn, self._response
+        if not turn.tokens.ids and _is_at_cap(response, self._room.cap(self._request, response.usage)):
+            return False  # it was cut off, and would be again
+        if turn.lost_something(told_all=self._server.is_vllm):
             return True
-        return not native and (bool(self.tokens.silent) or self._came_to_nothing())
+        if turn.tokens.ids or not self._server.is_vllm or response.calls or not response.usage:
+            return False
+        said = turn.said()
+        if response.usage.output_tokens <= len(said) // LONG_TOKENS:  # surely nothing, and the server is not asked
+            return False
+        size = self._server.size(self._request.model, said)
+        return size is not None and response.usage.output_tokens - size > SLACK + response.usage.output_tokens // 20
 
-    def _came_to_nothing(self) -> bool:
-        """Tokens were made, and neither text nor thought nor call came of them."""
-        usage, silent = self.answered.usage, not self.answered.content and not self._blocks
-        return silent and (self.promised_calls() or bool(usage and usage.output_tokens > 1))
+    def _reread(self) -> Generator[ModelEvent, None, Response | None]:
+        """What the answer was before the server's parser took it, where it holds more."""
+        found: Response | None = None
+        if (text := self._raw()) is not None:
+            found = self._turn.reread(text)
+        else:
+            yield Notice(ASKED_AGAIN)
+            if raw := self._server.completion(self._request):
+                found = self._turn.reread(raw.text, raw)
+            elif self._request.stream:
+                found = yield from self._replayed()
+        return found if found and _says_more(found, self._response, self._tools) else None
 
-    def promised_calls(self) -> bool:
-        """Whether the server said that there were calls, and gave nothing at all."""
-        return self.answered.stop_reason == "tool_use" and not self.answered.content
+    def _replayed(self) -> Generator[ModelEvent, None, Response | None]:
+        """The same asked for once more; nothing of it is shown, for it may say no more than the first."""
+        replay = self._replay(replace(self._request, stream=False))
+        try:
+            while True:
+                next(replay)
+        except StopIteration as end:
+            response: Response = end.value.response()
+            return response
+        except BotError as error:
+            yield Notice(f"Asking again failed: {error.message}")
+            return None
 
-    def said(self) -> str:
-        """All that the server gave as text or thought."""
-        return "".join(block.text for block in self.answered.content if isinstance(block, (Text, Reasoning)))
+    def _raw(self) -> str | None:
+        """The text that the answer's tokens were, where the server told them."""
+        turn = self._turn
+        if turn.raw is None and turn.tokens.ids:
+            turn.raw = self._server.text(self._request.model, turn.tokens.ids)
+        return turn.raw
 
-    def _parsed(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
-        shown: list[ModelEvent] = []
-        for event in found:
-            if isinstance(event, TextDelta):
-                self._text.append(event.text)
-                shown.append(event)
-            elif isinstance(event, ReasoningDelta):
-                self._thoughts.append(event.text)
-                shown.append(event)
-            elif isinstance(event, Reasoned):
-                self._all_was_thought()
-            elif isinstance(event, (ParsedCall, Malformed)):
-                self._end_text()
-                self._blocks.append(
-                    event.call if isinstance(event, ParsedCall) else self._with_example(event.malformed)
-                )
-        return shown
+    def _is_unclosed_thought(self) -> bool:
+        """A thought that was never closed took the answer with it."""
+        if not _is_only_thought(self._response):
+            return False
+        raw = self._raw()
+        return raw is None or raw.rstrip().endswith(self._turn.said().rstrip())
 
-    def _with_example(self, call: MalformedCall) -> MalformedCall:
-        """A model that was asked for our format and missed it is shown one right call."""
-        tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
-        if call.origin != "text" or tool is None:
-            return call
-        return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
+    def _out_of_thought(self) -> Response:
+        """A thought that was never closed is the answer; one that was may end in a call."""
+        thought = "".join(block.text for block in self._response.content if isinstance(block, Reasoning))
+        if self._is_unclosed_thought():
+            answer = self._turn.reread(thought)
+            return with_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
+        found = self._turn.reread(f"<think>{thought}</think>")
+        return found if found.calls else self._response
 
-    def _all_was_thought(self) -> None:
-        """A thought that was never opened has been closed: what was said in it was not said, and no call."""
-        self._end_text()
-        self._thoughts += [block.text for block in self._blocks if isinstance(block, Text)]
-        self._blocks = []
-
-    def _end_text(self) -> None:
-        if text := "".join(self._text):
-            self._blocks.append(Text(text))
-        self._text = []
-
-
-def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the call is of an offered tool, has what it requires and nothing it does not know."""
-    tool = next((tool for tool in tools if tool.name == call.name), None)
-    if tool is None:
-        return False
-    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
-    known = properties if isinstance(properties, dict) else {}
-    needed = required if isinstance(required, list) else []
-    return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
+    def _leak(self, response: Response) -> str:
+        """Calls that a native server left in the text: which format they are in, and what reads it."""
+        clean = (call.origin for call in response.calls if not call.repaired)
+        leaked = next((origin for origin in clean if origin not in ("native", "text")), "")
+        if not leaked or self._path.mode != "native":
+            return ""
+        parsers = parsers_of(leaked)
+        advice = f"--tool-call-parser {parsers[0]} reads it" if parsers else "no --tool-call-parser reads it"
+        return f"The model's calls came in the text, in the format {leaked}; {advice}."
 
 
-def says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
+def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
     """Whether the text that the tokens were holds more than what the server made of it."""
     if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
         return True
@@ -205,7 +173,7 @@ def says_more(whole: Response, response: Response, tools: Sequence[ToolDefinitio
     return nothing and (bool(whole.malformed) or len(whole.text.strip()) > len(response.text.strip()))
 
 
-def is_at_cap(response: Response, cap: int | None) -> bool:
+def _is_at_cap(response: Response, cap: int | None) -> bool:
     """Whether it ended because it had all the tokens it could have, whatever the server says of it."""
     used = response.usage.output_tokens if response.usage else 0
     return bool(cap and used >= cap) or response.stop_reason == "max_tokens"
@@ -214,7 +182,7 @@ def is_at_cap(response: Response, cap: int | None) -> bool:
 def without_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
     """Servers serve a call that max_tokens cut off as a whole one: {} for arguments, tokens at the cap. It is none."""
     used = response.usage.output_tokens if response.usage else 0
-    if not is_at_cap(response, cap):
+    if not _is_at_cap(response, cap):
         return response
     reason = CUT_OFF.format(tokens=used or "allowed")
     *before, last = response.content or (Text(""),)
@@ -227,15 +195,5 @@ def without_truncated(response: Response, tools: Sequence[ToolDefinition], cap: 
     return Response((*before, last), "max_tokens", response.usage, response.model)
 
 
-def with_content(response: Response, content: Sequence[Block]) -> Response:
-    """The response with other blocks, and the stop reason that they give it."""
-    return Response(tuple(content), _stop_reason(response.stop_reason, content), response.usage, response.model)
-
-
-def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
-    """The server does not know of calls in the text, and may speak of calls that it then lost."""
-    if said == "max_tokens":
-        return said
-    if any(isinstance(block, ToolCall) for block in content):
-        return "tool_use"
-    return "end_turn" if said == "tool_use" else said
+def _is_only_thought(response: Response) -> bool:
+    return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)

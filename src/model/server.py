@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..client import Client, HttpReply
 from ..errors import BotError, ClientError, ServerError
 from ..messages import Response
-from ..wire import vllm
+from ..wire import replies, vllm
 from ..wire.codec import ChatRequest, Codec
 from ..wire.openai import OpenAICodec
 
@@ -29,6 +29,7 @@ class Server:
     def __init__(self, client: Client, codec: Codec, *, is_vllm: bool) -> None:
         self._client = client
         self._codec = codec
+        self.is_vllm = is_vllm
         self._vllm_codec = codec if is_vllm and isinstance(codec, OpenAICodec) else None
         self._lengths: dict[str, int] | None = None
         self._version: str | None = None
@@ -118,12 +119,12 @@ class Server:
     ) -> T:
         with self._client.open(method, path, body, within=within) as reply:
             if reply.status != 200:
-                raise refusal(self._codec, reply)
+                raise refusal(reply)
             return read(reply.read())
 
 
-def refusal(codec: Codec, reply: HttpReply) -> ServerError:
-    """What an answer with another status than 200 means."""
-    error = codec.refusal(reply.status, reply.read(), reply.location)
+def refusal(reply: HttpReply) -> ServerError:
+    """What an answer with a status other than 200 means."""
+    error = replies.refusal(reply.status, reply.read(), reply.location)
     error.retry_after = reply.retry_after
     return error

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .harmless import View, require_harmless
+from .harmless import View, launched, require_harmless, require_inside, require_systems_own, row_of
 from .options import ROWS
 from .rules import Rule
 from .shell import Command, read, words_of
 from .unclear import Unclear
 
-NO_LABEL = ""  # of a command that needs no rule: `|| true` behind one that does
+NO_LABEL = ""  # of a command that needs no rule beside one that does: `|| true`, `cd src`
 
 
 class Entry(NamedTuple):
@@ -46,13 +46,20 @@ def judge(line: object, entries: Sequence[Entry], view: View) -> Verdict:
         if entry.line and entry.line == line.strip(" \t\n"):
             return Verdict(True, "it is allowed as it stands", entry.label)
     try:
-        labels = dict.fromkeys(_allowing(command, entries, view) for command in read(line))
+        labels = dict.fromkeys(_label(command, entries, view) for command in read(line))
     except Unclear as unclear:
         return Verdict(False, str(unclear))
     labels.pop(NO_LABEL, None)
     if not labels:
         return Verdict(False, "no rule allows it")
     return Verdict(True, "all of its commands are allowed, and stay in the workspace", ", ".join(labels))
+
+
+def _label(command: Command, entries: Sequence[Entry], view: View) -> str:
+    if command.name != "cd":
+        return _allowing(command, entries, view)
+    require_inside(command, view)
+    return NO_LABEL
 
 
 def _allowing(command: Command, entries: Sequence[Entry], view: View) -> str:
@@ -68,7 +75,11 @@ def _allowing(command: Command, entries: Sequence[Entry], view: View) -> str:
                 return entry.label
     if command.texts in (("true",), ("false",)):
         return NO_LABEL
-    raise said
+    inner = launched(command)
+    if inner is None:
+        raise said
+    require_systems_own(command.name, view)
+    return _allowing(inner, entries, view)
 
 
 def narrowest(line: object) -> list[Rule]:
@@ -80,14 +91,9 @@ def narrowest(line: object) -> list[Rule]:
     if not isinstance(line, str):
         return []
     try:
-        commands = read(line)
+        names = {row_of(launched(command) or command) for command in read(line)}
     except Unclear:
         return []
-    names = {" ".join(_name(command)) for command in commands}
     known = [name for name in names if name in ROWS or name == "find"]
     by_name = [Rule("exec", "allow", name) for name in known]
     return [*by_name, Rule("exec", "allow", line.strip(" \t\n"), exact=True)]
-
-
-def _name(command: Command) -> tuple[str, ...]:
-    return command.texts[:2] if " ".join(command.texts[:2]) in ROWS else command.texts[:1]

@@ -8,14 +8,15 @@ that is word for word what the rule says is the user's own, and is not judged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .globs import expand
-from .operands import Given, read_find, read_options
-from .options import ROWS
+from .operands import Given, own_words, read_find, read_options
+from .options import LAUNCHING, ROWS
 from .places import Ground, in_workspace
-from .shell import Command
+from .runners import running
+from .shell import Command, is_name
 from .unclear import Unclear
 
 KNOWN = frozenset({"find", *(name.split()[0] for name in ROWS)})
@@ -25,7 +26,9 @@ PATH_START = re.compile(r"/|\.\.")
 _SHELLS = "sh bash dash zsh ksh mksh fish csh tcsh busybox toybox rbash"
 _LAUNCHERS = (
     "env xargs nice nohup timeout time sudo doas su runuser setsid stdbuf ionice chrt taskset chroot unshare nsenter"
-    " strace ltrace gdb watch parallel flock script expect ssh systemd-run firejail bwrap prlimit setpriv npx"
+    " strace ltrace gdb watch parallel flock script expect ssh systemd-run firejail bwrap prlimit setpriv npx uvx pipx"
+    " bunx entr unbuffer catchsegv dbus-run-session xvfb-run fakeroot proot nsjail vi vim nvim view ex ed emacs nano"
+    " less more most"
 )
 _OF_THE_SHELL = (
     ". source eval exec command builtin export declare typeset local readonly alias unalias hash enable trap set shopt"
@@ -44,6 +47,10 @@ class View(NamedTuple):
     path: str
     is_hidden: Callable[[str], bool]
 
+    def of(self, command: Command) -> Iterator[View]:
+        """What the command is judged in, for each folder that it may run in."""
+        return (self._replace(ground=self.ground.at(folder)) for folder in command.folders)
+
     def check(self, paths: Iterable[str]) -> None:
         """Unclear for a path that leads out of the workspace, or that a rule hides."""
         for path in paths:
@@ -55,38 +62,80 @@ class View(NamedTuple):
 
 
 def require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
-    """Unclear unless the command, whose first words a rule has as `ruled`, is harmless."""
+    """Unclear unless the command, whose first words a rule has as `ruled`, is harmless wherever it may run."""
+    for place in view.of(command):
+        _require_harmless(command, ruled, place)
+
+
+def require_inside(change: Command, view: View) -> None:
+    """Unclear unless a `cd` of one word leads into the workspace, to a folder that is there, wherever it starts."""
+    folder = change.words[1].text
+    for place in view.of(change):
+        place.check([folder, *(word.text for word in change.reads)])
+        if not place.ground.is_folder(folder):
+            raise Unclear(f"there is no folder {folder}")
+        if not place.ground.is_met_without_links(folder):
+            raise Unclear(f"{folder} leads through a link")
+
+
+def launched(command: Command) -> Command | None:
+    """What a command runs that only runs another; None where it is no such. Unclear where that is not clear."""
+    row = LAUNCHING.get(command.name)
+    if row is None:
+        return None
+    own = 1 + own_words(command.name, row, command.texts[1:])
+    if own == len(command.words) or any(word.is_glob for word in command.words[:own]):
+        raise Unclear(f"it is not clear what {command.name} would run")
+    inner = command._replace(words=command.words[own:])
+    if not is_name(inner.words[0]) or (inner.name in OF_THE_SHELL and row_of(inner) not in ROWS):
+        raise Unclear(f"{inner.name!a} is not the plain name of a program")
+    return inner
+
+
+def require_systems_own(name: str, view: View) -> None:
+    if in_workspace(name, view.path, view.ground):
+        raise Unclear(f"{name} may be a program of the workspace's own")
+
+
+def row_of(command: Command) -> str:
+    """The name of the command's row, if it has one: that of its sub-command comes first."""
+    both = " ".join(command.texts[:2])
+    return both if both in ROWS else command.name
+
+
+def _require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
     view.check(word.text for word in command.reads)
     if _is_own(command, ruled):
-        if command.name in KNOWN and in_workspace(command.name, view.path, view.ground):
-            raise Unclear(f"{command.name} may be a program of the workspace's own")
+        if command.name in KNOWN:
+            require_systems_own(command.name, view)
         return
     if command.name in LAUNCHERS:
         raise Unclear(f"{command.name} runs what it is given, so that a rule must name all of its words")
-    name = command.texts[:2] if " ".join(command.texts[:2]) in ROWS else command.texts[:1]
+    name = row_of(command).split()
     words = [text for word in command.words[len(name) :] for text in expand(word, view.ground)]
     given = _given(name, words, ruled, view)
     view.check(given.paths)
-    if given.follows and not view.ground.is_closed():
+    if given.follows and not view.ground.is_closed(given.tops):
         raise Unclear(f"{command.name} would follow a link out of the workspace")
 
 
 def _is_own(command: Command, ruled: Sequence[str]) -> bool:
     """Whether it is the user's own words; a shell's name alone says nothing of what it would run."""
     says_enough = len(ruled) > 1 or command.name not in LAUNCHERS | OF_THE_SHELL
+    if command.folders != (".",):
+        return False  # the user's words are meant for the workspace's own folder
     return says_enough and command.texts == tuple(ruled) and not any(word.is_glob for word in command.words)
 
 
 def _given(name: Sequence[str], words: Sequence[str], ruled: Sequence[str], view: View) -> Given:
     row = ROWS.get(" ".join(name))
     is_find = tuple(name) == ("find",)
+    if name[0] == "git" and view.ground.has_repository_of_its_own():
+        raise Unclear("git would take a folder of the workspace for a repository, and run what its settings say")
     if row is None and not is_find:
         _refuse_unknown(name[0], words, ruled, view)
         return Given([piece for word in words for piece in _pieces(word)])
-    if in_workspace(name[0], view.path, view.ground):
-        raise Unclear(f"{name[0]} may be a program of the workspace's own")
-    if name[0] == "git" and view.ground.exists("HEAD") and not view.ground.exists(".git"):
-        raise Unclear("git would take the workspace for a repository, and run what its settings say")
+    require_systems_own(name[0], view)
     return read_find(words) if row is None else read_options(" ".join(name), row, words, view.ground)
 
 
@@ -98,6 +147,8 @@ def _refuse_unknown(name: str, words: Sequence[str], ruled: Sequence[str], view:
         raise Unclear("PATH holds a relative folder")
     if name == "git" and (len(ruled) < 2 or any(word.startswith("-") for word in words[len(ruled) - 1 :])):
         raise Unclear("what git does with that is not known, and a rule does not say it word for word")
+    if word := running(name, words[len(ruled) - 1 :]):
+        raise Unclear(f"{name} {word} runs what it is given, so that a rule must name it")
     for word in words:
         if not PLAIN.fullmatch(word):
             raise Unclear(f"{word!a} is no plain word, and what {name} makes of it is not known")

@@ -8,28 +8,32 @@ from typing import NamedTuple
 
 from .options import FIND, Row, options_of
 from .places import Ground
+from .scripts import AWK, FORMAT, JQ, SED
 from .unclear import Unclear
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?[A-Za-z%]{0,3}")
 COUNT = re.compile("-[0-9]+")
 FIND_OPTION = re.compile("-[PHL]|-O[0-9]")
-SED_STEP = (
-    r"(?:(?:[0-9]+|\$|/[^/\\\n]*/)(?:,(?:\+?[0-9]+|\$|/[^/\\\n]*/))?)?(?:[pdq=]|s/[^/\\\n]*/[^/\\\n&]*/[gpI0-9]*)"
-)
-SED_SCRIPT = re.compile(rf"{SED_STEP}(?:;{SED_STEP})*")
+TESTS = frozenset(f"-{letter}" for letter in "defhrswxL")  # of a file
+LANGUAGES = {"sed": SED, "awk": AWK, "jq": JQ}
 
 
 class Given(NamedTuple):
-    """What a command is given: words that must be paths inside the workspace, and whether links are followed."""
+    """What a command is given: words that must be paths inside the workspace, and whether links are followed below
+    those where it looks.
+    """
 
     paths: Sequence[str]
     follows: bool = False
+    tops: Sequence[str] = ()
 
 
 def read_options(name: str, row: Row, words: Sequence[str], ground: Ground) -> Given:
     """What the words are by the row. Unclear for one that it does not permit."""
     if row.operands == "anything":
         return Given([])
+    if row.operands == "test":
+        return Given([_tested(name, words)])
     reader = _Reader(name, row)
     reader.read(words)
     if len(reader.operands) > row.most:
@@ -38,7 +42,26 @@ def read_options(name: str, row: Row, words: Sequence[str], ground: Ground) -> G
     if reader.seen and row.names and reader.seen <= set(row.names.split()):
         operands = [_holder(each) for each in operands]
     follows = reader.follows or (row.follows and any(ground.is_folder(each) for each in operands))
-    return Given([*operands, *reader.paths], follows)
+    return Given([*operands, *reader.paths], follows, operands or ["."])
+
+
+def own_words(name: str, row: Row, words: Sequence[str]) -> int:
+    """How many of the words are those of a command that runs another. Unclear where it is given more than that."""
+    return len(words) - _Reader(name, row).read(words, stops=True)
+
+
+def _tested(name: str, words: Sequence[str]) -> str:
+    """The file that is asked for: the words are `! -f file` or less."""
+    asked = list(words)
+    if name == "[":
+        if asked[-1:] != ["]"]:
+            raise Unclear("[ is not closed")
+        asked.pop()
+    if asked[:1] == ["!"]:
+        asked = asked[1:]
+    if len(asked) != 2 or asked[0] not in TESTS:
+        raise Unclear(f"{name} would do more than look whether a file is there")
+    return asked[1]
 
 
 def _holder(path: str) -> str:
@@ -51,13 +74,17 @@ def _paths_of(name: str, row: Row, reader: _Reader) -> list[str]:
     operands = reader.operands
     if row.operands == "text":
         return []
+    if row.operands == "print":
+        if not operands or not FORMAT.fullmatch(operands[0]):
+            raise Unclear(f"what {name} makes of that format is not known")
+        return []
     if row.operands == "format" and any(not each.startswith("+") for each in operands):
         raise Unclear(f"{name} would be given something to set")
+    if row.operands not in ("pattern", "script") or reader.has_pattern:
+        return operands
     if row.operands == "script":
-        if not operands or not SED_SCRIPT.fullmatch(operands[0]):
-            raise Unclear(f"{name} would be given more than lines to show")
-        return operands[1:]
-    return operands[1:] if row.operands == "pattern" and not reader.has_pattern else operands
+        reader.check_script(operands[0] if operands else "")
+    return operands[1:]
 
 
 class _Reader:
@@ -73,19 +100,24 @@ class _Reader:
         self.has_pattern = False
         self.seen: set[str] = set()  # options
 
-    def read(self, words: Sequence[str]) -> None:
+    def read(self, words: Sequence[str], *, stops: bool = False) -> int:
+        """How many words are left over: none, unless it `stops` behind the operands that the row has."""
         rest = list(words)[::-1]
         while rest:
             word = rest.pop()
-            if word == "--":
+            is_operand = word == "-" or not word.startswith("-") or (stops and bool(self.operands))
+            if is_operand and stops and len(self.operands) == self._row.most:
+                return len(rest) + 1
+            if word == "--" and not stops:
                 self.operands += rest[::-1]
-                return
-            if word == "-" or not word.startswith("-"):
+                return 0
+            if is_operand:
                 self.operands.append(word)
             elif word.startswith("--"):
                 self._long(word, rest)
             elif not (self._row.dash_number and COUNT.fullmatch(word)):
                 self._cluster(word, rest)
+        return 0
 
     def _long(self, word: str, rest: list[str]) -> None:
         option, equals, value = word.partition("=")
@@ -123,18 +155,26 @@ class _Reader:
                 self.paths.append(value)
         if kind == "number" and not NUMBER.fullmatch(value):
             raise Unclear(f"{option} takes a number")
+        if kind == "script":
+            self.check_script(value)
         if kind == "path":
             self.paths.append(value)
+
+    def check_script(self, script: str) -> None:
+        if not LANGUAGES[self._name].fullmatch(script):
+            raise Unclear(f"{self._name} would be given more than what is known to show what is there")
 
 
 def read_find(words: Sequence[str]) -> Given:
     """find has a language of its own: where to look, then what for."""
     rest = list(words)[::-1]
-    paths, follows = [], False
+    paths: list[str] = []
+    follows = False
     while rest and FIND_OPTION.fullmatch(rest[-1]):
         follows = rest.pop() == "-L" or follows
     while rest and not rest[-1].startswith("-") and rest[-1] not in ("(", ")", "!", ","):
         paths.append(rest.pop())
+    tops = tuple(paths) or (".",)
     while rest:
         word = rest.pop()
         predicate = FIND.get(word)
@@ -147,4 +187,4 @@ def read_find(words: Sequence[str]) -> Given:
             value = rest.pop()
             if predicate.takes == "path":
                 paths.append(value)
-    return Given(paths, follows)
+    return Given(paths, follows, tops)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Kind = Literal["flags", "follow", "number", "text", "path", "attached"]
+Kind = Literal["flags", "follow", "number", "text", "path", "script", "attached"]
 
 
 class Row(NamedTuple):
@@ -27,8 +27,9 @@ class Row(NamedTuple):
     number: str = ""
     text: str = ""
     path: str = ""
+    script: str = ""
     attached: str = ""
-    operands: Literal["paths", "pattern", "text", "format", "script", "anything"] = "paths"
+    operands: Literal["paths", "pattern", "text", "format", "script", "print", "test", "anything"] = "paths"
     most: int = 1_000_000  # operands
     dash_number: bool = False  # -5 is an option
     patterns: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class Row(NamedTuple):
     follows: bool = False  # links it meets in the folders it is given, whatever the options
 
 
-KINDS: tuple[Kind, ...] = ("flags", "follow", "number", "text", "path", "attached")
+KINDS: tuple[Kind, ...] = ("flags", "follow", "number", "text", "path", "script", "attached")
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +91,19 @@ ROWS: Mapping[str, Row] = {
         "AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs"
         f" --show-nonprinting {_HELP}"
     ),
-    "sed": Row("nErsuz --quiet --silent --regexp-extended --separate --null-data --posix --sandbox", operands="script"),
+    "sed": Row(
+        "nErsuz --quiet --silent --regexp-extended --separate --null-data --posix --sandbox",
+        script="e --expression",
+        operands="script",
+        patterns=("-e", "--expression"),
+    ),
+    "awk": Row(text="Fv", operands="script"),
+    "jq": Row(
+        "rcnesSajMC --raw-output --compact-output --null-input --exit-status --slurp --sort-keys --ascii-output"
+        f" --join-output --monochrome-output --color-output --tab {_HELP}",
+        number="--indent",
+        operands="script",
+    ),
     "tac": Row(f"br --before --regex {_HELP}", text="s --separator"),
     "rev": Row(_HELP),
     "nl": Row(f"p --no-renumber {_HELP}", number="ilvw", text="bdfhns"),
@@ -186,6 +199,11 @@ ROWS: Mapping[str, Row] = {
         text="PI --charset --timefmt --sort",
     ),
     "which": Row("a --all"),
+    "type": Row("aptP"),
+    "command -v": Row(),
+    "printf": Row(operands="print"),
+    "test": Row(operands="test"),
+    "[": Row(operands="test"),
     "basename": Row(f"az --multiple --zero {_HELP}", text="s --suffix", operands="text"),
     "dirname": Row(f"z --zero {_HELP}", operands="text"),
     "realpath": Row(f"emLPqsz --canonicalize-existing --canonicalize-missing --logical --physical --quiet {_HELP}"),
@@ -259,6 +277,17 @@ ROWS: Mapping[str, Row] = {
     "git shortlog": Row("nsec --numbered --summary --email --committer --no-merges", text="--since --until"),
     "git branch": Row("arv --all --remotes --verbose --show-current --list", attached="--color", most=0),
     "git remote": Row("v --verbose", most=0),
+}
+
+
+# Commands that run the one behind their options and first operands, as it stands there, and do nothing else. They need
+# no rule of their own. `most` is how many operands they take for themselves.
+LAUNCHING: Mapping[str, Row] = {
+    "time": Row("p", most=0),
+    "command": Row(most=0),
+    "nice": Row(number="n --adjustment", most=0, dash_number=True),
+    "timeout": Row("v --foreground --preserve-status --verbose", number="k --kill-after", text="s --signal", most=1),
+    "stdbuf": Row(text="ioe --input --output --error", most=0),
 }
 
 

@@ -7,7 +7,8 @@ would be. What leads through /proc is nowhere: there, the same path is another f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 LONGEST = 4096  # characters of a path
@@ -60,15 +61,20 @@ def real(path: str) -> str | None:
 
 
 class Ground:
-    """The workspace, for one decision: `root` is its real path."""
+    """The workspace, for one decision: `root` is its real path, `here` the folder of it that paths start from."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, folder: str = ".") -> None:
         self.root = os.path.realpath(workspace)
+        self.here = os.path.realpath(Path(self.root, folder))
         self._looked_at = 0
+
+    def at(self, folder: str) -> Ground:
+        """The same, seen from another folder of it."""
+        return self if folder == "." else Ground(Path(self.root), folder)
 
     def where(self, path: str) -> str | None:
         """Where a path leads, relative to the workspace ("." is itself); None if out of it."""
-        found = real(path if path.startswith("/") else f"{self.root}/{path}")
+        found = real(path if path.startswith("/") else f"{self.here}/{path}")
         if found is None or self.root == "/":
             return found and (found[1:] or ".")
         if found == self.root:
@@ -76,25 +82,50 @@ class Ground:
         return found[len(self.root) + 1 :] if found.startswith(f"{self.root}/") else None
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(Path(self.root, path))
+        return os.path.lexists(Path(self.here, path))
 
     def is_folder(self, path: str) -> bool:
-        return Path(self.root, path).is_dir()
+        return Path(self.here, path).is_dir()
+
+    def is_met_without_links(self, folder: str) -> bool:
+        """Whether `..` means the same behind a folder for a shell, which goes by names, and for the system."""
+        path = os.path.join(self.here, folder)  # noqa: PTH118 - a Path would leave out parts
+        found = real(path)
+        return found == os.path.normpath(path) or (found == self.root and ".." not in path.split("/"))
+
+    def has_repository_of_its_own(self) -> bool:
+        """Whether git would find another repository here than the workspace's: one that the model may have made."""
+        folder = self.here
+        while folder not in (self.root, "/"):
+            if any(os.path.lexists(f"{folder}/{name}") for name in (".git", "HEAD")):
+                return True
+            folder = os.path.dirname(folder)  # noqa: PTH120 - as above
+        return os.path.lexists(f"{self.root}/HEAD") and not os.path.lexists(f"{self.root}/.git")
 
     def names(self, folder: str) -> list[str] | None:
         """What is in a folder of the workspace, hidden files too; None where there is more than can be looked at."""
         try:
-            names = [entry.name for entry in Path(self.root, folder).iterdir()]
+            names = [entry.name for entry in Path(self.here, folder).iterdir()]
         except OSError:
             return []
         self._looked_at += len(names)
         return names if self._looked_at <= MOST_ENTRIES else None
 
-    def is_closed(self) -> bool:
-        """Whether no link anywhere in the workspace leads out of it, so that following links is harmless."""
-        for seen, entry in enumerate(self._entries(self.root)):
-            if seen > MOST_ENTRIES or (entry.is_symlink() and self.where(entry.path) is None):
+    def is_closed(self, folders: Iterable[str]) -> bool:
+        """Whether no link below these folders leads out of the workspace, so that following links is harmless.
+
+        A link to another folder of the workspace is followed, and then all of the workspace is looked at.
+        """
+        tops = [real(folder if folder.startswith("/") else f"{self.here}/{folder}") or self.root for folder in folders]
+        for seen, entry in enumerate(chain.from_iterable(map(self._entries, tops))):
+            if seen > MOST_ENTRIES:
                 return False
+            if not entry.is_symlink():
+                continue
+            if self.where(entry.path) is None:
+                return False
+            if self.root not in tops and entry.is_dir():
+                return self.is_closed([self.root])
         return True
 
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:

@@ -1,8 +1,9 @@
 """May this call run? Decided in one place, before anything runs: allow, ask or deny, why, and by which rule.
 
-In this order: what is protected, or what a rule denies, is denied; a rule that asks, asks; a rule that allows,
-allows; else the profile decides. What merely repeats what the model was given asks even where it would be allowed.
-No yes to a question, `--yes` included, comes before a denial, since what is denied is never asked.
+In this order: what is protected, what no file tool can reach, and what a rule denies, is denied; a rule that asks,
+asks; a rule that allows, allows; else the profile decides. What merely repeats what the model was given asks even
+where it would be allowed. No yes to a question, `--yes` included, comes before a denial, since what is denied is
+never asked.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from .shell import words_of
 
 Risk = Literal["low", "high"]
 WRITERS = ("write", "edit")  # the tools that change the file their `path` names
+CLIMBS = re.compile(r"^(?:\./)?[/~]|(?:^|[/{},])\.\.(?:[/{},]|$)")  # a pattern of the glob tool
+FILE_TOOLS = ("read", *WRITERS, "glob", "grep")  # the tools whose `path` leads nowhere but into the workspace
 REASONS = {"write": "write changes files", "edit": "edit changes files", "exec": "no rule allows the command"}
 PROFILES: Mapping[str, str] = {
     "read-only": "reading is free, everything else is denied",
@@ -81,8 +84,9 @@ class Policy:
         return replace(self, rules=(*self.rules, rule))
 
     def _decide(self, call: ToolCall, risk: Risk) -> Decision:
-        if why := self._protected(call):
-            return Decision("deny", why, "protected")
+        for why, principle in ((self._protected(call), "protected"), (self._unreachable(call), "workspace")):
+            if why:
+                return Decision("deny", why, principle)
         for rule in self._speaking("deny", call):
             return Decision("deny", "a rule denies it, or what it may turn out to be", str(rule))
         for rule in self._speaking("ask", call):
@@ -101,6 +105,21 @@ class Policy:
             paths = denials.written(line)
         found = (places.protected(path, self.workspace, self.protected) for path in paths if isinstance(path, str))
         return next(filter(None, found), "")
+
+    def _unreachable(self, call: ToolCall) -> str:
+        """Why a file tool could not do it whoever allowed it, or ""."""
+        if call.name not in FILE_TOOLS:
+            return ""
+        path, pattern = call.arguments.get("path"), call.arguments.get("pattern")
+        if call.name == "glob" and isinstance(pattern, str) and CLIMBS.search(pattern):
+            return f"the pattern {pattern} leads outside; give one relative to the folder searched"
+        if not isinstance(path, str):
+            return ""
+        if path == "~" or path.startswith("~/"):
+            return f"{path}: ~ is not expanded; give a path relative to the workspace"
+        if places.Ground(self.workspace).where(path) is None:
+            return f"{path} is outside the workspace; only files inside it can be reached"
+        return ""
 
     def _speaking(self, action: Action, call: ToolCall) -> Iterator[Rule]:
         """The rules of an action that speak of a call, but for those that allow commands: these are judged as one."""

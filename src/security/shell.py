@@ -6,13 +6,15 @@ Two readers must agree: the scanner below, which knows what quotes and backslash
 would replace, and tree-sitter-bash (src/security/syntax.py), which knows the whole language. What either does not
 know, or what they see differently, is Unclear: never allowed without asking.
 
-Known are words, quotes, globs, comments, `|`, `|&`, `&&`, `||`, `;`, line ends, descriptors joined (`2>&1`), output
-to /dev/null, input from a file, and here-documents and here-strings in which nothing is replaced. Source of the
+Known are words, quotes, globs, comments, `|`, `|&`, `&&`, `||`, `;`, line ends, `!`, `( )`, `cd`, variables that only
+change how something looks, descriptors joined (`2>&1`), output to /dev/null, input from a file, and here-documents and
+here-strings in which nothing is replaced. Source of the
 rules: POSIX XCU chapter 2 and bash(1) 5.2, read for a shell that runs `-c` and is not interactive.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from typing import NamedTuple, NoReturn
@@ -30,11 +32,13 @@ DRAWN_AS_NOTHING = re.compile(
 BLANK = re.compile(r"(?:[ \t]|\\\n)*")
 OPERATOR = re.compile(r"&>>|&>|&&|&|\|\||\|&|\||;;&|;;|;&|;|<<<|<<-|<<|<&|<>|<|>>|>&|>\||>|\(|\)")
 JOINS = {"|": True, "|&": True, "&&": True, "||": True, ";": False}  # operator -> whether a command must follow
+PIPES = ("|", "|&")
+MOST_FOLDERS = 8  # that a command may run in, for all that is known of the `cd` before it
 OUTPUTS = (">", ">>", ">|", "&>", "&>>")
-_RESERVED = "! { } [[ ]] if then else elif fi case esac for select while until do done in function time coproc"
+_RESERVED = "! { } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
 RESERVED = frozenset(_RESERVED.split())
 DESCRIPTOR = re.compile("[0-9]+")
-NAME = re.compile(r"[A-Za-z0-9_./+-]+")
+NAME = re.compile(r"[A-Za-z0-9_./+-]+|\[")
 
 
 class Word(NamedTuple):
@@ -55,10 +59,11 @@ class Word(NamedTuple):
 
 
 class Command(NamedTuple):
-    """`reads`: files that its standard input comes from."""
+    """`reads`: files that its standard input comes from; `folders`: where it may run, from the workspace."""
 
     words: tuple[Word, ...]
     reads: tuple[Word, ...] = ()
+    folders: tuple[str, ...] = (".",)
 
     @property
     def name(self) -> str:
@@ -77,9 +82,17 @@ def read(source: str) -> tuple[Command, ...]:
     scanner = Scanner(source)
     commands = scanner.commands()
     syntax.confirm(
-        source, [(word.start, word.end) for word in scanner.words], [each.words[0].start for each in commands]
+        source,
+        [(word.start, word.end) for word in scanner.words],
+        [each.words[0].start for each in commands],
+        [*scanner.groups, *scanner.negations],
     )
     return commands
+
+
+def is_name(word: Word) -> bool:
+    """Whether a shell looks for a command of just this name."""
+    return word.plain and NAME.fullmatch(word.text) is not None and word.text not in RESERVED
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -98,6 +111,10 @@ def literal(source: str) -> str | None:
     except Unclear:
         return None
     return None if word.is_glob or word.end < len(source) else word.text
+
+
+def _is_assignment(word: Word) -> bool:
+    return word.plain and syntax.ASSIGNMENT.fullmatch(word.text) is not None
 
 
 def _refuse_unseen(source: str) -> None:
@@ -119,14 +136,22 @@ class Scanner:
         self._found: list[Command] = []
         self._documents: list[tuple[str, bool, bool]] = []  # here-documents to come: end, quoted, tabs stripped
         self._wanted = ""  # the operator that a command must follow
+        self._before = ""  # the operator before the current command
+        self._negated = False
+        self._closed = False  # a group, whose end nothing but an operator or a redirection follows
+        self._here = frozenset({"."})  # folders that the current command may run in
+        self._else = frozenset[str]()  # those that the next list of commands may run in besides
+        self._outer: list[tuple[int, frozenset[str], frozenset[str]]] = []  # groups that are open
         self.words: list[Word] = []
+        self.groups: list[int] = []  # where each begins
+        self.negations: list[int] = []
 
     def commands(self) -> tuple[Command, ...]:
         while self._skip_blanks():
             character = self._source[self._at]
             if character == "\n":
                 self._at += 1
-                self._finish()
+                self._finish("\n")
                 self._skip_documents()
             elif character == "#":
                 end = self._source.find("\n", self._at)
@@ -135,8 +160,8 @@ class Scanner:
                 self._operate(operator[0])
             else:
                 self._take_word()
-        self._finish()
-        if self._wanted or self._documents:
+        self._finish("")
+        if self._wanted or self._documents or self._outer:
             raise Unclear("it ends too early")
         if not self._found:
             raise Unclear("there is no command in it")
@@ -155,6 +180,16 @@ class Scanner:
             assert operator  # noqa: S101 - < and > begin one
             self._redirect(operator[0], word.text)
             return
+        if self._closed:
+            raise Unclear("a word follows )")
+        if word.plain and word.text == "!" and not self._current:
+            if self._negated or self._before in PIPES:
+                raise Unclear("! stands where it means nothing")
+            if following not in (" ", "\t"):
+                raise Unclear("! and what follows it may be a pattern")
+            self._negated = True
+            self.negations.append(word.start)
+            return
         self.words.append(word)
         self._current.append(word)
 
@@ -163,26 +198,67 @@ class Scanner:
             self._redirect(operator, "")
         elif operator in JOINS:
             self._at += len(operator)
-            if not self._current:
+            if not self._current and not self._closed:
                 raise Unclear(f"there is no command before {operator}")
-            self._finish()
+            self._finish(operator)
             self._wanted = operator if JOINS[operator] else ""
+        elif operator == "(" and not (self._current or self._reads or self._closed):
+            self._open()
+        elif operator == ")" and self._outer:
+            self._close()
         elif operator == "&":
             raise Unclear("& leaves a command running in the background")
         else:
             raise Unclear(f"{operator} makes it more than simple commands")
 
-    def _finish(self) -> None:
-        """At a command's end; a line that is empty ends none."""
+    def _open(self) -> None:
+        self.groups.append(self._at)
+        self._outer.append((self._at, self._here, self._else))
+        self._at += 1
+        if self._source.startswith("(", self._at):
+            raise Unclear("(( is a sum")
+        self._else, self._before, self._negated, self._wanted = frozenset(), "", False, "("
+
+    def _close(self) -> None:
+        self._at += 1
+        self._finish(")")
+        if self._wanted:
+            raise Unclear("there is no command before )")
+        _, self._here, self._else = self._outer.pop()
+        self._closed = True
+
+    def _finish(self, following: str) -> None:
+        """At a command's end, which an operator follows; a line that is empty ends none."""
         if self._current:
-            name = self._current[0]
-            if not name.plain or not NAME.fullmatch(name.text) or name.text in RESERVED:
-                raise Unclear(f"{name.text!a} is not a command's plain name")
-            self._found.append(Command(tuple(self._current), tuple(self._reads)))
+            start = next((at for at, word in enumerate(self._current) if not _is_assignment(word)), -1)
+            if not is_name(self._current[start]):
+                raise Unclear(f"{self._current[start].text!a} is not a command's plain name")
+            command = Command(tuple(self._current[start:]), tuple(self._reads), tuple(sorted(self._here)))
+            self._found.append(command)
+            if command.name == "cd":
+                self._change_folder(command, following)
             self._wanted = ""
-        elif self._reads:
-            raise Unclear("a redirection stands alone")
-        self._current, self._reads = [], []
+        elif self._reads or (self._negated and not self._closed):
+            raise Unclear("a redirection or ! stands alone")
+        if self._current or self._closed:
+            self._before = following
+            if following in (";", "\n", "||"):
+                self._here, self._else = self._here | self._else, frozenset()
+        self._current, self._reads, self._negated, self._closed = [], [], False, False
+
+    def _change_folder(self, command: Command, following: str) -> None:
+        """Where what follows a `cd` runs: there, if it is reached only where that succeeds; else there or here."""
+        operands = command.words[1:]
+        is_one = len(operands) == 1 and not operands[0].is_glob and operands[0].text[:1] not in ("", "-")
+        if not is_one or self._negated or self._before in (*PIPES, "||") or following in PIPES:
+            raise Unclear("where that cd leads, or what runs there, is not clear")
+        there = frozenset(posixpath.join(here, operands[0].text) for here in self._here)
+        if following == "&&":
+            self._here, self._else = there, self._here | self._else
+        else:
+            self._here |= there
+        if len(self._here | self._else) > MOST_FOLDERS:
+            raise Unclear("it changes folders too often")
 
     def _redirect(self, operator: str, descriptor: str) -> None:
         self._at += len(operator)

@@ -1,12 +1,14 @@
 """What files held before a tool wrote them, kept by the hash of it; and files put back to it.
 
 The content is kept as it is, secrets and all, or it could not be put back: in the session's own folder,
-which nobody else can look into.
+which nobody else can look into, and only for so long: what a session kept that was not used for 90 days is removed when
+another one begins to keep something.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import NamedTuple
 
 from .journal import private_folder
 from .replay import Write
+
+KEPT_FOR = 90 * 24 * 3600.0  # seconds
 
 Put = Callable[[Path, "bytes | None"], None]  # a file's whole content; None removes it. Raises OSError
 
@@ -27,20 +31,35 @@ class Restored(NamedTuple):
 
 
 class Blobs:
-    def __init__(self, folder: Path) -> None:
+    """`folder` is a session's own, beside its journal; `now` the time by which others grow old."""
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
+        self._now = now
 
     def keep(self, content: bytes) -> str:
         """The content's hash. Raises OSError."""
         name = digest(content)
         path = self._folder / name
         if not path.exists():
+            if not self._folder.exists():
+                self._remove_old()
             private_folder(self._folder)
             temporary = path.with_suffix(".tmp")
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(content)
             temporary.replace(path)
         return name
+
+    def _remove_old(self) -> None:
+        import shutil  # start-up is measured
+
+        for folder in self._folder.parent.glob(f"*{self._folder.suffix}"):
+            with suppress(OSError):  # gone meanwhile, or not ours to remove
+                journal = folder.with_suffix(".jsonl")
+                used = max(each.stat().st_mtime for each in (folder, journal if journal.exists() else folder))
+                if self._now() - used > KEPT_FOR:
+                    shutil.rmtree(folder)
 
     def content(self, name: str) -> bytes | None:
         """None where it is not there, or is not what it was."""

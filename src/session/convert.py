@@ -78,7 +78,7 @@ def _same(value: Any) -> Any:
 
 def _checked(kind: type) -> Callable[[JSON], object]:
     def read(value: JSON) -> object:
-        if isinstance(value, kind) and (kind is not int or value is not True):
+        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
             return value
         raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
 

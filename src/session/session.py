@@ -68,7 +68,7 @@ class Session:
         self._root = root
         self._now = now
         self._journal = journal
-        self._blobs = Blobs(journal.path.with_suffix(".files")) if journal else None
+        self._blobs = Blobs(journal.path.with_suffix(".files"), now) if journal else None
         self._pieces = Pieces(journal.redact if journal else str)
         self._kept = 0  # messages that the journal has
         self._results: list[ToolResult] = []  # of the last answer, that the journal has

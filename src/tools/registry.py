@@ -101,12 +101,12 @@ class Tool:
         return attempt(lambda: printable(str(preview(self._converted(arguments), ctx))), no_preview)
 
     def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
-        promised = self._converted(arguments)
+        converted = self._converted(arguments)
         if not self.context_parameter and not self._is_async:
-            return outcome(self.function(**promised))
+            return outcome(self.function(**converted))
         with ctx.for_call() as within:
             context = {self.context_parameter: within} if self.context_parameter else {}
-            value = self.function(**promised, **context)
+            value = self.function(**converted, **context)
             return outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
 
     @cached_property

@@ -68,10 +68,7 @@ def map_os_errors(path: str) -> Iterator[None]:
 @contextmanager
 def opened(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
     """A regular file of the workspace, to read. Raises ToolError for anything else."""
-    with (
-        map_os_errors(path),
-        os.fdopen(paths.open_to_read(paths.resolve(path, ctx.workspace)), "rb") as file,
-    ):
+    with map_os_errors(path), os.fdopen(paths.open_to_read(paths.resolve(path, ctx.workspace)), "rb") as file:
         yield file
 
 

@@ -37,7 +37,7 @@ from .answer import Answer, Prose, broken, cut, json_events
 from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest, WireEvent
 from .deltas import as_sent
-from .replies import broken_off, model_names, openai_names, refusal
+from .replies import broken_off, model_names, openai_names
 from .sse import EventDecoder
 from .values import body, count, dumps, mapping, objects, text
 
@@ -79,9 +79,6 @@ class AnthropicCodec:
 
     def decoder(self, content_type: str) -> Decoder:
         return AnswerDecoder(content_type, StreamDecoder(self._new_id))
-
-    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
-        return refusal(status, body, location)
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, openai_names)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Union
 
-from ..errors import BotError, ClientError, ServerError, StreamCut, WireError
+from ..errors import BotError, ClientError, StreamCut, WireError
 from ..messages import JSON, Completed, Message, ModelEvent, ToolChoice, ToolDefinition
 
 
@@ -71,9 +71,6 @@ class Codec(Protocol):
 
     def decoder(self, content_type: str) -> Decoder:
         """For an answer with status 200."""
-
-    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
-        """What an answer with another status means; `location` is where a redirect points."""
 
     def models(self, body: bytes) -> list[str]:
         """The names in an answer to GET models. Raises WireError."""

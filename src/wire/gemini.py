@@ -41,7 +41,7 @@ from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest, WireEvent
 from .deltas import as_sent, tool_name
 from .gemini_schema import reduced
-from .replies import broken_off, model_names, refusal
+from .replies import broken_off, model_names
 from .sse import EventDecoder
 from .values import body, count, dumps, mapping, objects, text
 
@@ -82,9 +82,6 @@ class GeminiCodec:
 
     def decoder(self, content_type: str) -> Decoder:
         return AnswerDecoder(content_type, StreamDecoder(self._new_id))
-
-    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
-        return refusal(status, body, location)
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, _names)

@@ -40,7 +40,7 @@ from .bodies import AnswerDecoder
 from .codec import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .deltas import CallAssembler, as_sent
 from .likeness import Likeness
-from .replies import broken_off, is_error, model_names, openai_names, refusal
+from .replies import broken_off, is_error, model_names, openai_names
 from .sse import EventDecoder
 from .values import body, count, dumps, event_object, load, mapping, objects, text
 
@@ -86,9 +86,6 @@ class OpenAICodec:
 
     def decoder(self, content_type: str) -> Decoder:
         return AnswerDecoder(content_type, StreamDecoder(self._new_id))
-
-    def refusal(self, status: int, body: bytes, location: str = "") -> ServerError:
-        return refusal(status, body, location)
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, openai_names)

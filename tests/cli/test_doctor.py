@@ -166,6 +166,13 @@ def test_where_commands_run(doctor, security, said):
     assert said in doctor(Server(), settings={"security": security})[0]["sandbox"]["said"]
 
 
+def test_servers_of_tools_that_run_here_are_said_to_run_outside_the_sandbox(doctor):
+    here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
+    found = doctor(Server(), settings={"tools": {"mcp": [here, there]}})[0]["MCP servers"]
+    assert (found["status"], found["said"]) == ("warn", "outside the sandbox, with your rights: files")
+    assert doctor(Server(), settings={"tools": {"mcp": [there]}})[0]["MCP servers"]["status"] == "pass"
+
+
 def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):
     checks, command, _ = doctor(Server(), settings={"vllm": {"provider": "ollama"}})
     assert not checks.keys() & {"version", "context", "template", "constrained decoding"}

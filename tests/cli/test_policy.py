@@ -18,12 +18,17 @@ def decide(tmp_path, capsys, monkeypatch):
 
     def decide(*lines, options=(), security=None):
         config.write_text(json.dumps({"security": security or {}}))
-        typed = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
-        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        typed = b"".join(line + b"\n" for line in map(as_bytes, lines))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed), "ascii"))
         code = main(["policy", "-c", str(config), "-w", str(workspace), *options])
         return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     return decide
+
+
+def as_bytes(line):
+    text = line if isinstance(line, (str, bytes)) else json.dumps(line)
+    return text if isinstance(text, bytes) else text.encode()
 
 
 def running(command):
@@ -94,6 +99,35 @@ def test_a_tool_that_there_is_not_is_denied(call, decide):
 def test_a_command_that_is_none_asks(arguments, decide):
     _, (decision,) = decide({"tool": "exec", "arguments": arguments}, security={"allowed_commands": ["ls"]})
     assert decision["decision"] == "ask"
+
+
+def test_of_a_key_that_stands_twice_nobody_takes_the_value_that_suits(decide):
+    line = '{"tool": "exec", "arguments": {"command": "rm a", "command": "ls"}}'
+    code, (decision,) = decide(line, security={"allowed_commands": ["ls"]})
+    assert (code, decision["decision"]) == (2, "deny")
+    assert "stands twice" in decision["reason"]
+
+
+def test_bytes_that_are_no_text_are_no_reason_to_stop(decide):
+    lines = (
+        b"\xff\xfe",
+        b'{"tool": "exec", "arguments": {"command": "ls \xff"}}',
+        "\ufeff" + json.dumps(running("ls")),
+    )
+    _, decisions = decide(
+        *lines, b'{"tool": "exec", "arguments": {"command": "ls"}}\r', security={"allowed_commands": ["ls"]}
+    )
+    assert [each["decision"] for each in decisions] == ["deny", "ask", "allow", "allow"]
+
+
+def test_what_no_file_tool_can_reach_is_denied(decide):
+    calls = [
+        {"tool": tool, "arguments": {"path": path}}
+        for tool in ("read", "write")
+        for path in ("../a", "~/a", "/dev/zero")
+    ]
+    _, decisions = decide(*calls, {"tool": "glob", "arguments": {"pattern": "../*"}}, options=("--profile", "full"))
+    assert {(each["decision"], each["rule"]) for each in decisions} == {("deny", "workspace")}
 
 
 def test_an_empty_line_is_none(decide):

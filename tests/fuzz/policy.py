@@ -132,7 +132,21 @@ WRAPPED = (
     "{{ {}; }}",
     "if true; then {}; fi",
     "! {}",
+    "! ({})",
+    "({}); cat link_file",
+    "({}) && ls",
+    "({}) | cat",
     "time {}",
+    "time -p {}",
+    "timeout 5 {}",
+    "nice -n 1 {}",
+    "stdbuf -oL {}",
+    "LC_ALL=C {}",
+    "LANG=C TZ=UTC {}",
+    "cd src && {}",
+    "cd src; {}",
+    "(cd src && {0}); {0}",
+    "cd quiet && cd .. && {}",
     "bash -c '{}'",
     "X=1 {}",
     "PATH=bin:$PATH {}",
@@ -175,11 +189,19 @@ UNPERMITTED = (
 )  # fmt: skip
 
 
+SCRIPTS = (
+    "alpha", "''", ".", "-e x", "1p", "$p", "'1,5p'", "s/a/b/", "e", "w pwned", "1e", "r link_file", "'s/a/b/w pwned'", "s/a/b/e",
+    "'s|a|touch pwned|e'", "-e p -e 'w pwned'", "'/a/,/b/p'", "'1!d; $p'", "'{print $1}'", "'NR>1'", "'{print > $1}'",
+    "'{print $1 | $2}'", "'/a/ {print $0, NR}'", "'{s+=$1} END {print s}'", "'{print $1 > NR}'", "'BEGIN{system(1)}'",
+    "'{getline < $1; print}'", "'%s\\n'", "'%n'", "-f", "-d", "'! -e'", "-v",
+)  # fmt: skip
+
+
 def command_lines(rng: random.Random) -> Iterator[str]:
     while True:
-        line = simple(rng)
+        line = element(rng)
         while rng.random() < 0.3:
-            line += rng.choice(JOINS) + simple(rng)
+            line += rng.choice(JOINS) + element(rng)
         if rng.random() < 0.1:
             line = rng.choice(WRAPPED).format(line)
         if rng.random() < 0.15:
@@ -187,21 +209,31 @@ def command_lines(rng: random.Random) -> Iterator[str]:
         yield line
 
 
+def element(rng: random.Random) -> str:
+    """A simple command, a change of folders before one, or a group of such."""
+    kind = rng.random()
+    if kind < 0.08:
+        return f"cd {operand(rng)}{rng.choice((' && ', '; ', ' || ', chr(10), ' | '))}{simple(rng)}"
+    if kind < 0.13:
+        return f"({element(rng)}{rng.choice(('', '; ' + simple(rng)))})"
+    if kind < 0.16:
+        return f"{rng.choice(('! ', 'time ', 'timeout 9 ', 'nice ', 'command ', 'TZ=UTC '))}{element(rng)}"
+    return simple(rng)
+
+
 def simple(rng: random.Random) -> str:
     name = rng.choice(ALLOWED) if rng.random() < 0.95 else rng.choice(OTHERS)
     words = [name]
     for _ in range(rng.choice((0, 0, 1, 1, 1, 2, 3))):
         words.append(option(name, rng))
-    if name in ("grep", "rg", "sed") and rng.random() < 0.8:
-        words.append(
-            rng.choice(
-                ("alpha", "''", ".", "-e x", "1p", "$p", "'1,5p'", "s/a/b/", "e", "w pwned", "1e", "r link_file")
-            )
-        )
+    if name in ("grep", "rg", "sed", "awk", "printf", "test", "[") and rng.random() < 0.8:
+        words.append(rng.choice(SCRIPTS))
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         words.append(operand(rng))
     if rng.random() < 0.15:
         words.insert(rng.randrange(len(words) + 1), rng.choice(REDIRECTIONS).replace("~", " ", 1))
+    if name == "[":
+        words.append("]")
     if rng.random() < 0.1:
         rng.shuffle(words)
     return " ".join(words)

@@ -11,6 +11,7 @@ from src.messages import Completed, TextDelta, ToolCallDelta, ToolDefinition, To
 from src.model import random_id, served_models
 from src.wire.anthropic import AnthropicCodec
 from src.wire.codec import ChatRequest
+from src.wire.replies import refusal
 
 ANTHROPIC = {"provider": "anthropic"}
 READ = ToolDefinition(
@@ -78,7 +79,7 @@ class TestTheCodec:
             request = codec.encode(ChatRequest(name, messages, **fields))
             with client.open("POST", request.path, request.body) as reply:
                 if reply.status != 200:
-                    raise codec.refusal(reply.status, reply.read())
+                    raise refusal(reply.status, reply.read())
                 decoder = codec.decoder(reply.content_type)
                 *events, completed = [e for chunk in reply.chunks for e in decoder.feed(chunk)] + decoder.close()
             assert isinstance(completed, Completed)

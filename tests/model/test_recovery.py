@@ -21,9 +21,9 @@ from src.messages import (
     UserMessage,
 )
 from src.model import CallPath, Model
-from src.model.model import ASKED_AGAIN
 from src.model.path import LOST_CALLS
-from src.model.recovery import fits, without_truncated
+from src.model.recovery import ASKED_AGAIN, without_truncated
+from src.model.turn import fits
 from tests.doubles import ScriptedClient, stream_event
 
 READ = ToolDefinition(

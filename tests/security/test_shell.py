@@ -32,6 +32,10 @@ def why(line: str) -> str:
         ("cat a.txt \\\n  b.txt", [("cat", "a.txt", "b.txt")]),
         ("ls 2>/dev/null >&2", [("ls",)]),
         ("cat <<'E' | wc\n$(x)\nE\npwd", [("cat",), ("wc",), ("pwd",)]),
+        ("(ls; pwd) | wc", [("ls",), ("pwd",), ("wc",)]),
+        ("! grep x a && ! (ls)", [("grep", "x", "a"), ("ls",)]),
+        ("LC_ALL=C TZ=UTC date", [("date",)]),
+        ("[ ! -f 'a b' ]", [("[", "!", "-f", "a b", "]")]),
     ],
 )
 def test_a_line_is_read_as_a_shell_reads_it(line, read_as):
@@ -58,7 +62,21 @@ def test_a_glob_is_one_only_where_it_is_not_quoted():
         ("ls ~", "~ stands for a home folder"),
         ("ls > a", "> writes a file"),
         ("ls &", "& leaves a command running"),
-        ("(ls)", "( makes it more than simple commands"),
+        ("(ls) (pwd)", "( makes it more than simple commands"),
+        ("((ls))", "(( is a sum"),
+        ("()", "there is no command before )"),
+        ("(ls", "it ends too early"),
+        ("ls )", ") makes it more than simple commands"),
+        ("(ls) pwd", "a word follows )"),
+        ("!(ls)", "may be a pattern"),
+        ("! ! ls", "! stands where it means nothing"),
+        ("LC_ALL=C", "is not a command's plain name"),
+        ("LC_ALL=../x ls", "is not a command's plain name"),
+        ("[ a = b ]", "it tests more than whether a file is there"),
+        ("cd a b", "where that cd leads"),
+        ("cd a | ls", "where that cd leads"),
+        ("! cd a", "where that cd leads"),
+        ("cd a; cd b; cd c; cd d; ls", "it changes folders too often"),
         ("X=1 ls", "is not a command's plain name"),
         ("'ls'", "is not a command's plain name"),
         ("if ls", "is not a command's plain name"),
@@ -73,8 +91,32 @@ def test_what_is_more_than_plain_commands_is_said(line, said):
     assert said in why(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "folders"),
+    [
+        ("ls", ["."]),
+        ("cd a && ls | wc", ["./a"]),
+        ("cd a && cd b && ls", ["./a/b"]),
+        ("cd /a && ls", ["/a"]),
+        ("cd a; ls", [".", "./a"]),
+        ("cd a\nls", [".", "./a"]),
+        ("cd a || ls", [".", "./a"]),
+        ("cd a && pwd; ls", [".", "./a"]),
+        ("cd a && pwd || ls", [".", "./a"]),
+        ("cd a &&\n\n ls", ["./a"]),
+        ("(cd a && pwd) && ls", ["."]),
+        ("(cd a; pwd)\nls", ["."]),
+        ("cd a && (cd b && pwd) && ls", ["./a"]),
+        ("cd a && (cd b; ls)", ["./a", "./a/b"]),
+        ("cd a && (pwd); ls", [".", "./a"]),
+    ],
+)
+def test_a_command_may_run_in_every_folder_that_a_change_before_it_may_have_led_to(line, folders):
+    assert sorted(read(line)[-1].folders) == folders
+
+
 @settings(deadline=None, max_examples=300)
-@given(st.text("ls a'\"\\$`{}~*?[]#;&|<>()\n\t-=!%é\u200b", max_size=25))
+@given(st.text("ls acd'\"\\$`{}~*?[]#;&|<>()\n\t-=!%é\u200b", max_size=25))
 def test_whatever_it_is_it_is_read_or_unclear(line):
     try:
         commands = read(line)

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from src.messages import (
 )
 from src.security.approval import APPROVE_ALL
 from src.security.redact import redact
+from src.session.blobs import KEPT_FOR
 from src.session.replay import NOT_RUN, UNKNOWN, replay
 from src.session.session import Session
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
@@ -358,6 +360,18 @@ def test_nobody_else_can_look_into_it(tmp_path):
     assert [path.stat().st_mode & 0o777 for path in (session.path, session.path.parent, kept)] == [0o600, 0o700, 0o700]
     blob = kept / hashlib.sha256(b"secret").hexdigest()
     assert blob.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_session_kept_is_removed_when_it_was_not_used_for_long_and_another_begins_to_keep_something(tmp_path):
+    old, used = begun(tmp_path, says("1")), begun(tmp_path, says("1"))
+    for session in (old, used):
+        session.before_write("a", b"secret")
+        session.close()
+    long_ago = time.time() - KEPT_FOR - 60
+    for path in (old.path, old.path.with_suffix(".files"), used.path.with_suffix(".files")):
+        os.utime(path, (long_ago, long_ago))
+    begun(tmp_path, says("1")).before_write("a", b"secret")
+    assert [path.with_suffix(".files").exists() for path in (old.path, used.path)] == [False, True]
 
 
 def test_a_secret_in_pieces_is_not_written_either(tmp_path):

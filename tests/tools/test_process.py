@@ -99,6 +99,12 @@ def test_secrets_do_not_reach_the_command(run):
     assert {f"{name}=/" for name in names} <= set(shown.splitlines())
 
 
+def test_cd_leads_where_it_leads_in_the_workspace(run, workspace):
+    (workspace / "src").mkdir()
+    shown = run("exec", {"environment": {"PATH": os.environ["PATH"], "CDPATH": "/usr"}}, command="cd src && pwd -P")
+    assert shown.value.startswith(str((workspace / "src").resolve()))
+
+
 REFUSED = [
     ({}, "echo a\0b", "neither a NUL nor a lone surrogate"),
     ({}, "echo \ud800", "neither a NUL nor a lone surrogate"),

@@ -23,6 +23,7 @@ from src.messages import (
     UserMessage,
 )
 from src.wire.codec import ChatRequest
+from src.wire.replies import refusal
 
 from .doubles import codec, decoded
 
@@ -83,6 +84,6 @@ def test_an_answer_that_breaks_off_is_an_error_and_nothing_of_it_a_response(name
 
 @pytest.mark.parametrize("case", json.loads((CASES / "refusals.json").read_text(encoding="utf-8")), ids=str)
 def test_a_refusal_is_told_by_its_status_and_its_words(case):
-    refused = codec(case["provider"]).refusal(case["status"], json.dumps(case["body"]).encode())
+    refused = refusal(case["status"], json.dumps(case["body"]).encode())
     assert type(refused) is getattr(errors, case["kind"])
     assert case["says"] in refused.message

@@ -4,13 +4,8 @@ import json
 import pytest
 
 from src.errors import (
-    ContextTooLong,
-    ModelNotFound,
     ServerError,
     StreamCut,
-    TemplateRejected,
-    ToolsUnsupported,
-    Unauthorized,
     WireError,
 )
 from src.messages import (
@@ -223,55 +218,6 @@ class TestWhole:
     def test_a_page_is_no_completion(self, codec):
         with pytest.raises(WireError, match=r"text/html \(Sign in\)"):
             decoded(codec, b"<html><title>Sign in</title>", content_type="text/html; charset=utf-8")
-
-
-REFUSALS = [
-    (
-        400,
-        '{"error": {"message": "\\"auto\\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}}',
-        ToolsUnsupported,
-    ),
-    (
-        400,
-        '{"object": "error", "message": "\\"auto\\" tool choice requires --enable-auto-tool-choice"}',
-        ToolsUnsupported,
-    ),
-    (400, '{"error": "registry/model does not support tools"}', ToolsUnsupported),
-    (
-        400,
-        '{"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}}',
-        TemplateRejected,
-    ),
-    (400, '{"error": {"message": "Only user and assistant roles are supported!"}}', TemplateRejected),
-    (400, '{"error": {"message": "System role not supported"}}', TemplateRejected),
-    (400, '{"error": {"message": "System message must be at the beginning."}}', TemplateRejected),
-    (
-        400,
-        '{"error": {"message": "This model\'s maximum context length is 512 tokens. However, your prompt ..."}}',
-        ContextTooLong,
-    ),
-    (404, '{"error": {"message": "The model `no` does not exist. Valid aliases: tiny."}}', ModelNotFound),
-    (404, '{"detail": "Not Found"}', ServerError),
-    (401, '{"error": "Unauthorized"}', Unauthorized),
-    (500, "", ServerError),
-    (502, "<html><title>Bad\n Gateway</title></html>", ServerError),
-]
-
-
-@pytest.mark.parametrize(("status", "text", "error"), REFUSALS)
-def test_a_refusal_is_told_by_its_status_and_message(codec, status, text, error):
-    refused = codec.refusal(status, text.encode())
-    assert type(refused) is error
-    assert refused.status == status
-    assert f"HTTP {status}" in refused.message
-
-
-def test_the_title_of_a_proxys_page_is_its_message(codec):
-    assert "Bad Gateway" in codec.refusal(502, b"<html><title>Bad\n Gateway</title><body>...</body></html>").message
-
-
-def test_a_redirect_says_where_to(codec):
-    assert "to http://elsewhere.test/" in codec.refusal(302, b"", "http://elsewhere.test/").message
 
 
 class TestModels:

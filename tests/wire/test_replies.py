@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from src.errors import ContextTooLong, ServerError, TemplateRejected
+from src.errors import ContextTooLong, ModelNotFound, ServerError, TemplateRejected, ToolsUnsupported, Unauthorized
 from src.wire.replies import excess_tokens, refusal
 
 TOO_LONG = [
@@ -49,3 +49,52 @@ def test_a_context_error_carries_it():
 )
 def test_a_refusal_is_not_taken_for_another(status, message, kind):
     assert type(refusal(status, json.dumps({"error": {"message": message}}).encode())) is kind
+
+
+REFUSALS = [
+    (
+        400,
+        '{"error": {"message": "\\"auto\\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}}',
+        ToolsUnsupported,
+    ),
+    (
+        400,
+        '{"object": "error", "message": "\\"auto\\" tool choice requires --enable-auto-tool-choice"}',
+        ToolsUnsupported,
+    ),
+    (400, '{"error": "registry/model does not support tools"}', ToolsUnsupported),
+    (
+        400,
+        '{"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}}',
+        TemplateRejected,
+    ),
+    (400, '{"error": {"message": "Only user and assistant roles are supported!"}}', TemplateRejected),
+    (400, '{"error": {"message": "System role not supported"}}', TemplateRejected),
+    (400, '{"error": {"message": "System message must be at the beginning."}}', TemplateRejected),
+    (
+        400,
+        '{"error": {"message": "This model\'s maximum context length is 512 tokens. However, your prompt ..."}}',
+        ContextTooLong,
+    ),
+    (404, '{"error": {"message": "The model `no` does not exist. Valid aliases: tiny."}}', ModelNotFound),
+    (404, '{"detail": "Not Found"}', ServerError),
+    (401, '{"error": "Unauthorized"}', Unauthorized),
+    (500, "", ServerError),
+    (502, "<html><title>Bad\n Gateway</title></html>", ServerError),
+]
+
+
+@pytest.mark.parametrize(("status", "text", "error"), REFUSALS)
+def test_a_refusal_is_told_by_its_status_and_message(status, text, error):
+    refused = refusal(status, text.encode())
+    assert type(refused) is error
+    assert refused.status == status
+    assert f"HTTP {status}" in refused.message
+
+
+def test_the_title_of_a_proxys_page_is_its_message():
+    assert "Bad Gateway" in refusal(502, b"<html><title>Bad\n Gateway</title><body>...</body></html>").message
+
+
+def test_a_redirect_says_where_to():
+    assert "to http://elsewhere.test/" in refusal(302, b"", "http://elsewhere.test/").message

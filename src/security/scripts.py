@@ -1,0 +1,71 @@
+"""Little languages that some commands are given, as far as they only show: of sed, awk, jq, and printf's formats. Pure.
+
+Each expression matches whole scripts that are known to be harmless, and can match one in one way only, so that it is
+linear. Left out is what writes, runs or reads a file (`w`, `e` and `r` of sed, `>`, `|`, `getline` and `system` of
+awk, `env` of jq), and all that is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3, jq 1.7 and
+bash 5.2.
+"""
+
+from __future__ import annotations
+
+import re
+
+# No %n, which stores, and no numbered escapes, of which one might become a %.
+FORMAT = re.compile(r"(?:[^%\\]|\\[abefnrtv\\\"']|%%|%[-+ #0]*[0-9]*(?:\.[0-9]+)?[sdiouxXeEfgGcbq])*")
+
+
+def _sed() -> re.Pattern[str]:
+    def till(sign: str) -> str:
+        return rf"(?:[^{sign}\\\n]|\\[^cdox0\n])*"
+
+    searched = rf"/{till('/')}/"
+    place = rf"(?:[0-9]+|\$|{searched})"
+    address = rf"{place}(?: ?, ?(?:\+?[0-9]+|\$|{searched}))?(?: ?!)? ?"
+    replace = "|".join(rf"s{sign}{till(sign)}{sign}{till(sign)}{sign}[gpI0-9]*" for sign in ("/", r"\|", *"#,:@_"))
+    step = rf" ?(?:{address})?(?:[pdq=]|{replace}) ?"
+    return re.compile(rf"{step}(?:[;\n]{step})*;?")
+
+
+def _awk() -> re.Pattern[str]:
+    text = r'"(?:[^"\\\n]|\\[tn"\\])*"'
+    searched = r"/(?:[^/\\\n\[\]]|\\[^\n0-9x]|\[\^?(?:\[:[a-z]+:\]|[\w .,:;=+@%$-])+\])+/"
+    name = r"(?!(?:getline|system|printf?|close|length|next|exit|func|delete)\b)[a-z]{1,10}\b"
+    number = r"[0-9]+(?:\.[0-9]+)?(?![0-9.])"
+    column = r"\$(?:[0-9]+(?![0-9])|NF\b|\(NF-[0-9]+\))"
+    value = rf"(?:{column}|F?NR\b(?:%{number})?|NF\b|{number}|{text}|length\b(?:\({column}\))?|{name})"
+    term = rf"!?(?:{searched}|{value}(?: ?(?:==|!=|<=|>=|<|>) ?{value}| ?!?~ ?{searched})?)"
+    test = rf"(?:!?{name}\[{column}\]\+\+|{term}(?: ?(?:&&|\|\|) ?{term})*)"
+    pattern = rf"(?:BEGIN|END|{test}(?: ?, ?{test})?)"
+    show = rf"print\b(?: ?{value}(?:(?: ?, ?| )?{value})*)?"
+    count = rf"{name}(?:\[{column}\])?(?:\+\+| ?\+?= ?{value})"
+    step = rf"(?:{show}|{count}|next|exit)"
+    action = rf"\{{ ?{step}(?: ?; ?{step})*(?: ?;)? ?\}}"
+    rule = rf"(?:{pattern} ?{action}|{action}|{pattern}(?= ?[;\n]|$))"
+    return re.compile(rf" ?(?:{rule}(?: ?[;\n] ?| )?)+")
+
+
+def _jq() -> re.Pattern[str]:
+    text = r'"[^"\\\n]*"'
+    key = rf"(?:[A-Za-z_]\w*|{text})"
+    inside = rf"\[(?:-?[0-9]*(?::-?[0-9]*)?|{text})\]"
+    path = rf"\.(?:{key}|(?={{end}}|\[))(?:\.{key}|\.?{inside}|\?)*".replace("{end}", r"[ |,)\]}?]|$")
+    plain = (
+        "keys|length|type|values|add|sort|unique|reverse|not|to_entries|from_entries|flatten|min|max|first|last|tostring"
+        "|tonumber|ascii_downcase|ascii_upcase|any|all|empty|keys_unsorted|true|false|null"
+    )
+    value = rf"(?:{path}|(?:{plain})\b|-?[0-9]+(?:\.[0-9]+)?|{text})"
+    test = rf"{value}(?: ?(?:==|!=|<=|>=|<|>|and\b|or\b) ?{value})?"
+    taking = (
+        "map|select|has|any|all|sort_by|group_by|unique_by|max_by|min_by|startswith|endswith|contains|join|split|test"
+    )
+    inner = rf"(?:(?:{taking})\( ?{test} ?\)|{test})"
+    call = rf"(?:(?:{taking})\( ?{inner}(?: ?\| ?{inner})* ?\)|{test})"
+    line = rf"{call}(?: ?[|,] ?{call})*"
+    pair = rf"{key}(?: ?: ?{value})?"
+    made = rf"(?:{call}|\[ ?{line} ?\]|\{{ ?{pair}(?: ?, ?{pair})* ?\}})"
+    return re.compile(rf" ?{made}(?: ?[|,] ?{made})* ?")
+
+
+SED = _sed()
+AWK = _awk()
+JQ = _jq()
