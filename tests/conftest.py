@@ -1,7 +1,8 @@
-"""Nothing that a test does is kept in the home of whoever runs it."""
+"""Nothing that a test does is kept in the home of whoever runs it, nor what was collected looked through for garbage."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -10,6 +11,12 @@ from pathlib import Path
 import pytest
 
 NUMBERS = count()
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests, and what they imported, are here to stay: looking through them took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,8 @@ from src.cli.commands import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, parser
 from src.config import ENVIRONMENT, OPTIONS
 
-ROOT = Path(__file__).resolve().parents[1]
+from .sources import ROOT, SOURCES, is_string, nodes
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -107,9 +106,7 @@ def test_the_readme_names_every_variable_of_the_environment(variable):
 @cache
 def messages() -> list[str]:
     """Every piece of text in src."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src").rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [node.value for path in SOURCES for node in nodes(path) if is_string(node)]
 
 
 QUOTED = re.findall(r"^### `(.+)`$", README, re.MULTILINE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -20,8 +21,7 @@ from src.protocol import instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
 from tests.doubles import ScriptedClient
 
-ROOT = Path(__file__).resolve().parents[1]
-SRC = ROOT / "src"
+from .sources import SOURCES, SRC, is_string, nodes
 
 MESSAGES = {"messages", "errors"}
 EVERYTHING = {"*"}
@@ -111,13 +111,12 @@ def is_in(target: str, allowed: set[str]) -> bool:
     return any(each == "*" or target == each or target.startswith(f"{each}.") for each in allowed)
 
 
-FILES = {module_name(path): path for path in sorted(SRC.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+FILES = {module_name(path): path for path in SOURCES}
 
 
 def imports_of(name: str) -> Iterator[Import]:
     is_package = FILES[name].name == "__init__.py"
-    for node in ast.walk(TREES[name]):
+    for node in nodes(FILES[name]):
         if isinstance(node, ast.Import):
             yield from (Import(name, alias.name, alias.name.partition(".")[0] == "src") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -132,36 +131,37 @@ def imports_of(name: str) -> Iterator[Import]:
                 yield Import(name, inner if inner in FILES else stem, ours=True)
 
 
-IMPORTS = [each for name in FILES for each in imports_of(name)]
+@cache
+def imports() -> list[Import]:
+    return [each for name in FILES for each in imports_of(name)]
 
 
 def test_every_module_belongs_to_a_room_of_the_table():
     assert {room(name) for name in FILES if name} <= MAY_IMPORT.keys()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_room_imports_only_the_rooms_it_may_know(name):
-    allowed = {room(name), *MAY_IMPORT.get(room(name), set())}
-    known = {each.target for each in IMPORTS if each.module == name and each.ours and each.target}
-    assert {target for target in known if not is_in(target, allowed)} == set()
+def test_a_room_imports_only_the_rooms_it_may_know():
+    allowed = {name: {room(name), *MAY_IMPORT.get(room(name), set())} for name in FILES}
+    ours = [each for each in imports() if each.ours and each.target]
+    assert [each for each in ours if not is_in(each.target, allowed[each.module])] == []
 
 
 def test_only_the_terminal_knows_the_version():
-    assert {room(each.module) for each in IMPORTS if each.ours and not each.target} == {"cli"}
+    assert {room(each.module) for each in imports() if each.ours and not each.target} == {"cli"}
 
 
 def test_nobody_imports_the_terminal():
     assert {
-        each for each in IMPORTS if each.ours and room(each.target) == "cli" and room(each.module) != "cli"
+        each for each in imports() if each.ours and room(each.target) == "cli" and room(each.module) != "cli"
     } == set()
 
 
 def test_inside_src_imports_are_relative_so_that_it_installs_under_another_name():
-    assert [each for each in IMPORTS if room(each.target) in ("src", "vllm_bot", "tests")] == []
+    assert [each for each in imports() if room(each.target) in ("src", "vllm_bot", "tests")] == []
 
 
 def test_there_is_no_circle_of_imports_not_even_a_deferred_one():
-    graph = {name: {each.target for each in IMPORTS if each.module == name and each.ours} - {name} for name in FILES}
+    graph = {name: {each.target for each in imports() if each.module == name and each.ours} - {name} for name in FILES}
     while free := {name for name, targets in graph.items() if not targets}:
         graph = {name: targets - free for name, targets in graph.items() if name not in free}
     assert graph == {}
@@ -169,14 +169,14 @@ def test_there_is_no_circle_of_imports_not_even_a_deferred_one():
 
 @pytest.mark.parametrize("package", MAY_USE)
 def test_a_package_from_outside_is_used_by_its_rooms_alone(package):
-    users = {room(each.module) for each in IMPORTS if not each.ours and room(each.target) == package}
+    users = {room(each.module) for each in imports() if not each.ours and room(each.target) == package}
     assert users <= MAY_USE[package]
 
 
 def touched(name: str) -> Iterator[str]:
     """The keys of MAY_TOUCH that a module imports, calls or looks at."""
-    yield from (room(each.target) for each in IMPORTS if each.module == name and not each.ours)
-    for node in ast.walk(TREES[name]):
+    yield from (room(each.target) for each in imports_of(name) if not each.ours)
+    for node in nodes(FILES[name]):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id
         elif isinstance(node, ast.Attribute):
@@ -186,14 +186,14 @@ def touched(name: str) -> Iterator[str]:
                 yield "os.environ"
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_only_the_rooms_at_the_edge_touch_the_world(name):
-    assert {thing for thing in touched(name) if room(name) not in MAY_TOUCH.get(thing, {room(name)})} == set()
+def test_only_the_rooms_at_the_edge_touch_the_world():
+    things = {(name, thing) for name in FILES for thing in touched(name)}
+    assert {(name, thing) for name, thing in things if room(name) not in MAY_TOUCH.get(thing, {room(name)})} == set()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_can_be_read_in_one_sitting(name):
-    assert len(FILES[name].read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+def test_a_file_can_be_read_in_one_sitting():
+    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()}
+    assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
 
 
 def catches_all(handler: ast.ExceptHandler) -> bool:
@@ -207,8 +207,8 @@ def catches_all(handler: ast.ExceptHandler) -> bool:
 def test_everything_is_caught_in_these_places_only():
     found = [
         (room(name), function.name)
-        for name, tree in TREES.items()
-        for function in ast.walk(tree)
+        for name, path in FILES.items()
+        for function in nodes(path)
         if isinstance(function, ast.FunctionDef)
         for handler in ast.walk(function)
         if isinstance(handler, ast.ExceptHandler) and catches_all(handler)
@@ -220,8 +220,8 @@ class TestAToolIsDescribedInOnePlace:
     def test_there_is_one_registry(self):
         made = [
             name
-            for name, tree in TREES.items()
-            for node in ast.walk(tree)
+            for name, path in FILES.items()
+            for node in nodes(path)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Registry"
         ]
         assert set(made) == {"tools.registry"}
@@ -240,8 +240,8 @@ class TestAToolIsDescribedInOnePlace:
             )
         ]
         strings = {
-            name: {" ".join(node.value.split()) for node in ast.walk(tree) if is_string(node)}
-            for name, tree in TREES.items()
+            name: {" ".join(node.value.split()) for node in nodes(path) if is_string(node)}
+            for name, path in FILES.items()
         }
         places = {
             text: {room(name) for name, texts in strings.items() if any(text in each for each in texts)}
@@ -253,8 +253,8 @@ class TestAToolIsDescribedInOnePlace:
         def writers(key: str) -> set[str]:
             return {
                 name
-                for name, tree in TREES.items()
-                for node in ast.walk(tree)
+                for name, path in FILES.items()
+                for node in nodes(path)
                 if isinstance(node, ast.Dict) and any(is_string(each) and each.value == key for each in node.keys)
             }
 
@@ -294,7 +294,3 @@ class TestAToolIsDescribedInOnePlace:
         list(Model(server, "any", path=CallPath("text")).respond([UserMessage("Hello")], REGISTRY.definitions))
         assert "tools" not in server.requests[0]
         assert server.requests[0]["messages"][0] == {"role": "system", "content": instructions(REGISTRY.definitions)}
-
-
-def is_string(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -277,7 +277,7 @@ def _groups(session: int) -> set[int]:
     Without a /proc only the first group is known.
     """
     if PROC.is_dir():
-        return {group for group, its_session in _living() if its_session == session}
+        return set(_living(session))
     try:
         os.killpg(session, 0)
     except ProcessLookupError:
@@ -287,15 +287,17 @@ def _groups(session: int) -> set[int]:
     return {session}
 
 
-def _living() -> Iterator[tuple[int, int]]:
-    """Group and session of every process, less the dead (many a container has nobody who waits for orphans)."""
+def _living(session: int) -> Iterator[int]:
+    """The group of every process of the session, less the dead (many a container has nobody who waits for orphans)."""
     for process in PROC.iterdir():
-        if process.name.isdecimal():
-            with suppress(OSError):  # it has ended meanwhile
+        if not process.name.isdecimal():
+            continue
+        with suppress(OSError):  # it has ended meanwhile
+            if os.getsid(int(process.name)) == session:  # first, as reading a file of /proc takes thirty times as long
                 stat = (process / "stat").read_text(errors="replace")
-                state, _parent, group, session, *_ = stat.rpartition(")")[2].split()
+                state, _parent, group, *_ = stat.rpartition(")")[2].split()
                 if state not in "ZX":
-                    yield int(group), int(session)
+                    yield int(group)
 
 
 def _ending(code: int | None, left_over: bool, notes: Sequence[str], timeout: float) -> str:

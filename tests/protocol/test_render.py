@@ -62,7 +62,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.dictionaries(st.text(), json_values))
 def test_a_call_written_as_text_is_read_back_the_same(arguments):
     assume(not any(value in ("...", "…") or value == f"<{key}>" for key, value in arguments.items()))

@@ -146,6 +146,7 @@ class Terminal:
             preexec_fn=before,
         )
         self.child.delaybeforesend = None
+        self.child.ptyproc.delayafterclose = 0  # it has ended by then
 
     def __enter__(self) -> Terminal:
         return self

@@ -103,7 +103,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=300)
 @given(
     st.lists(PIECES, max_size=8).map("".join),
     st.lists(st.text(st.sampled_from("abkKKiIİé.-{}]["), max_size=12), min_size=5, max_size=20),
@@ -145,7 +145,7 @@ def test_a_plain_pattern_is_told_from_others(pattern):
     assert is_plain(pattern) == (pattern in PLAIN)
 
 
-@settings(deadline=None, max_examples=1_000)
+@settings(deadline=None, max_examples=300)
 @given(
     st.lists(PIECES, max_size=8).map("".join),
     st.lists(st.text(st.sampled_from("abk .-{}"), max_size=6), min_size=1, max_size=6),

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import src
 from src.errors import ToolError
 from src.messages import ToolCall, ToolDefinition, type_name
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
-
-SOURCES = sorted(Path(src.__file__).parent.rglob("*.py"))
+from tests.sources import ROOT, SOURCES, tree
 
 
 def greet(name: str, times: int = 1) -> str:
@@ -83,7 +81,7 @@ def test_there_is_one_registry_in_the_program():
     made = [
         path.name
         for path in SOURCES
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree(path).body
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and "Registry(" in ast.unparse(node)
     ]
     assert made == ["registry.py"]
@@ -104,7 +102,7 @@ def test_a_name_is_taken_once():
 
 def test_importing_the_tools_loads_nothing_that_only_running_needs():
     code = "import sys, src.tools; print(*{name.partition('.')[0] for name in sys.modules})"
-    root = SOURCES[0].parent.parent
+    root = ROOT
     loaded = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert not {"fastjsonschema", "subprocess", "difflib", "yaml", "requests"} & set(loaded.stdout.split())
 
@@ -312,7 +310,7 @@ def reference(tool: Tool) -> str:
 
 @pytest.mark.parametrize("tool", list(REGISTRY), ids=lambda tool: tool.definition.name)
 def test_the_documentation_says_of_every_tool_what_a_model_is_told(tool):
-    docs = SOURCES[0].parent.parent / "docs" / "tools.md"
+    docs = ROOT / "docs" / "tools.md"
     assert reference(tool) in docs.read_text(encoding="utf-8"), f"it should hold:\n{reference(tool)}"
 
 

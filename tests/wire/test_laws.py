@@ -105,7 +105,7 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=20
 )
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=30, deadline=None)
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=6)
 
 
