@@ -15,6 +15,7 @@ from .globs import expand
 from .operands import Given, own_words, read_find, read_options
 from .options import LAUNCHING, ROWS
 from .places import Ground, in_workspace
+from .runners import running
 from .shell import Command, is_name
 from .unclear import Unclear
 
@@ -25,7 +26,9 @@ PATH_START = re.compile(r"/|\.\.")
 _SHELLS = "sh bash dash zsh ksh mksh fish csh tcsh busybox toybox rbash"
 _LAUNCHERS = (
     "env xargs nice nohup timeout time sudo doas su runuser setsid stdbuf ionice chrt taskset chroot unshare nsenter"
-    " strace ltrace gdb watch parallel flock script expect ssh systemd-run firejail bwrap prlimit setpriv npx"
+    " strace ltrace gdb watch parallel flock script expect ssh systemd-run firejail bwrap prlimit setpriv npx uvx pipx"
+    " bunx entr unbuffer catchsegv dbus-run-session xvfb-run fakeroot proot nsjail vi vim nvim view ex ed emacs nano"
+    " less more most"
 )
 _OF_THE_SHELL = (
     ". source eval exec command builtin export declare typeset local readonly alias unalias hash enable trap set shopt"
@@ -144,6 +147,8 @@ def _refuse_unknown(name: str, words: Sequence[str], ruled: Sequence[str], view:
         raise Unclear("PATH holds a relative folder")
     if name == "git" and (len(ruled) < 2 or any(word.startswith("-") for word in words[len(ruled) - 1 :])):
         raise Unclear("what git does with that is not known, and a rule does not say it word for word")
+    if word := running(name, words[len(ruled) - 1 :]):
+        raise Unclear(f"{name} {word} runs what it is given, so that a rule must name it")
     for word in words:
         if not PLAIN.fullmatch(word):
             raise Unclear(f"{word!a} is no plain word, and what {name} makes of it is not known")

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from .options import FIND, Row, options_of
 from .places import Ground
-from .scripts import AWK, FORMAT, SED
+from .scripts import AWK, FORMAT, JQ, SED
 from .unclear import Unclear
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?[A-Za-z%]{0,3}")
 COUNT = re.compile("-[0-9]+")
 FIND_OPTION = re.compile("-[PHL]|-O[0-9]")
 TESTS = frozenset(f"-{letter}" for letter in "defhrswxL")  # of a file
-LANGUAGES = {"sed": SED, "awk": AWK}
+LANGUAGES = {"sed": SED, "awk": AWK, "jq": JQ}
 
 
 class Given(NamedTuple):
@@ -162,7 +162,7 @@ class _Reader:
 
     def check_script(self, script: str) -> None:
         if not LANGUAGES[self._name].fullmatch(script):
-            raise Unclear(f"{self._name} would be given more than what shows lines")
+            raise Unclear(f"{self._name} would be given more than what is known to show what is there")
 
 
 def read_find(words: Sequence[str]) -> Given:

@@ -98,6 +98,12 @@ ROWS: Mapping[str, Row] = {
         patterns=("-e", "--expression"),
     ),
     "awk": Row(text="Fv", operands="script"),
+    "jq": Row(
+        "rcnesSajMC --raw-output --compact-output --null-input --exit-status --slurp --sort-keys --ascii-output"
+        f" --join-output --monochrome-output --color-output --tab {_HELP}",
+        number="--indent",
+        operands="script",
+    ),
     "tac": Row(f"br --before --regex {_HELP}", text="s --separator"),
     "rev": Row(_HELP),
     "nl": Row(f"p --no-renumber {_HELP}", number="ilvw", text="bdfhns"),

@@ -1,8 +1,9 @@
-"""The little languages that some commands are given, as far as they only show: sed's, awk's, printf's formats. Pure.
+"""Little languages that some commands are given, as far as they only show: of sed, awk, jq, and printf's formats. Pure.
 
 Each expression matches whole scripts that are known to be harmless, and can match one in one way only, so that it is
 linear. Left out is what writes, runs or reads a file (`w`, `e` and `r` of sed, `>`, `|`, `getline` and `system` of
-awk), and all that is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3 and bash 5.2.
+awk, `env` of jq), and all that is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3, jq 1.7 and
+bash 5.2.
 """
 
 from __future__ import annotations
@@ -43,5 +44,28 @@ def _awk() -> re.Pattern[str]:
     return re.compile(rf" ?(?:{rule}(?: ?[;\n] ?| )?)+")
 
 
+def _jq() -> re.Pattern[str]:
+    text = r'"[^"\\\n]*"'
+    key = rf"(?:[A-Za-z_]\w*|{text})"
+    inside = rf"\[(?:-?[0-9]*(?::-?[0-9]*)?|{text})\]"
+    path = rf"\.(?:{key}|(?={{end}}|\[))(?:\.{key}|\.?{inside}|\?)*".replace("{end}", r"[ |,)\]}?]|$")
+    plain = (
+        "keys|length|type|values|add|sort|unique|reverse|not|to_entries|from_entries|flatten|min|max|first|last|tostring"
+        "|tonumber|ascii_downcase|ascii_upcase|any|all|empty|keys_unsorted|true|false|null"
+    )
+    value = rf"(?:{path}|(?:{plain})\b|-?[0-9]+(?:\.[0-9]+)?|{text})"
+    test = rf"{value}(?: ?(?:==|!=|<=|>=|<|>|and\b|or\b) ?{value})?"
+    taking = (
+        "map|select|has|any|all|sort_by|group_by|unique_by|max_by|min_by|startswith|endswith|contains|join|split|test"
+    )
+    inner = rf"(?:(?:{taking})\( ?{test} ?\)|{test})"
+    call = rf"(?:(?:{taking})\( ?{inner}(?: ?\| ?{inner})* ?\)|{test})"
+    line = rf"{call}(?: ?[|,] ?{call})*"
+    pair = rf"{key}(?: ?: ?{value})?"
+    made = rf"(?:{call}|\[ ?{line} ?\]|\{{ ?{pair}(?: ?, ?{pair})* ?\}})"
+    return re.compile(rf" ?{made}(?: ?[|,] ?{made})* ?")
+
+
 SED = _sed()
 AWK = _awk()
+JQ = _jq()

@@ -226,6 +226,34 @@ class TestCommands:
         )
         assert {self.action(policy, command) for command in commands} == {"ask"}
 
+    @pytest.mark.parametrize(
+        ("rule", "command"),
+        [
+            ("python", "python -c pass"),
+            ("python", "python -Bc pass"),
+            ("fd", "fd . -x touch a"),
+            ("tar", "tar xf a.tar --to-command=touch"),
+            ("tar", "tar xf a.tar --to-c=touch"),
+            ("tar", "tar xIf ./evil.sh a.tar"),
+            ("rsync", "rsync -aze ./evil.sh a b"),
+            ("npm", "npm exec touch a"),
+            ("go test", "go test -exec ./evil.sh"),
+            ("sqlite3", "sqlite3 db .shell"),
+            ("git fetch", "git fetch ext::touch"),
+            ("vim", "vim a"),
+        ],
+    )
+    def test_a_word_by_which_it_runs_what_it_is_given_must_be_the_rules(self, rule, command, workspace):
+        assert self.action(Policy(workspace, allowed_commands=(rule,)), command) == "ask"
+        assert self.action(Policy(workspace, allowed_commands=(command,)), command) == "allow"
+
+    @pytest.mark.parametrize(
+        "command",
+        ["python tests/run.py -v", "python -m pytest", "tar czf a.tar src", "go test", "npm test", "fd x src"],
+    )
+    def test_and_its_other_words_need_not_be(self, command, workspace):
+        assert self.action(Policy(workspace, allowed_commands=(command.split()[0],)), command) == "allow"
+
     @pytest.mark.parametrize("launcher", ["bash", "sh", "env", "xargs", "sudo", "eval", ".", "timeout"])
     def test_a_rule_that_names_only_what_runs_others_allows_nothing(self, launcher, workspace):
         policy = Policy(workspace, allowed_commands=(launcher, "echo"))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from src.security.scripts import AWK, FORMAT, SED
+from src.security.scripts import AWK, FORMAT, JQ, SED
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,31 @@ def test_awk_may_do_nothing_else(script):
     assert not AWK.fullmatch(script)
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        ".",
+        ".a.b[0]",
+        ".[] | .name",
+        ".a | keys",
+        '.[] | select(.x == "y")',
+        "map(.a) | length",
+        "{a, b: .c}",
+        "[.[].a]",
+    ],
+)
+def test_jq_may_show_values(script):
+    assert JQ.fullmatch(script)
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["env", "$ENV", ".a | env", "map(env)", "{a: env}", "[env]", "input_filename", 'import "a" as a; .', '"\\(env)"'],
+)
+def test_jq_may_show_nothing_else(script):
+    assert not JQ.fullmatch(script)
+
+
 def test_a_format_may_neither_store_nor_hide_what_it_is():
     assert all(FORMAT.fullmatch(each) for each in (r"%s\n", "%-10s|%5.2f", "100%%", ""))
     assert not any(FORMAT.fullmatch(each) for each in ("%n", "%*d", "%(%F)T", r"\x25n", r"\045n", "%", "50%!"))
@@ -92,6 +117,11 @@ def test_a_format_may_neither_store_nor_hide_what_it_is():
         (AWK, "{x=1;"),
         (AWK, "NR"),
         (AWK, "1"),
+        (JQ, ".a | "),
+        (JQ, ".a,"),
+        (JQ, "map(.a | "),
+        (JQ, "[.a]"),
+        (JQ, ".a == .b | "),
         (FORMAT, "%-"),
     ],
 )
