@@ -1,4 +1,4 @@
-"""Commands that show how things are, and change nothing."""
+"""Commands that only show something."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _status(state: State, _: str) -> None:
 
 
 def _context(state: State, _: str) -> None:
-    """How full the context is, and of what."""
+    """Show how full the context is, and with what."""
     sizes = dict.fromkeys(KINDS.values(), 0)
     for message in state.conversation:
         sizes[KINDS[type(message)]] += len(str(message)) // CHARACTERS_PER_TOKEN
@@ -70,7 +70,7 @@ def _tokens_line(state: State) -> str:
 
 
 def _config(state: State, words: str) -> None:
-    """The settings in force; with words: those that hold them."""
+    """Show the settings; with words: those that contain them."""
     from .config import in_force
 
     rows = [
@@ -82,7 +82,7 @@ def _config(state: State, words: str) -> None:
 
 
 def _copy(state: State, what: str) -> None:
-    """The last answer, or the last block of code in it, to the clipboard."""
+    """Copy the last answer, or the last code block in it."""
     from .clipboard import copied, last_code
 
     text = last_code(state.last_answer) if what == "code" else state.last_answer
@@ -93,7 +93,7 @@ def _copy(state: State, what: str) -> None:
 
 
 def _permissions(state: State, words: str) -> None:
-    """What runs without asking, and why."""
+    """Show what runs without asking, and why."""
     from ..security.policy import PROFILES
 
     kept = start.allowed(state.settings)

@@ -1,7 +1,4 @@
-"""What the user always allowed, by workspace: rules in one small JSON file in the state folder, never in the workspace.
-
-A file that cannot be read holds no rules: then it is asked again.
-"""
+"""The rules that users save with `always`, by workspace, in a JSON file in the state folder."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ FILE = "allowed.json"
 
 
 class Allowed:
-    """Of one workspace. `folder` is made when there is something to keep."""
+    """The rules of one workspace."""
 
     def __init__(self, folder: Path, workspace: Path) -> None:
         self._file = folder / FILE
         self._workspace = str(workspace)
 
     def rules(self) -> list[dict[str, Any]]:
-        """Entries of the shape of `security.rules`; only such as allow."""
+        """Entries as in `security.rules`; only those that allow."""
         entries = kept.read(self._file).get(self._workspace)
         return [each for each in entries if _allows(each)] if isinstance(entries, list) else []
 

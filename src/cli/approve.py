@@ -1,7 +1,7 @@
-"""Asking the person at the terminal whether a call may run. What is shown is all of what would run.
+"""Asking the user at the terminal whether a call may run. The call is shown in full.
 
-The answer is typed after the question: y runs it, n does not, a runs it and such calls from now on, e lets
-the user change it first, and any other words go to the model in place of a result.
+y runs it, n does not, a runs it and saves a rule, e lets the user change it first, and anything else goes to the
+model instead of a result.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ INDENT = "    "
 YES = Answer(True)
 NO = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 INSTEAD = "the user did not let it run, and said: {said}"
-COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of a diff's lines, by how they begin
-TALL = 20  # lines: of what is longer, the beginning may be off the screen
+COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of diff lines, by their first character
+TALL = 20  # lines, above which the beginning may be off the screen
 
 
 def ask_plainly(question: str, default: str = "") -> str:
-    """Not as input()'s prompt: that goes to standard output, where a script may read the answer."""
+    """Ask on standard error, since input() would prompt on standard output."""
     before = f"{question}[{default}] " if default else question
     print(before, end="", file=sys.stderr, flush=True)
     return input() or default
@@ -35,9 +35,8 @@ def ask_plainly(question: str, default: str = "") -> str:
 class AtTerminal:
     """An Approver that asks. Only y or yes, typed after the question, is a yes.
 
-    `ask` gives a line for a question and what stands in it already, and raises EOFError and KeyboardInterrupt;
-    `show` takes lines; `paused` is around it all; `edit` gives a text back as the user changed it; `remember` keeps a
-    rule, an entry of `security.rules`, for chats to come, and may raise OSError.
+    `ask` reads a line for a question and a default, like input(); `show` prints lines; `paused` is entered around it
+    all; `edit` lets the user edit a text; `remember` saves a rule for later chats and may raise OSError.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class AtTerminal:
             self._show(f"  {plain(said)} is not one of the answers.")
 
     def _keep(self, rule: str) -> None:
-        """For chats to come; for this one the agent keeps it."""
+        """Save the rule for later chats; the agent keeps it for this one."""
         try:
             if self._remember:
                 self._remember(json.loads(rule))
@@ -113,7 +112,7 @@ class AtTerminal:
             self._show(f"  It could not be saved, so it holds for this chat only: {error}")
 
     def _changed(self, request: Request, arguments: Mapping[str, JSON]) -> Answer:
-        """The call with arguments of the user's own, shown and asked about once more."""
+        """Let the user change the arguments, show the call again and ask again."""
         new = self._new_arguments(request.call.name, arguments)
         if new is None or new == arguments:
             self._show("  Nothing was changed.")
@@ -125,7 +124,7 @@ class AtTerminal:
         return self._answer(changed, new)
 
     def _new_arguments(self, name: str, arguments: Mapping[str, JSON]) -> dict[str, JSON] | None:
-        """None where what was typed cannot be read."""
+        """None if the input is not valid."""
         command = arguments.get("command")
         if name == "exec" and isinstance(command, str) and "\n" not in command:
             return {**arguments, "command": self._ask("  Change it to: ", command)}
@@ -142,14 +141,14 @@ class AtTerminal:
 
 
 def _arguments(request: Request) -> list[tuple[str, JSON]]:
-    """What is shown of them: what the diff shows need not be shown twice."""
+    """The arguments to show, without those that the diff shows."""
     arguments = request.call.arguments.items()
     in_diff = {"content", "oldText", "newText"} if request.preview else set()
     return [(name, value) for name, value in arguments if name not in in_diff]
 
 
 def _in_short(rule: str) -> str:
-    """A rule as --allow takes it, with what more it says in words."""
+    """A rule in the form that --allow takes."""
     try:
         entry = json.loads(rule)
     except ValueError:
@@ -169,7 +168,7 @@ def _shown(name: str, value: JSON) -> list[str]:
 
 
 def forget_typed_ahead() -> None:
-    """What was typed before the question is no answer to it."""
+    """Discard what was typed before the question."""
     try:
         import termios
     except ImportError:  # Windows

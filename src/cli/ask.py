@@ -1,7 +1,7 @@
-"""One question, one answer: the answer on standard output, everything else on standard error.
+"""One question: the answer goes to standard output, everything else to standard error.
 
-With --output json or stream-json all is on standard output, as output.py says. What a run may take is
-bounded by its Limits; the one that is reached ends it with exit code 3, and what was said until then is kept.
+With --output json or stream-json everything goes to standard output, see output.py. A run that reaches one of
+its Limits ends with exit code 3; what was said until then is kept.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .render import Screen
 
 
 class Limits(NamedTuple):
-    """What one run may take: tokens that the model writes in all its turns, and seconds; None is no bound."""
+    """Limits of one run: tokens the model writes in all turns, and seconds. None is no limit."""
 
     tokens: int | None = None
     seconds: float | None = None
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The run's time is up: an interrupt that nobody typed, so that whatever runs is ended as by Ctrl-C."""
+    """The time is up. A KeyboardInterrupt, so that whatever runs is ended as by Ctrl-C."""
 
 
 class Outlet(Protocol):
-    """Where a run is shown: `begin` says what answers, `end` how it ended."""
+    """Where a run is shown."""
 
     def begin(self, **fields: str) -> None: ...
 
@@ -46,7 +46,7 @@ class Outlet(Protocol):
 
 
 class Showing(NamedTuple):
-    """Where a run is shown, and what came of it."""
+    """Where a run is shown, and its report."""
 
     outlet: Outlet
     report: Report
@@ -54,7 +54,7 @@ class Showing(NamedTuple):
 
 @contextmanager
 def showing(output: str, model: str = "") -> Iterator[Showing]:
-    """How a run is shown, which ends with the block; whatever ends it, a script gets its last line."""
+    """Show a run. However it ends, the last line is printed."""
     outlet, report, began = OUTLETS[output](), Report(model), time.monotonic()
 
     def end(ended_by: BaseException | None) -> None:
@@ -81,9 +81,7 @@ def ask(
     limits: Limits = Limits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
 ) -> int:
-    """The exit code. `resume`: the session that the question goes on with; "" is the last one.
-
-    Raises BotError; what was said until then is in `shown`."""
+    """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
     outlet, report = shown
     report.model = settings.vllm.model
     session, told = start.session_for(settings, resume)
@@ -123,7 +121,7 @@ def ask(
 
 
 def _spend(bot: start.Bot, report: Report, limits: Limits) -> None:
-    """Leave the next turn no more tokens than there are left. Raises LimitReached where it would have none."""
+    """Limit the next turn to the tokens that are left. Raises LimitReached if there are none."""
     if limits.tokens is None:
         return
     left = limits.tokens - report.output_tokens
@@ -135,14 +133,14 @@ def _spend(bot: start.Bot, report: Report, limits: Limits) -> None:
 
 
 def _last_words(conversation: list[Message]) -> str:
-    """What the answer is, as far as it came: text before a tool call is none of it."""
+    """The answer so far; text before a tool call is not part of it."""
     last = conversation[-1]
     return last.text.strip() if isinstance(last, Response) and not last.calls and not last.malformed else ""
 
 
 @contextmanager
 def _within(seconds: float | None) -> Iterator[None]:
-    """Raise OutOfTime in what runs longer; where the system has no such clock, there is no bound."""
+    """Raise OutOfTime after this time; no limit on systems without setitimer."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
@@ -160,7 +158,7 @@ def _within(seconds: float | None) -> Iterator[None]:
 
 
 class AsText:
-    """The answer for people and pipes: as it streams on a terminal, else whole, and alone on standard output."""
+    """The answer as text: streamed on a terminal, else printed whole."""
 
     def __init__(self) -> None:
         self._screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
@@ -168,7 +166,7 @@ class AsText:
         self._answering = False
 
     def begin(self, **fields: str) -> None:
-        """Nothing: a script reads the answer alone."""
+        """Print nothing, so that a script reads only the answer."""
 
     def draw(self, event: Event) -> None:
         if isinstance(event, (TurnStarted, Completed)):
@@ -179,7 +177,7 @@ class AsText:
             self._print_whole(event.response)
 
     def end(self, report: Report, ended_by: BaseException | None) -> None:
-        """What was said before it broke off is printed, too."""
+        """Print what was said before the answer broke off."""
         if self._answering and not self._streaming and ended_by is not None:
             self._print_whole(Response((Text(report.answer),)))
 
@@ -189,12 +187,12 @@ class AsText:
         if response.calls or response.malformed:
             self._screen.say(plain(response.text.strip()))
         else:
-            self._screen.draw(TextDelta(response.text.strip("\n")))  # a thought leaves blank lines before the answer
+            self._screen.draw(TextDelta(response.text.strip("\n")))  # a thought leaves blank lines
             self._screen.end_line()
 
 
 class AsJson:
-    """One JSON object at the end; with `streaming`, one a line for each event."""
+    """One JSON object at the end; with `streaming`, one per event."""
 
     def __init__(self, *, streaming: bool = False) -> None:
         self._streaming = streaming

@@ -1,4 +1,4 @@
-"""What stands above the first prompt: who answers, and what it may do."""
+"""The banner above the first prompt."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PATHS = {
 
 
 def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
-    """Two lines on the server and the model, as far as is known without waiting, and one on the workspace.
+    """Lines about the server, the model and the workspace.
 
-    `columns`: of the terminal; 0 where there is none.
+    `columns`: of the terminal; 0 if there is none.
     """
     settings = met.settings
     context = f", {met.context:,} tokens of context" if met.context else ""

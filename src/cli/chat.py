@@ -1,4 +1,4 @@
-"""The chat: a prompt, and what becomes of each line: a command, or a question and its answer."""
+"""The chat loop: read a line, then run a command or answer a question."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ TWICE = 5.0  # seconds in which a second Ctrl-C leaves
 
 
 class Front(NamedTuple):
-    """The terminal, as a chat sees it. `read` gives the next message for a prompt, and raises EOFError or
-    KeyboardInterrupt, as input() does; `turn` is around each answer."""
+    """The terminal, as the chat sees it. `read` works like input(); `turn` is entered around each answer."""
 
     read: Callable[[str], str] = input
     turn: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -41,7 +40,7 @@ class Chat:
         self._front = front
 
     def run(self) -> int:
-        """Until the user leaves; the exit code."""
+        """Run until the user leaves. Returns the exit code."""
         state = self.state
         hinted = -TWICE
         while not state.left:
@@ -62,7 +61,7 @@ class Chat:
         return 0
 
     def _next(self) -> str:
-        """The next message: one that was typed while the model worked, else from the prompt."""
+        """The next message: a queued one, else one from the prompt."""
         state = self.state
         if not state.questions:
             return self._message()
@@ -77,7 +76,7 @@ class Chat:
         return finished(text)
 
     def _take(self, line: str) -> None:
-        """Do what a line asks for; what goes wrong is shown, and the chat goes on."""
+        """Carry out a line. Errors are shown, and the chat continues."""
         try:
             if line.startswith("/"):
                 run_command(self.state, line)
@@ -103,7 +102,7 @@ class Chat:
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            state.session.forget_last(asked)  # where nothing was said to it: it can be asked again
+            state.session.forget_last(asked)  # if it got no answer, so that it can be asked again
         if state.made_bot and (unkept := state.made_bot.keep()):
             state.screen.draw(Notice(unkept))
 
@@ -118,11 +117,11 @@ class Chat:
                     state.screen.draw(event)
                 state.context_length = state.bot().model.context_length
             finally:
-                events.close()  # an interrupt while drawing ends the turn here and now, not when memory is tidied
+                events.close()  # an interrupt while drawing ends the turn now, not at garbage collection
 
 
 def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Approver], *, relearn: bool) -> State:
-    """A chat in which nothing was said yet. `approver` is made with what answers."""
+    """A new chat. `approver` is called when the agent is made."""
 
     def before_write(path: str, content: bytes | None) -> None:
         state.session.before_write(path, content)
@@ -136,7 +135,7 @@ def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Ap
 
 
 def converse(state: State, front: Front, resume: str | None) -> int:
-    """The exit code. `resume`: the session to go on with; "" is the last one. Raises BotError where it is not there."""
+    """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
     try:
         if resume is not None:
             from .history import resume_session
@@ -153,5 +152,5 @@ def load_behind() -> None:
 
 
 def _load_rooms() -> None:
-    """requests and all that needs it, while the user reads the banner and types."""
+    """Imports requests and everything that needs it."""
     from .. import agent, model  # noqa: F401

@@ -1,4 +1,4 @@
-"""To the clipboard: by the system's own program where there is one, else by asking the terminal (OSC 52)."""
+"""Copying to the clipboard, with a program of the system or else through the terminal (OSC 52)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 CODE = re.compile(r"^(```+|~~~+)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
-PROGRAMS = (  # command, and the variable without which it has no clipboard to talk to
+PROGRAMS = (  # command, and the variable that must be set for it to work
     (("pbcopy",), ""),
     (("wl-copy",), "WAYLAND_DISPLAY"),
     (("xclip", "-selection", "clipboard"), "DISPLAY"),
@@ -21,7 +21,7 @@ PATIENCE = 5  # seconds
 
 
 def copied(text: str) -> str:
-    """How it was done, in words."""
+    """Copy the text; returns how it was done, in words."""
     for command, variable in PROGRAMS:
         if (not variable or os.environ.get(variable)) and shutil.which(command[0]):
             try:
@@ -35,6 +35,6 @@ def copied(text: str) -> str:
 
 
 def last_code(text: str) -> str:
-    """The last block of code in a Markdown text; empty where there is none."""
+    """The last code block in a Markdown text; empty if there is none."""
     blocks = CODE.findall(text)
     return str(blocks[-1][1]) if blocks else ""

@@ -1,7 +1,7 @@
-"""What a slash command is, and what it acts on: one row of a table, and the state of the chat.
+"""A slash command, and the chat state that it acts on.
 
-A command is a function of the state and the words behind its name. Whatever module has commands exports a
-tuple of rows; src/cli/commands.py puts them together.
+A command is a function of the state and its argument. Modules export tuples of commands, which
+src/cli/commands.py combines.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from ..session.store import Store
 from . import start
 from .debug import Debug
 
-CHARACTERS_PER_TOKEN = 4  # where the server has not counted
+CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
 
 class Display(Protocol):
-    """Where a chat is drawn. src.cli.render.Screen is one."""
+    """Where a chat is drawn: render.Screen or live.Live."""
 
     thinking: str  # how thoughts are shown: fold, show or hide
 
     def draw(self, event: Event) -> None: ...
 
     def say(self, text: str) -> None:
-        """Lines of the program's own. What others wrote in them has been made plain."""
+        """Show lines of the program's own, wrapped; text from elsewhere must have been sanitised."""
 
     def put(self, text: str) -> None:
-        """Lines as others wrote them, made plain: never broken, so that they can be copied."""
+        """Show sanitised lines unwrapped, so that they can be copied."""
 
     def wipe(self) -> None:
-        """Begin at the top of an empty screen, where there is one."""
+        """Clear the screen, if it can be cleared."""
 
     def expand(self) -> None:
-        """Show all of what was last shown in short."""
+        """Show the last folded call or thought in full."""
 
 
 class State:
-    """One chat: what was said, who answers, and what happens next.
+    """The state of one chat.
 
-    `make_bot`: what answers, for a model's name; it is made when it is first needed, and again for another model.
-    `store`: where conversations are kept; None: nowhere.
+    `make_bot` makes the bot for a model's name when it is first needed, and again after a change. `store` saves
+    conversations; without one they are not saved.
     """
 
     def __init__(
@@ -62,24 +62,24 @@ class State:
         self.model_name = model_name
         self.store = store
         self.session = self._new_session()
-        self.questions: list[str] = []  # asked next, one after another, before the user is asked for more
-        self.draft = ""  # what stands in the prompt already, for the user to go on with
-        self.notes: list[str] = []  # what goes to the model above the next question
+        self.questions: list[str] = []  # queued: answered before the user is prompted again
+        self.draft = ""  # already in the prompt, for the user to edit
+        self.notes: list[str] = []  # sent to the model above the next question
         self.left = False
         self.spent = Usage()  # of this chat
         self.last: Usage | None = None  # of the last answer
         self.context_length: int | None = None  # in tokens, once the server has said it
-        self.known_path = ""  # how tools are called, as it was found before anything was asked
+        self.known_path = ""  # how tools are called, as found at start
         self._make_bot = make_bot
         self._bot: start.Bot | None = None
 
     @property
     def made_bot(self) -> start.Bot | None:
-        """What answers, where it has been needed."""
+        """The bot, if it has been made."""
         return self._bot
 
     def bot(self) -> start.Bot:
-        """What answers. Raises BotError where it cannot be made."""
+        """The bot; made if need be. Raises BotError."""
         if self._bot is None:
             self._bot = self._make_bot(self.model_name)
             self._bot.recall(self.session)
@@ -89,29 +89,29 @@ class State:
 
     @property
     def path(self) -> str:
-        """How tools are called; empty where nobody knows yet."""
+        """How tools are called; empty if not known yet."""
         return self._bot.model.path.mode if self._bot else self.known_path
 
     def switch(self, model_name: str) -> None:
-        """Another model of the server goes on with the conversation."""
+        """Continue the conversation with another model of the server."""
         self.model_name, self._bot, self.last, self.context_length = model_name, None, None, None
         self.known_path = ""
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property
     def conversation(self) -> list[Message]:
-        """What was said; the loop appends to it."""
+        """The messages; the agent appends to them."""
         return self.session.messages
 
     def renew_bot(self) -> None:
-        """What answers is made anew when it is next needed: what it was made of has changed."""
+        """Make the bot again when it is next needed, because something it depends on has changed."""
         self._bot = None
 
     def begin_anew(self) -> None:
         self.go_on_with(self._new_session())
 
     def go_on_with(self, session: Session) -> None:
-        """Another conversation takes the place of this one, which stays in its journal."""
+        """Switch to another conversation; this one stays in its journal."""
         self.session.close()
         self.session = session
         self.notes, self.last = [], None
@@ -124,7 +124,7 @@ class State:
         return Session(start.opening(self.settings), self.settings.root)
 
     def count(self, event: Event) -> None:
-        """Keep the tokens that an answer took."""
+        """Add up the tokens an answer took."""
         if isinstance(event, Completed) and (usage := event.response.usage):
             self.last = usage
             self.spent = Usage(
@@ -133,14 +133,14 @@ class State:
 
     @property
     def context_used(self) -> int:
-        """Tokens of the conversation: as the server counted them last, else a guess."""
+        """Tokens in the conversation: as last counted by the server, else an estimate."""
         if self.last:
             return self.last.input_tokens + self.last.output_tokens
         return sum(len(str(message)) for message in self.conversation) // CHARACTERS_PER_TOKEN
 
     @property
     def last_answer(self) -> str:
-        """The text of the model's last turn that has any; empty where there is none."""
+        """The model's last text; empty if there is none."""
         said = (message.text for message in reversed(self.conversation) if isinstance(message, Response))
         return next((text for text in said if text.strip()), "")
 
@@ -150,7 +150,7 @@ def no_words(_state: State) -> Iterable[str]:
 
 
 class Command(NamedTuple):
-    """One row. `argument` shows what may stand behind the name; `complete` gives the words that may."""
+    """A slash command. `argument` describes its argument; `complete` gives the possible values."""
 
     name: str  # with its slash
     help: str

@@ -1,4 +1,4 @@
-"""The table of slash commands, and how a line finds its row. None goes to the model, known or not."""
+"""The table of slash commands. A line with a slash never goes to the model, even if the command is unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HELP_WIDTH = 26  # columns for a command and its argument
 
 
 def run_command(state: State, line: str) -> None:
-    """Do what the line says, or say what is wrong with it. Raises BotError."""
+    """Run the command in `line`, or suggest the nearest one. Raises BotError."""
     name, _, argument = line.partition(" ")
     if command := find(name):
         command.run(state, argument.strip())
@@ -22,12 +22,12 @@ def run_command(state: State, line: str) -> None:
 
 
 def find(name: str) -> Command | None:
-    """The row of a name or an alias, in any case."""
+    """The command with this name or alias, ignoring case."""
     return _BY_NAME.get(name.lower())
 
 
 def nearest(name: str) -> str:
-    """The known name that is most like this one; empty where none is."""
+    """The most similar known name; empty if there is none."""
     import difflib  # only for a mistake
 
     near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1)

@@ -1,4 +1,4 @@
-"""What may come next in a line: commands, their words, and paths after @. The workspace is looked at; nothing else."""
+"""Completions for the prompt: commands, their arguments, and paths after @."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Completion(NamedTuple):
 
 
 def completions(before: str, state: State) -> Iterator[Completion]:
-    """For what stands before the cursor."""
+    """Completions for the text before the cursor."""
     if mention := MENTION.search(before):
         quoted = mention[1] is not None
         typed = mention[1] if quoted else mention[2]
@@ -50,7 +50,7 @@ def _command_words(before: str, state: State) -> Iterator[Completion]:
 
 
 def _paths(root: Path, typed: str) -> list[str]:
-    """What is in the folder that was typed so far and begins as the rest, folders with a slash, in order."""
+    """Sorted paths that begin with what was typed; folders end in a slash."""
     folder, _, start = typed.rpartition("/")
     place = folder or ("/" if typed.startswith("/") else "")
     found: list[str] = []

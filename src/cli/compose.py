@@ -1,4 +1,4 @@
-"""A message of several lines, as it is typed: when it is finished, and what it is then. Pure."""
+"""Messages of several lines: when one is complete, and what it says. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ QUOTES = '"""'
 
 
 def is_open(text: str) -> bool:
-    """Whether Enter begins a new line: after a backslash, or inside of three quotes."""
+    """Whether Enter starts a new line: after a backslash, or between triple quotes."""
     if text.lstrip().startswith(QUOTES):
         inside = text.strip()[len(QUOTES) :]
         return not inside.endswith(QUOTES)
@@ -15,7 +15,7 @@ def is_open(text: str) -> bool:
 
 
 def finished(text: str) -> str:
-    """What was meant: less the quotes around it, and the backslashes at the ends of lines but the last."""
+    """The message without the triple quotes around it."""
     stripped = text.strip()
     if stripped.startswith(QUOTES) and stripped.endswith(QUOTES) and len(stripped) >= 2 * len(QUOTES):
         return stripped[len(QUOTES) : -len(QUOTES)].strip("\n")
@@ -23,5 +23,5 @@ def finished(text: str) -> str:
 
 
 def with_more(text: str) -> str:
-    """An open text with the line break that Enter gives it."""
+    """An open text after Enter."""
     return f"{text[:-1]}\n" if text.endswith("\\") and not text.lstrip().startswith(QUOTES) else f"{text}\n"

@@ -1,4 +1,4 @@
-"""`vllm-bot config`: the settings in force, and where each came from."""
+"""`vllm-bot config`: the settings in force and where each comes from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def in_force(settings: config.Settings) -> list[tuple[str, Any, str]]:
-    """Each key, its value and where that was given; a secret is said to be set, and not shown."""
+    """Each key with its value and where it was set. Secrets are not shown."""
     rows = []
     for key, option in config.OPTIONS.items():
         section, _, name = key.partition(".")

@@ -1,4 +1,4 @@
-"""From settings to the server they name: the way to it, what it says of itself, and its model."""
+"""From settings to a client, a server and a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
 
 
 class Shown(Protocol):
-    """Where what happens is shown."""
+    """Anything that shows events."""
 
     def draw(self, event: Event) -> None: ...
 
 
 @contextmanager
 def server(settings: config.Settings, within: float | None = None) -> Iterator[Server]:
-    """What the server tells beside the chat; `within`: seconds that it may take, where the settings give more."""
+    """A connection for questions about the server; `within`: a tighter time limit than the settings', in seconds."""
     from ..model import Server, random_id
 
     with client(settings, time.sleep, within) as way:
@@ -33,7 +33,7 @@ def server(settings: config.Settings, within: float | None = None) -> Iterator[S
 
 
 def models(settings: config.Settings) -> dict[str, int | None]:
-    """The models that the server serves, each with its context's length in tokens, where it says. Raises BotError."""
+    """The models served, each with the length of its context in tokens, if known. Raises BotError."""
     with server(settings) as asked:
         names = asked.models()
         lengths = asked.context_lengths()
@@ -41,7 +41,7 @@ def models(settings: config.Settings) -> dict[str, int | None]:
 
 
 def served_models(settings: config.Settings, shown: Shown, sleep: Callable[[float], None]) -> list[str]:
-    """The names of the models, asked for as often as the settings allow. Raises BotError."""
+    """The names of the models, with retries as the settings say. Raises BotError."""
     import random
 
     from ..model import random_id, served_models
@@ -65,7 +65,7 @@ def model(
     within: float | None = None,
     answer_schema: Mapping[str, JSON] | None = None,
 ) -> Model:
-    """`within`: as in `server`; what takes longer is not tried again. `answer_schema`: as in Model."""
+    """`within`: as in `server`, and without retries. `answer_schema`: as in Model."""
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
     from ..retry import Patience
     from ..wire.strictness import never
@@ -111,7 +111,7 @@ def provider(settings: config.Settings) -> Provider:
 
 
 class Asked(NamedTuple):
-    """A model of another server, or of the same, that reviews calls."""
+    """A model that reviews calls."""
 
     name: str
     model: Model
@@ -129,7 +129,7 @@ class Asked(NamedTuple):
 
 
 def panel(settings: config.Settings, sleep: Callable[[float], None]) -> Panel | None:
-    """The reviewers that the settings name; None where there are none. Raises ConfigError for one that is wrong."""
+    """The configured reviewers; None if there are none. Raises ConfigError."""
     if not settings.review.models:
         return None
     from dataclasses import replace

@@ -1,4 +1,4 @@
-"""DEBUG=1: which path each call took, and what was passed over. DEBUG=2: bodies as well. Never an API key."""
+"""DEBUG=1: which path each call took, and what was skipped. DEBUG=2: bodies as well. Never an API key."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LISTENED_FROM = {"wire": 1, "client": 2}  # room -> the level from which on its
 
 
 class Debug:
-    """`level` is that of the DEBUG variable, and may change; `secret` is blotted out of whatever is printed.
+    """`level` is that of the DEBUG variable and may change; `secret` is removed from everything printed.
 
-    `show` takes lines, and may be another where the screen is drawn in place.
+    `show` prints a line; a screen that is drawn in place sets its own.
     """
 
     def __init__(self, level: int, secret: str = "") -> None:
@@ -61,7 +61,7 @@ class Debug:
                 self._print(line)
 
     def follow(self, events: Generator[Event, None, None], about: Mapping[str, str]) -> Generator[Event, None, None]:
-        """The same events, watched. `about` says who answers, as in trace.Observer."""
+        """Pass events on, showing them to the observers. `about`: as in trace.Observer."""
         for observer in self.observers:
             observer.begin(about)
         try:
@@ -81,7 +81,7 @@ class Debug:
             observer.end(error)
 
     def traceback(self) -> None:
-        """Of the error being handled."""
+        """Print the traceback of the current exception."""
         if self._level:
             import traceback
 
@@ -95,14 +95,14 @@ class Debug:
         return True
 
     def _safe(self, text: str) -> str:
-        """Without secrets, and without what would steer the terminal."""
+        """Without secrets and terminal escapes."""
         from ..security.redact import redact  # start-up is measured, and few debug
 
         return plain(redact(text, (self._secret,)))
 
 
 class _Lines:
-    """A stream for the log, whose lines are shown where all others are."""
+    """A stream for logging handlers that shows lines where Debug does."""
 
     def __init__(self, debug: Debug) -> None:
         self._debug = debug

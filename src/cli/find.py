@@ -1,8 +1,7 @@
-"""Finding what will answer: the server, where none was named; its model; how its tools are called.
+"""Finding the server, its model, and how its tools are called.
 
-A server is looked for on this machine alone, on the ports that vLLM and its like use by default, and only where
-the address in the settings is the default one and nobody answers there. What is found that way was named by nobody, so
-the API key does not go to it.
+If no server was named and none answers at the default address, the default ports of vLLM and similar servers on this
+machine are tried. The API key is never sent to a server found that way.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Choose = Callable[[list[str]], str]
 
 
 class Place(NamedTuple):
-    """A port, and what listens there where nobody says otherwise: each project's own documentation of its server."""
+    """A port, and the server that uses it by default, according to its documentation."""
 
     port: int
     name: str
@@ -41,8 +40,8 @@ PLACES = (
     Place(1337, "Jan"),
     Place(4000, "LiteLLM"),
 )
-PATIENCE = 3.0  # seconds that whoever listens may take to say what it is
-PROBE_PATIENCE = 2.0  # seconds that the first look at how tools are called may take
+PATIENCE = 3.0  # seconds a server may take to identify itself
+PROBE_PATIENCE = 2.0  # seconds for finding out how tools are called
 BY_LOOKING = "found on this machine"
 
 HOW_TO_GO_ON = """\
@@ -75,9 +74,9 @@ def meet(
     sleep: Callable[[float], None],
     places: Sequence[Place] = PLACES,
 ) -> Met:
-    """Who will answer. Where the settings name a model, the network is not touched: nothing more is known then.
+    """The server and model that will answer. If the settings name a model, nothing is asked of the network.
 
-    Raises BotError; `choose` is asked where there are several models.
+    `choose` picks one of several models. Raises BotError.
     """
     if settings.vllm.model:
         return Met(settings)
@@ -97,9 +96,9 @@ def meet(
 
 
 def with_path(met: Met) -> Met:
-    """With how tools are called: as it was learnt before, else as one short request shows it.
+    """Add how tools are called: as learned before, else as found out by one short request.
 
-    Where the server takes too long for that, it stays unknown, and the first question will show it.
+    If the server takes too long, it stays unknown until the first question.
     """
     from .learnt import Learnt
 
@@ -122,13 +121,13 @@ def with_path(met: Met) -> Met:
 
 
 def may_look(settings: config.Settings) -> bool:
-    """Whether nobody named a server: the address is the default one, and not from the command line or environment."""
+    """Whether no server was named: the address is the default, not from the command line or environment."""
     by_hand = settings.places.get("vllm.base_url", "").startswith(("command line", "environment"))
     return not by_hand and settings.vllm.base_url == config.BASE_URLS["vllm"]
 
 
 def look(settings: config.Settings, places: Sequence[Place] = PLACES) -> list[tuple[config.Settings, list[str]]]:
-    """The servers on this machine that list models, in the order of `places`: settings that lead there, and models."""
+    """The servers on this machine that list models: settings for each, and its models."""
     from concurrent.futures import ThreadPoolExecutor
 
     from ..client.ports import listening
@@ -159,7 +158,7 @@ def _by_name(places: Sequence[Place]) -> dict[str, list[str]]:
 
 
 def _ask(settings: config.Settings) -> tuple[config.Settings, list[str]]:
-    """With the models it lists: none where it is something else, or too slow. vLLM is known by its version."""
+    """Settings with the right provider, and the models; none if it is no such server, or too slow."""
     try:
         with connect.server(settings, within=PATIENCE) as server:
             models = server.models()

@@ -1,4 +1,4 @@
-"""A chat on a full terminal: what it needs is loaded while the prompt is on the screen already."""
+"""A chat on a full terminal. The prompt is shown first; what it needs is loaded after that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tty import unecho
 
 
 def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
-    """The exit code. The terminal is afterwards as it was before, whatever happens. Raises BotError."""
+    """Returns the exit code. Always restores the terminal. Raises BotError."""
     with _as_it_was():
         with _prompt_shown():
             from .approve import AtTerminal
@@ -47,7 +47,7 @@ def _print(text: str) -> None:
 
 @contextlib.contextmanager
 def _prompt_shown() -> Iterator[None]:
-    """What is typed meanwhile is neither echoed nor lost: the real prompt reads it."""
+    """What is typed meanwhile is not echoed; the real prompt reads it later."""
     terminal = sys.stdin.fileno()
     before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
     unecho(terminal)

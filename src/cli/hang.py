@@ -1,4 +1,4 @@
-"""The program's own lines on a narrower terminal: broken at blanks, and what follows indented. Pure."""
+"""Wrapping the program's own lines with a hanging indent. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 def hang(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
-    """The line in pieces that fit, what goes on below the last column that begins in its left half.
+    """The line in pieces that fit, indented to the last column of text that starts in its left half.
 
-    A word that would not fit there either stays where it is: the terminal breaks it.
+    A word that would not fit on a line of its own is left for the terminal to break.
     """
     if width(line) <= columns:
         return [line]

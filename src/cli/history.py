@@ -1,4 +1,4 @@
-"""Commands on conversations: taken back, asked again, gone on with, named, kept and exported."""
+"""Commands on conversations: undo, retry, diff, resume, rename, fork, export, compact."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ not see. If there is an AGENTS.md already, keep what still holds and improve the
 
 
 def resume_session(state: State, wanted: str) -> None:
-    """Go on with a session, "" being the last one of this folder. Raises BotError."""
+    """Continue a session; "" is the last one in this folder. Raises BotError."""
     if not state.store:
         raise BotError("Conversations are not saved here.")
     if state.session.id and wanted == state.session.id:
@@ -47,7 +47,7 @@ def resume_session(state: State, wanted: str) -> None:
 
 
 def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
-    """A line each."""
+    """One line per session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         place = "" if each.workspace == root else f"  [{plain(each.workspace)}]"
@@ -57,7 +57,7 @@ def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
 
 
 def restoring(state: State) -> Put:
-    """How a file is put back: as the tools write one, inside the workspace and nowhere else."""
+    """How a file is restored: like a tool writes one, only inside the workspace."""
     from ..tools import paths
 
     def put(path: Path, content: bytes | None) -> None:
@@ -83,7 +83,7 @@ def _undo(state: State, _: str) -> None:
 
 
 def _say_undone(state: State, undone: Undone) -> None:
-    state.last = None  # what the server counted last is gone
+    state.last = None  # the last count no longer applies
     if state.made_bot:
         state.made_bot.recall(state.session)
     lines = [f"Undone: {_short(undone.question)}" if undone.question else SUMMARY_UNDONE]
@@ -105,7 +105,7 @@ def _changes_things(state: State, name: str) -> bool:
 
 
 def _diff(state: State, _: str) -> None:
-    """What the tools changed in this conversation."""
+    """Show what the tools changed in this conversation."""
     first = {write.path: write for write in reversed(state.session.writes)}
     if not first:
         state.screen.say("No file has been changed in this conversation.")
@@ -130,7 +130,7 @@ def _difference(name: str, before: bytes | None, after: bytes | None) -> Iterabl
 
 
 def _lines(content: bytes | None) -> list[str] | None:
-    """None for what is no text."""
+    """None if it is not text."""
     try:
         return (content or b"").decode().splitlines()
     except UnicodeDecodeError:
@@ -186,7 +186,7 @@ def _fork(state: State, _: str) -> None:
 
 
 def _export(state: State, file: str) -> None:
-    """Write the conversation to a file; its ending says how."""
+    """Write the conversation to a file, in the format of its suffix."""
     from ..session.export import FORMATS as WRITERS
     from ..session.export import Conversation
     from ..session.replay import replay
@@ -221,7 +221,7 @@ def _compact(state: State, hint: str) -> None:
             state.screen.draw(event)
     except KeyboardInterrupt:
         state.screen.say("(stopped; nothing was summarized)")
-    state.last = None  # the server has not counted what it is now
+    state.last = None  # the last count no longer applies
 
 
 def _init(state: State, _: str) -> None:
@@ -229,7 +229,7 @@ def _init(state: State, _: str) -> None:
 
 
 def _retry(state: State, _: str) -> None:
-    """Take back the last turn, files included, and ask the same again."""
+    """Undo the last turn, including files, and ask the same question again."""
     if not state.session.last_question:
         state.screen.say("There is no question to ask again.")
         return

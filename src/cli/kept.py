@@ -1,4 +1,4 @@
-"""A small JSON object in the state folder. One that cannot be read is as good as an empty one."""
+"""Small JSON files in the state folder. One that cannot be read counts as empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def write(file: Path, entries: dict[str, Any]) -> None:
-    """Whole or not at all; the folder is made where there is none. Raises OSError."""
+    """Write atomically, making the folder if need be. Raises OSError."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as new:
         json.dump(entries, new, indent=2)

@@ -1,4 +1,4 @@
-"""What is typed while the model works: keys to a line of text, and finished lines to a queue. Pure.
+"""What is typed while the model works: keys become a line, finished lines a queue. Pure.
 
 The keys are those of a terminal in raw mode (xterm's; bracketed paste on). A line is edited at its end only.
 """
@@ -18,7 +18,7 @@ LONGEST_SEQUENCE = 32
 
 
 class Typed:
-    """`text` is the line so far, `queue` holds the lines that were finished; `wishes` are keys that are no text:
+    """`text` is the line so far, `queue` the finished lines; `wishes` are keys that are not text:
     "stop", "expand", "redraw"."""
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ class Typed:
                 self._key(each)
 
     def lone_escape(self) -> None:
-        """Nothing came after an ESC for a while: it was the key."""
+        """No key followed an ESC for a while: it was the Escape key."""
         if self._sequence == "":
             self._sequence = None
             self.wishes.append("stop")
 
     def take_back(self) -> str:
-        """All that was typed and not yet sent, as one text; nothing is left."""
+        """Take everything typed and not sent, as one text."""
         text = "\n".join([*self.queue, *([self.text] if self.text else [])])
         self.queue, self.text = [], ""
         return text
@@ -103,7 +103,7 @@ _WISHES = {"\x0f": "expand", "\x0c": "redraw"}  # Ctrl-O, Ctrl-L
 
 
 def _without_last(text: str) -> str:
-    """Less the last character that is seen, with all that is combined with it."""
+    """Without the last visible character and what is combined with it."""
     while text:
         last, text = text[-1], text[:-1]
         if not unicodedata.combining(last) and last not in "\u200d\ufe0f":

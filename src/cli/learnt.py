@@ -1,7 +1,6 @@
-"""What was learnt of each server and model, kept between runs: one small JSON file in the user's state folder.
+"""What was learned about each server and model, in a JSON file in the state folder.
 
-An entry counts only for the version of the server it was learnt from: another version may take what this
-one refused. A file that cannot be read is as good as none; one that cannot be written costs a refusal a run.
+An entry is valid only for the server version it was learned from: another version may accept what this one refused.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ FILE = "servers.json"
 
 
 class Learnt:
-    """`folder` is made when there is something to keep."""
+    """`folder`: the state folder."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE

@@ -1,4 +1,4 @@
-"""The command line: options in, exit code out. It loads argparse; everything else waits until it is needed."""
+"""The command line: options in, exit code out. Only argparse is loaded up front."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ exit codes: 0 answered, 1 error, 2 bad usage or configuration, 3 limit reached, 
 environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
 """
 
-# name -> what it does. Its module in this folder has the same name, is loaded only when the command is given, and has
-# arguments(parser), which adds what it takes besides the common options, and run(given), which gives the exit code.
+# Name and description. The module of the same name in this folder is loaded only when the command is given. It has
+# arguments(parser), which adds the command's own options, and run(given), which returns the exit code.
 COMMANDS = {
     "doctor": "check the setup: what works, what does not, and what to do about it",
     "models": "list the models the server serves",
@@ -73,7 +73,7 @@ def _nearest(wrong: str, names: list[str]) -> str:
 
 
 def parser(commands: tuple[str, ...] = ()) -> Options:
-    """`commands`: those whose own arguments are wanted, too, which loads their modules."""
+    """`commands`: the commands whose own options are added as well, which loads their modules."""
     options = Options(
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that can read and edit your files and run commands.",
@@ -119,7 +119,7 @@ def parser(commands: tuple[str, ...] = ()) -> Options:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """As wide as argparse makes it by itself, which loads shutil for that, and with it all that can pack files."""
+    """As wide as argparse's own, which would load shutil and its archive modules to find the width."""
     try:
         columns = max(int(os.environ.get("COLUMNS", "")), 0)
     except ValueError:
@@ -131,7 +131,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def _add_common(options: argparse.ArgumentParser, default: str | None) -> None:
-    """What the chat and every command take: whose server, which settings."""
+    """The options that the chat and every command share."""
     add = options.add_argument
     add(
         "-c",
@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     options = parser(tuple(name for name in COMMANDS if name in words))
     options.words = words
     given = options.parse_args(words)
-    # Loaded after the arguments are read, so that --help and --version load none of it.
+    # Loaded here so that --help and --version do not load it.
     from ..config import debug_level
     from ..errors import BotError, in_words
     from ..security.sanitise import plain
@@ -207,7 +207,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # whatever is piped in, whatever a model writes
+            stream.reconfigure(errors="replace")  # input and models may contain anything
     debug = debug_level(os.environ)
     try:
         with leaving_on_signals():
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever reads our output went away, as `| head` does
+    except BrokenPipeError:  # the reader of our output is gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
@@ -231,15 +231,15 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
 
 @contextmanager
 def leaving_on_signals() -> Iterator[None]:
-    """A request to end is an exit from wherever we are: what was started is ended, what was said is kept."""
+    """SIGTERM and SIGHUP raise SystemExit, so that started processes are ended and the session is saved."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
     def leave(number: int, _: object) -> None:
         for each in signals:
-            signal.signal(each, signal.SIG_IGN)  # once is enough, and tidying up takes a moment
+            signal.signal(each, signal.SIG_IGN)  # ignore repeats while cleaning up
         raise SystemExit(EXIT_SIGNAL + number)
 
-    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # nohup wants it so
+    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # leave nohup alone
     before = {each: signal.signal(each, leave) for each in signals}
     try:
         yield

@@ -1,4 +1,4 @@
-"""@path in a message: what is in the file goes below the message, so that the model need not ask for it."""
+"""@path in a message: the content of the file is added below it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENTRIES = 200  # of a folder
 
 
 def with_mentioned(text: str, root: Path) -> str:
-    """The message, and below it the content of each file that it mentions; what is no path stays a word."""
+    """The message, followed by the content of each file it mentions. Other words with @ are left alone."""
     from ..specials import harmless  # start-up is measured
 
     parts, left, seen = [text], MOST_BYTES, set()
@@ -30,7 +30,7 @@ def with_mentioned(text: str, root: Path) -> str:
 
 
 def _mentioned(text: str, root: Path) -> Iterator[tuple[Path, str]]:
-    """Paths that are there, as they are and as they were written; a full stop behind one is not part of it."""
+    """The existing paths and how they were written, without punctuation after them."""
     for found in MENTION.finditer(text):
         written = found[1] or found[2]
         for name in (written, written.rstrip(".,;:!?)")):
@@ -48,7 +48,7 @@ def _there(root: Path, name: str) -> Path | None:
 
 
 def _content(path: Path, name: str, room: int) -> tuple[str, int]:
-    """What is shown of a file or folder, and how much of the room it took. Raises OSError."""
+    """The text for a file or folder, and how many bytes of `room` it took. Raises OSError."""
     if path.is_dir():
         entries = sorted(each.name + ("/" if each.is_dir() else "") for each in path.iterdir())
         more = f"\n({len(entries) - ENTRIES} more)" if len(entries) > ENTRIES else ""

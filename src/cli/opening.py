@@ -1,4 +1,4 @@
-"""Opening a chat: what answers and where it is shown, and the first lines on the screen."""
+"""Opening a chat: finding the server, choosing the screen, printing the banner."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ def open_chat(
     resume: str | None = None,
     only_plain: bool = False,
 ) -> int:
-    """`resume`: the session to go on with; "" is the last one. `only_plain`: whatever the terminal can do.
-
-    Raises BotError where no model is configured and the server cannot be asked for one, or the session is not there.
-    """
+    """`resume`: the session to continue; "" is the last one. `only_plain`: as with --plain. Raises BotError."""
     screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
     start.warn(settings, screen)
     met = find.meet(settings, screen, _choose, time.sleep)
@@ -48,7 +45,7 @@ def open_chat(
 
 
 def _is_full() -> bool:
-    """Whether the terminal can do more than show lines, and what that needs is installed."""
+    """Whether the terminal supports redrawing, and rich and prompt_toolkit are installed."""
     from importlib.util import find_spec
 
     if "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or sys.platform == "win32":
@@ -58,7 +55,7 @@ def _is_full() -> bool:
 
 
 def _choose(names: list[str]) -> str:
-    """Which of several models, asked at the terminal."""
+    """Ask which of several models to use."""
     for number, name in enumerate(names, 1):
         print(f"  {number}  {plain(name)}")
     while True:
@@ -74,7 +71,7 @@ def _choose(names: list[str]) -> str:
 
 
 def _edit_lines() -> None:
-    """Arrow keys and history for input(), where there is readline."""
+    """Arrow keys and history for input(), if readline is available."""
     with contextlib.suppress(ImportError):
         import readline
 

@@ -1,4 +1,4 @@
-"""What --output json and stream-json print: one JSON object a line, each as a table below says.
+"""What --output json and stream-json print: one JSON object per line.
 
 `LINES` is the schema: docs/scripts.md is made from it, and a test holds every line printed against it.
 """
@@ -94,28 +94,28 @@ _EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
 
 
 def line(event: Event) -> str:
-    """An event as a line of stream-json; "" for what `end` sums up."""
+    """An event as a line of stream-json; "" if it only counts towards `end`."""
     found = as_fields(event)
     return as_line(*found) if found else ""
 
 
 def as_fields(event: Event) -> tuple[str, dict[str, Any]] | None:
-    """An event's type and fields; None for what `end` sums up."""
+    """An event's type and fields; None if it only counts towards `end`."""
     found = _EVENTS.get(type(event))
     return found(event) if found else None
 
 
 def as_line(kind: str, fields: Mapping[str, Any]) -> str:
-    """ASCII only, so that neither a lone surrogate nor an escape character of a model's harms who reads it."""
+    """ASCII only, so that lone surrogates and escape characters do no harm."""
     return json.dumps({"type": kind, **fields})
 
 
-# What ended an answer before its time, and the limit that this is.
+# Stop reasons that count as a limit, and the limit's name.
 _CUT_OFF = {"max_tokens": "vllm.max_tokens", "repetition": "repetition"}
 
 
 class Report:
-    """What came of a run, from its events."""
+    """The report of a run, from its events."""
 
     def __init__(self, model: str = "") -> None:
         self.answer = self.stop_reason = ""
@@ -152,7 +152,7 @@ class Report:
         if response.usage:
             self.input_tokens += response.usage.input_tokens
             self.output_tokens += response.usage.output_tokens
-        else:  # a server that does not count: four characters a token is near enough for a limit
+        else:  # the server does not count; this is close enough for a limit
             self.output_tokens += len(response.text) // 4 + 1
 
     def exit_code(self, ended_by: BaseException | None = None) -> int:

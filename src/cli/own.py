@@ -1,4 +1,4 @@
-"""The user's own programs: !command, run as in a shell, its output shown and kept for the model; and the editor."""
+"""The user's own programs: !command, whose output is shown and passed to the model, and the editor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
 
 
 def run_own(state: State, command: str) -> None:
-    """Run it with the user's rights, in the workspace; Ctrl-C ends the command and not the chat."""
+    """Run a command as the user, in the workspace. Ctrl-C ends the command, not the chat."""
     if not command:
         state.screen.say("  Type !command to run a command; the model sees its output with your next message")
         return
@@ -55,7 +55,7 @@ def _ending(code: int) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """It has had the interrupt too, being in the same group; what does not end by it is ended."""
+    """Ctrl-C reaches the command as well; if that does not end it, terminate it."""
     with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
         process.wait(GRACE)
     process.terminate()
@@ -64,7 +64,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Lines as they come, plain."""
+    """Output lines as they arrive, sanitised."""
     assert process.stdout is not None  # noqa: S101 - it was started with a pipe
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     plain, pending = Sanitiser().feed, ""
@@ -84,7 +84,7 @@ def _bounded(text: str) -> str:
 
 
 def edited(text: str) -> str:
-    """The text as the user left it in their editor: VISUAL, EDITOR, or what there is. Raises BotError."""
+    """The text after the user edited it with VISUAL, EDITOR, or a usual editor. Raises ConfigError."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
     if not command:
         raise ConfigError("No editor found.", "Set EDITOR, e.g. EDITOR=nano.")

@@ -1,4 +1,4 @@
-"""`vllm-bot policy`: what would be decided of calls, so that rules can be tried; nothing is run."""
+"""`vllm-bot policy`: try rules on tool calls without running them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXIT_UNREADABLE = 2
 
 
 class Unreadable(NamedTuple):
-    """Why a line is no call."""
+    """Why a line is not a call."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Events as lines on a terminal: the answer on one stream, everything else on the other.
+"""Events as plain lines: the answer on one stream, everything else on the other.
 
 What a model, a tool or a server wrote is untrusted: no control, escape or bidi character of theirs
 reaches the terminal; the few escapes that do are ours.
@@ -31,9 +31,9 @@ from .hang import hung
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
 FOLDED = 20  # results that can be looked at again
-FINE = "[exit code 0]"  # which needs no saying
+FINE = "[exit code 0]"  # not worth showing
 _FAILED = re.compile(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
-_HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # which is for the model
+_HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # meant for the model
 SHORT = 60  # characters of an argument or outcome on a call's line
 
 
@@ -50,14 +50,14 @@ def call_parts(call: ToolCall | MalformedCall) -> tuple[str, str]:
 
 
 class Folded(NamedTuple):
-    """What stands behind a line: its title, and all of it, plain."""
+    """A folded call or thought: its title and its full text, sanitised."""
 
     title: str
     body: str
 
 
 def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
-    """All that was asked and answered."""
+    """A call with its full arguments and result."""
     if isinstance(call, MalformedCall):
         asked = call.raw
     else:
@@ -69,11 +69,11 @@ def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
 
 
 def outcome(result: ToolResult) -> str:
-    """What came of a call, on one short line."""
+    """The result of a call in one short line."""
     lines = _HASH.sub("", result.text).strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
-        said = first.removeprefix("Error executing tool: ")  # which is for the model
+        said = first.removeprefix("Error executing tool: ")  # meant for the model
         return _refused(first) if first.startswith("Not run") else f"error: {said[: 4 * SHORT]}"
     if changed := _changed(lines):
         return changed
@@ -89,18 +89,18 @@ def outcome(result: ToolResult) -> str:
 
 
 def has_failed(result: ToolResult) -> bool:
-    """Whether it is an error, or a command that says it is one."""
+    """Whether the call failed, or its command did."""
     return result.kind == "error" or bool(_FAILED.match(result.text.strip().rpartition("\n")[2]))
 
 
 def _refused(text: str) -> str:
-    """Why a call did not run, less what the model is to do instead; or what the user said."""
+    """Why a call did not run, or what the user said instead."""
     _, said, words = text.partition("and said: ")
     return (f"Not run: {words}" if said else text.partition(". ")[0])[: 4 * SHORT]
 
 
 def _changed(lines: Sequence[str]) -> str:
-    """What a diff below the first line comes to; empty where there is none."""
+    """The added and removed lines of a diff below the first line; empty if there is no diff."""
     if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
         return ""
     signs = Counter(line[:1] for line in lines[3:])
@@ -108,7 +108,7 @@ def _changed(lines: Sequence[str]) -> str:
 
 
 def columns_of(stream: TextIO) -> int:
-    """Of the terminal that it is; 0 where it is none."""
+    """The columns of a terminal; 0 if it is not one."""
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
@@ -121,9 +121,9 @@ def _short(value: JSON) -> str:
 
 
 class Screen:
-    """A plain Display: lines that only ever grow. `answer` gets the model's text, `aside` all else.
+    """A plain Display that only appends lines. `answer` gets the model's text, `aside` everything else.
 
-    `thoughts`: shown too; `styled`: in colour.
+    `thoughts`: show thoughts; `styled`: dim them.
     """
 
     def __init__(self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool) -> None:
@@ -145,7 +145,7 @@ class Screen:
         elif isinstance(event, ReasoningDelta):
             self._think(self._thought(event.text))
         elif isinstance(event, CallStarted):
-            if self._called:  # it runs beside that one, and is shown when it is finished
+            if self._called:  # runs in parallel; shown when finished
                 return
             self.end_line()
             self._write(self._aside, f"  {call_line(event.call)}")
@@ -166,10 +166,10 @@ class Screen:
         self._write(self._aside, f"{text}\n")
 
     def wipe(self) -> None:
-        """What is printed stays."""
+        """Printed lines stay."""
 
     def expand(self) -> None:
-        """Show all of the last call, and next time of what is before it."""
+        """Show the last call in full, and next time the one before."""
         if not self.folded:
             self.say("  There is nothing more to show.")
             return

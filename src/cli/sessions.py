@@ -1,4 +1,4 @@
-"""`vllm-bot sessions`: past conversations, without a model or a server."""
+"""`vllm-bot sessions`: past conversations; needs no server."""
 
 from __future__ import annotations
 

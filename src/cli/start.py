@@ -1,4 +1,4 @@
-"""From settings to what a conversation needs: its first message, the agent, the model's name."""
+"""From settings to what a conversation needs: tools, policy, sandbox, agent, session."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
 
 
 def opening(settings: config.Settings) -> list[Message]:
-    """A conversation in which nothing has been said but the system prompt."""
+    """The beginning of a conversation: the system prompt."""
     notes = settings.system_prompt
     where = notes.workspace_note.replace("{workspace}", str(settings.root))
     guides = config.as_prompt(config.guides(settings.root)) if settings.workspace.agents_md else ""
@@ -71,9 +71,9 @@ def opening(settings: config.Settings) -> list[Message]:
 
 
 def tools(settings: config.Settings) -> Registry:
-    """What the model may call, the user's own tools too. It is not told of commands where they are switched off.
+    """The tools the model may call, including the user's own. Without exec, no commands are offered.
 
-    Raises ConfigError for a file of the user's that is none, or a name that is taken.
+    Raises ConfigError for a file that cannot be loaded or a name that is taken.
     """
     from ..tools import REGISTRY, Tool
 
@@ -91,7 +91,9 @@ def tools(settings: config.Settings) -> Registry:
         more += load_commands(given.commands)
     if given.mcp:
         servers = _servers(json.dumps(given.mcp), settings.root)
-        taken = {tool.definition.name for tool in (*registry, *more)}  # a server cannot keep the program from starting
+        taken = {
+            tool.definition.name for tool in (*registry, *more)
+        }  # no error: a server must not keep the program from starting
         for tool in servers.tools:
             if tool.definition.name in taken:
                 notices.append(
@@ -109,14 +111,14 @@ def tools(settings: config.Settings) -> Registry:
 
 @cache
 def _servers(rows: str, root: Path) -> Servers:
-    """MCP servers, as JSON: connected once, for as long as the program runs."""
+    """The MCP servers in `rows`, which is JSON; connected once per run of the program."""
     from ..tools.servers import Servers, specs
 
     return Servers(specs(json.loads(rows), os.environ, root))
 
 
 def warn(settings: config.Settings, screen: connect.Shown) -> None:
-    """Say what of the settings lets others listen in."""
+    """Warn about settings that let others listen in."""
     from urllib.parse import urlsplit
 
     url = urlsplit(settings.vllm.base_url)
@@ -131,12 +133,12 @@ def _is_local(host: str) -> bool:
 
 
 def secrets(settings: config.Settings) -> list[str]:
-    """The keys in use: the server's and the reviewers'."""
+    """The API keys in use: the server's and the reviewers'."""
     return [settings.vllm.api_key, *(str(each.get("api_key", "")) for each in settings.review.models)]
 
 
 def store(settings: config.Settings) -> Store:
-    """Where conversations are kept, less the secrets in them."""
+    """Where conversations are saved, with secrets removed."""
     from ..session.store import Store
 
     def redact(text: str) -> str:
@@ -148,7 +150,7 @@ def store(settings: config.Settings) -> Store:
 
 
 def cleaner(settings: config.Settings) -> Callable[[str], str]:
-    """Takes out of a text what steers a terminal, and secrets."""
+    """A function that removes terminal escapes and secrets from a text."""
     from ..security.redact import redact
     from ..security.sanitise import plain
 
@@ -164,10 +166,7 @@ def session(settings: config.Settings, model_name: str, where: Store) -> Session
 
 
 def session_for(settings: config.Settings, resume: str | None) -> tuple[Session, list[str]]:
-    """The session to go on with, "" being the last, or a new one for None; and what should be told of it.
-
-    Raises BotError.
-    """
+    """The session to continue ("" is the last one, None a new one), and notices about it. Raises BotError."""
     where = store(settings)
     if resume is None:
         return session(settings, settings.vllm.model, where), []
@@ -175,7 +174,7 @@ def session_for(settings: config.Settings, resume: str | None) -> tuple[Session,
 
 
 def about(settings: config.Settings, model: str, session_id: str) -> dict[str, str]:
-    """Who answers, for a trace."""
+    """Who answers, for traces."""
     return {
         "server": settings.vllm.base_url,
         "provider": settings.vllm.provider,
@@ -186,15 +185,15 @@ def about(settings: config.Settings, model: str, session_id: str) -> dict[str, s
 
 
 class Bot(NamedTuple):
-    """What answers: the loop, the model in it, and where what is learnt of its server is kept."""
+    """What answers: the agent with its model, and where facts learned about the server are saved."""
 
     agent: Agent
     model: Model
     learnt: Learnt
     server: str
-    sandbox: str = ""  # a line for people
+    sandbox: str = ""  # a description for people
     todos: list[tuple[str, str]] | None = None  # content and status, as the model keeps them
-    warning: str = ""  # what of the sandbox they must know before commands run
+    warning: str = ""  # about the sandbox, shown before commands run
 
     def recall(self, session: Session) -> None:
         """Take up what there is to do in this conversation."""
@@ -208,7 +207,7 @@ class Bot(NamedTuple):
             REGISTRY[TODO_WRITE].execute(wrote, ToolContext(Path(), todos=self.todos))
 
     def keep(self) -> str:
-        """Keep what was learnt of the server; why it could not be kept, or nothing."""
+        """Save what was learned about the server. Returns a message if that failed, else an empty string."""
         model = self.model
         if model.path.is_learnt:
             try:
@@ -227,9 +226,9 @@ def bot(
     sleep: Callable[[float], None] = time.sleep,
     before_write: BeforeWrite | None = None,
 ) -> Bot:
-    """`relearn`: forget what was learnt of every server; `sleep` waits between attempts to reach it.
+    """`relearn`: forget what was learned about every server. `sleep` waits between retries.
 
-    `before_write` is told what a file holds before a tool writes it.
+    `before_write` receives the content of a file before a tool writes it.
     """
     from ..agent import Agent
     from ..context import budget
@@ -258,12 +257,12 @@ def bot(
 
 
 def _own(settings: config.Settings) -> Path:
-    """Where sessions and what was always allowed are kept: not for tools, even where the workspace holds it."""
+    """The state folder, which tools may not touch even if it is inside the workspace."""
     return Path(os.path.realpath(settings.state))
 
 
 def sandbox(settings: config.Settings) -> Choice:
-    """Where commands run: the best that works here and that the settings allow. Takes about 20 ms: it is tried."""
+    """The best sandbox that works here and that the settings allow. Takes about 20 ms, as it is tried out."""
     from ..security.sandbox import Limits, choose, view
     from .allowed import FILE
 
@@ -296,7 +295,7 @@ def _compactor(settings: config.Settings, model: Model, sleep: Callable[[float],
 
 
 def policy(settings: config.Settings) -> Policy:
-    """What may run, as the settings say. Raises ConfigError for a rule that is none."""
+    """What may run. Raises ConfigError for an invalid rule."""
     from ..security.places import start_files
     from ..security.policy import Policy
     from ..security.rules import rules_of
@@ -313,14 +312,14 @@ def policy(settings: config.Settings) -> Policy:
 
 
 def allowed(settings: config.Settings) -> Allowed:
-    """What the user always allowed in this workspace."""
+    """The rules that the user saved with `always` in this workspace."""
     from .allowed import Allowed
 
     return Allowed(settings.state, settings.root)
 
 
 def approver(yes: bool, settings: config.Settings) -> Approver:
-    """Whoever is asked whether a call may run: the person at the terminal, where there is one."""
+    """Who decides about calls that need approval: the user, if there is a terminal."""
     from ..security.approval import APPROVE_ALL, REFUSE_ALL
     from .approve import AtTerminal
 

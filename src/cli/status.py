@@ -1,4 +1,4 @@
-"""The line below the prompt: model, path, how full the context is, tokens of the chat."""
+"""The line below the prompt: model, path, context, tokens."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ GAP = "  "
 
 
 def status_line(state: State, columns: int | None = None) -> str:
-    """Short, as it is drawn with every key: nothing is asked of the server for it.
-
-    Where it is wider than `columns`, it is without the tokens, and then without the path.
-    """
+    """Drawn with every key, so nothing is asked of the server. Leaves out tokens, then the path, to fit `columns`."""
     path = f"{state.path} calls" if state.path else ""
     name, context, tokens = plain(state.model_name), _context(state), _tokens(state)
     ways = ((name, path, context, tokens), (name, path, context), (name, context))

@@ -1,4 +1,4 @@
-"""Commands that change what happens next: another model or path, a new conversation, how much is shown."""
+"""Commands that change what happens next: model, path, new conversation, what is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _clear(state: State, _: str) -> None:
 
 
 def _model(state: State, name: str) -> None:
-    """Show the model, or take another that the server has."""
+    """Show the model, or switch to another one."""
     if not name:
         state.screen.say(f"  {plain(state.model_name)}; /models lists what the server serves, /model NAME switches")
         return
@@ -48,7 +48,7 @@ def _model_names(state: State) -> Iterable[str]:
 
 
 def _path(state: State, mode: str) -> None:
-    """Show the call path and why it is in use, or take another."""
+    """Show the call path and why it is used, or switch to another one."""
     from ..model import MODES
 
     path = state.bot().model.path

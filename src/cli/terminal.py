@@ -1,6 +1,6 @@
-"""A chat on a full terminal: the prompt between the turns, the live screen and the keys typed ahead during one.
+"""A chat on a full terminal: the prompt between turns, the live screen and typed-ahead keys during one.
 
-Whatever ends a turn, the terminal is as it was before: an error, a signal, Ctrl-Z until the chat goes on.
+The terminal is restored however a turn ends, and while the program is suspended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def live_screen() -> Live:
 
 
 class Terminal:
-    """Reads and draws one chat. `folder` is where the history is kept."""
+    """Reads and draws one chat. `folder` is where the history is saved."""
 
     def __init__(self, state: State, live: Live, folder: Path | None) -> None:
         self._state = state
@@ -43,12 +43,12 @@ class Terminal:
         return self._prompt.read()
 
     def ask(self, question: str, default: str = "") -> str:
-        """A line that answers a question in the middle of a turn, typed after it was asked."""
+        """Ask for a line in the middle of a turn; what was typed before is discarded."""
         return self._prompt.ask(question, default)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """While the model works: keys are kept for the next message, and the screen is drawn in place."""
+        """While the model works: keys are collected for the next message, and the screen is drawn in place."""
         live, typed = self._live, self._live.typed
         typed.text, self._state.draft = self._state.draft, ""  # begun in the turn before, if this one was queued
         typed.feed(self._prompt.typed_ahead())
@@ -74,7 +74,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The terminal as others know it, in the middle of a turn: for a question, or another program."""
+        """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
         running = self._keys.reading
         with self._live.unbroken():
             self._keys.stop()

@@ -1,4 +1,4 @@
-"""`vllm-bot tools`: the tools as a model is told of them."""
+"""`vllm-bot tools`: the tool definitions sent to the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import start
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """None of its own."""
+    """No options of its own."""
 
 
 def run(given: argparse.Namespace) -> int:

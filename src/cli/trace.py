@@ -1,7 +1,7 @@
-"""`--trace FILE`: one JSON line for each thing that happens, less the secrets in it. docs/tracing.md has the lines.
+"""`--trace FILE`: one JSON line per event, without secrets. docs/tracing.md describes the lines.
 
-What comes in pieces, the model's words, is written as one line when it is whole: a secret that was cut in two
-would not be known as one. Where the file cannot be written any more, tracing ends and the chat goes on.
+Streamed text is written as one line when it is complete, since a secret cut in two would not be recognized. If the
+file can no longer be written, tracing ends and the chat continues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECES: Mapping[type, str] = {TextDelta: "text", ReasoningDelta: "thought"}
 
 
 class Observer(Protocol):
-    """Who watches answers being made. `about`: server, model, provider, workspace and session, by name."""
+    """Observes answers. `about`: server, model, provider, workspace and session."""
 
     def begin(self, about: Mapping[str, str]) -> None: ...
 
@@ -32,7 +32,7 @@ class Observer(Protocol):
 
 
 class TraceFile:
-    """An Observer that appends to a file, which only its owner may read. Raises ConfigError where it cannot."""
+    """An Observer that appends to a file only its owner may read. Raises ConfigError."""
 
     def __init__(self, path: str, secrets: Iterable[str], now: Callable[[], float] = time.time) -> None:
         self._secrets = tuple(secrets)
@@ -100,7 +100,7 @@ def _completed(event: Completed) -> dict[str, Any]:
 
 
 def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:
-    """With every string in it redacted, names included; what it is otherwise it stays."""
+    """The value with every string and key in it redacted."""
     from ..security.redact import redact
 
     if isinstance(value, str):

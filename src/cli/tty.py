@@ -1,4 +1,4 @@
-"""The modes of the terminal that the keys come from."""
+"""Terminal modes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
 
 
 def unecho(terminal: int) -> None:
-    """Keys one by one, unchanged and unseen; those that are signals stay signals. Raises termios.error."""
+    """Keys arrive one by one, unchanged and without echo; Ctrl-C and Ctrl-Z stay signals. Raises termios.error."""
     mode = termios.tcgetattr(terminal)
     mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
     mode[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)

@@ -1,6 +1,6 @@
-"""The terminal's keys while the model works: read by a thread, unechoed, so that nothing typed is lost or in the way.
+"""Reading keys in a thread while the model works, without echo.
 
-Ctrl-C stays a signal, for the main thread. Whatever ends the block, the terminal is as it was before.
+Ctrl-C stays a signal for the main thread. The terminal is always restored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PASTES_MARKED, PASTES_PLAIN = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class TypeAhead:
-    """`typed` takes the keys; `changed` is called after each, and `tick` where there was none for a while."""
+    """`typed` receives the keys; `changed` is called after each, `tick` after a while without any."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class TypeAhead:
         self.give_back()
 
     def take(self) -> None:
-        """From now on keys are neither echoed nor changed."""
+        """Turn off echo and line editing."""
         with contextlib.suppress(termios.error):
             self._before = termios.tcgetattr(self._terminal)
             unecho(self._terminal)

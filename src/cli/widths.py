@@ -1,4 +1,4 @@
-"""How many columns a text takes on a terminal, and what of it fits. Colours (SGR sequences) take none."""
+"""The width of text on a terminal, and cutting it to fit. Colours (SGR sequences) have no width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text, or as much of its beginning as fits, with dots."""
+    """The text, cut at the end with dots if it does not fit."""
     text = text.replace("\t", "    ")
     if width_of(text) <= columns:
         return text
@@ -37,7 +37,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def last_part(text: str, columns: int) -> str:
-    """The text, or as much of its end as fits, with dots before it."""
+    """The text, cut at the beginning with dots if it does not fit."""
     if width_of(text) <= columns:
         return text
     left = columns - len(DOTS)

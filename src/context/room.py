@@ -33,16 +33,18 @@ def make_room(conversation: list[Message], tokens: int) -> int:
 
 
 def _shortened(result: ToolResult) -> ToolResult:
-    text = _text(result)
-    if result.kind == "error" or len(text) <= 2 * KEPT:
+    size = _characters(result)
+    if result.kind == "error" or size <= 2 * KEPT:
         return result
+    head = result.text[:KEPT]
     how = CACHED.format(ref=result.ref) if result.ref else AGAIN
-    return replace(result, kind="text", value=text[:KEPT] + NOTE.format(cut=len(text) - KEPT, how=how))
+    return replace(result, kind="text", value=head + NOTE.format(cut=size - len(head), how=how))
 
 
 def _size(message: ToolResults) -> int:
-    return sum(len(_text(result)) for result in message.results)
+    return sum(map(_characters, message.results))
 
 
-def _text(result: ToolResult) -> str:
-    return result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
+def _characters(result: ToolResult) -> int:
+    """As it is sent, pictures included."""
+    return len(json.dumps(result.value, ensure_ascii=False) if result.kind == "multimodal" else result.text)

@@ -98,6 +98,7 @@ class CallPath:
         return self.why not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
 
     def to_dict(self) -> dict[str, Any]:
+        """What from_dict takes: JSON values only."""
         return asdict(self)
 
     @classmethod

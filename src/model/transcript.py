@@ -29,7 +29,7 @@ _NO_SYSTEM = SystemMessage("")
 
 
 class Transcript:
-    """`render` gives the messages to send."""
+    """Of one model: what it rendered is kept for the next turn."""
 
     def __init__(self) -> None:
         self._harmless = PerMessage(_harmless)
@@ -39,6 +39,7 @@ class Transcript:
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
+        """The conversation as `path` wants it, told of `tools`; `messages` themselves stay as they are."""
         if not messages or not isinstance(messages[0], SystemMessage):
             messages = [_NO_SYSTEM, *messages]
         self._instruct_for(tools, path)

@@ -48,6 +48,7 @@ class Turn:
         self.answered = Response(())
 
     def take(self, event: WireEvent) -> list[ModelEvent]:
+        """The next event of the server's; what of it is to be shown."""
         if isinstance(event, TextDelta):
             self._watch(event.text)
             return self._parsed(self._parser.feed(event.text))

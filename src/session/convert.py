@@ -65,8 +65,9 @@ def from_json(value: JSON, allowed: tuple[str, ...] = MESSAGES) -> Any:
     name = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or name not in allowed or not isinstance(name, str):
         raise ValueError(f"expected an object of type {' or '.join(allowed)}")
+    readers = READERS[name]
     try:
-        return TYPES[name](**{each.name: each.read(value[each.name]) for each in FIELDS[name] if each.name in value})
+        return TYPES[name](**{field: readers[field](held) for field, held in value.items() if field in readers})
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from error
 
@@ -126,3 +127,4 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
     name: tuple(Field(each.name, _default(each), *WAYS[str(each.type)]) for each in fields(kind))
     for name, kind in TYPES.items()
 }
+READERS = {name: {each.name: each.read for each in fields} for name, fields in FIELDS.items()}

@@ -1,8 +1,8 @@
 """A journal read back: the conversation as it stood, what of it can be taken back, and what was not finished.
 
-Two passes. The first looks at each line's head alone and drops what does not count any more: pieces of an
-answer that came whole later, and what an `undo` took back. The second parses the rest, except the messages
-that a `compaction` replaced. So resuming costs what the conversation is long, not what the file is.
+Two passes. The first, in lines.py, drops what does not count any more: pieces of an answer that came whole later, and
+what an `undo` took back. The second parses the rest, except the messages that a `compaction` replaced. So resuming
+costs what the conversation is long, not what the file is.
 
 Nothing in a file can stop it: a torn last line is ignored, any other that cannot be read is named in
 `problems` and skipped.
@@ -11,37 +11,26 @@ Nothing in a file can stop it: a torn last line is ignored, any other that canno
 from __future__ import annotations
 
 import gc
-import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import BotError
 from ..messages import JSON, MalformedCall, Message, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from .convert import from_json
 from .journal import VERSION
+from .lines import Line, Lines, parsed, problem
 from .todos import Todos, todos_of
 
-HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
-PIECE, RESPONSE, RESUMED, TORN = b'{"type":"delta",', b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
 MESSAGES = ("system", "user", "order", "response")
-DECODE = json.JSONDecoder().decode
-SHOWN_PROBLEMS = 20
 
 UNKNOWN = (
     "The program was stopped while this call ran, and its result was lost: it may or may not have been carried out. "
     "Look before you call it again."
 )
 NOT_RUN = "The program was stopped before this call began: it was not run."
-
-
-class Line(NamedTuple):
-    kind: str
-    number: int
-    data: bytes
 
 
 class Point(NamedTuple):
@@ -115,103 +104,27 @@ def _uncollected() -> Iterator[None]:
 
 
 def _replay(path: Path, until: int | None, whole: bool) -> Replayed:
-    found = Replayed()
     try:
-        kept = _kept(path.read_bytes(), found, until)
+        lines = Lines(path.read_bytes(), until)
     except OSError as error:
         raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
+    kept = lines.kept
     if not kept or kept[0].kind != "meta":
         raise BotError(f"{path} is not the journal of a session.")
+    found = Replayed(problems=lines.problems, next=lines.next, unended=lines.unended, torn=lines.torn)
     found.todos = [*todos_of(kept)]
     _build(kept if not whole else [line for line in kept if line.kind != "compaction"], found)
     return found
 
 
-def _kept(data: bytes, found: Replayed, until: int | None) -> list[Line]:
-    """The lines that still count. Most lines are pieces of answers that came whole later: they are stepped over."""
-    lines = _lines(data, found)
-    marks = [place for place, line in enumerate(lines) if not line.startswith(PIECE)]
-    torn = {place - 1 for place in marks if lines[place].startswith(RESUMED) and TORN in lines[place]}
-    kept: list[Line] = []
-    behind = 0
-    for place in [*(place for place in marks if place not in torn), len(lines)]:
-        line = lines[place] if place < len(lines) else b""
-        if not line.startswith(RESPONSE):
-            for piece in range(behind, place):
-                if piece not in torn:
-                    _keep(lines[piece], piece, kept, found, until)
-        if line:
-            _keep(line, place, kept, found, until)
-        behind = place + 1
-    return kept
-
-
-def _lines(data: bytes, found: Replayed) -> list[bytes]:
-    """Without a last one that is torn: nobody resumed the session since."""
-    lines = data.split(b"\n")
-    found.unended = lines[-1] != b""
-    found.torn = found.unended and not _is_whole(lines[-1])
-    if found.torn or not found.unended:
-        lines.pop()
-    return lines
-
-
-def _is_whole(data: bytes) -> bool:
-    """Whether nothing but the line's end is missing."""
-    try:
-        return isinstance(json.loads(data), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _keep(data: bytes, place: int, kept: list[Line], found: Replayed, until: int | None) -> None:
-    head = HEAD.match(data)
-    if head is None:
-        _problem(found, f"line {place + 1} could not be read and was skipped")
-        return
-    line = Line(head[1].decode(), int(head[2]), data)
-    if until is not None and line.number >= until:
-        return
-    found.next = max(found.next, line.number + 1)
-    if line.kind == "undo":
-        _take_back(kept, line, found)
-    elif line.kind != "resumed":
-        while line.kind == "response" and kept and kept[-1].kind == "delta":
-            kept.pop()  # kept for who resumed the session before the answer was written
-        kept.append(line)
-
-
-def _take_back(kept: list[Line], line: Line, found: Replayed) -> None:
-    to = _parsed(line, found).get("to")
-    if isinstance(to, int) and to > 0:
-        names = []  # a name stays
-        while kept and kept[-1].number >= to:
-            gone = kept.pop()
-            names += [gone] if gone.kind == "rename" else []
-        kept += reversed(names)
-
-
-def _parsed(line: Line, found: Replayed) -> dict[str, Any]:
-    try:
-        value = DECODE(line.data.decode())
-    except (ValueError, RecursionError) as error:
-        _problem(found, f"record {line.number} could not be read and was skipped: {error}")
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _problem(found: Replayed, text: str) -> None:
-    if len(found.problems) < SHOWN_PROBLEMS:
-        found.problems.append(text)
-
-
 class _Entry:
     """What one line, with those that belong to it, becomes: no message, one, or a response and its results."""
 
-    __slots__ = ("calls", "line", "results")
+    __slots__ = ("calls", "line", "results", "value")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, value: Mapping[str, JSON] | None = None) -> None:
         self.line = line
+        self.value = value  # what it holds, where it is known already
         self.results: list[Line] = []  # of a partial answer: its other pieces
         self.calls: list[Line] = []
 
@@ -231,8 +144,8 @@ class _Entries:
     def last_kind(self) -> str:
         return self.entries[-1].line.kind if self.entries else ""
 
-    def add(self, line: Line) -> None:
-        self.entries.append(_Entry(line))
+    def add(self, line: Line, value: Mapping[str, JSON] | None = None) -> None:
+        self.entries.append(_Entry(line, value))
         self.size += 1
 
     def attach(self, line: Line) -> None:
@@ -263,9 +176,11 @@ def _build(kept: list[Line], found: Replayed) -> None:
     so_far = _Entries()
     for line in kept:
         if line.kind in MESSAGES:
+            value = None
             if line.kind == "user" and so_far.last_kind != "user":
-                found.points.append(Point(line.number, so_far.size, _question(line, found)))
-            so_far.add(line)
+                value = parsed(line, found.problems)
+                found.points.append(Point(line.number, so_far.size, _question(value)))
+            so_far.add(line, value)
         elif line.kind == "delta" and so_far.last_kind != "delta":
             so_far.add(line)
         elif line.kind in ("delta", "result", "call") and so_far.entries:
@@ -282,14 +197,14 @@ def _build(kept: list[Line], found: Replayed) -> None:
         found.messages += _messages(entry, found, last=entry is so_far.entries[-1])
 
 
-def _question(line: Line, found: Replayed) -> str:
-    message = _parsed(line, found).get("message")
+def _question(value: Mapping[str, JSON]) -> str:
+    message = value.get("message")
     return str(message.get("text", "")) if isinstance(message, dict) else ""
 
 
 def _cut(so_far: _Entries, line: Line, found: Replayed) -> None:
     """The last messages went, and the turns that began with them."""
-    drop = _parsed(line, found).get("drop")
+    drop = parsed(line, found.problems).get("drop")
     so_far.cut(drop if isinstance(drop, int) else 0)
     drop_points(found.points, found.compactions, so_far.size)
 
@@ -305,7 +220,7 @@ def drop_points(points: list[Point], compactions: list[int], messages: int) -> N
 
 
 def _compact(so_far: _Entries, line: Line, found: Replayed) -> None:
-    value = _parsed(line, found)
+    value = parsed(line, found.problems)
     keep = value.get("keep")
     if not isinstance(keep, int):
         return
@@ -317,7 +232,7 @@ def _compact(so_far: _Entries, line: Line, found: Replayed) -> None:
 
 def _fact(line: Line, found: Replayed) -> None:
     """What is no message."""
-    value = _parsed(line, found)
+    value = parsed(line, found.problems)
     if line.kind == "meta":
         version = value.get("version")
         if isinstance(version, int) and version > VERSION:
@@ -346,24 +261,24 @@ def _hash(value: JSON) -> str | None:
 
 
 def _started(line: Line, found: Replayed) -> None:
-    value = _parsed(line, found)
+    value = parsed(line, found.problems)
     found.started.append(Started(line.number, str(value.get("id")), str(value.get("name"))))
 
 
 def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message]:
     if entry.line.kind == "delta":
-        pieces = (_parsed(line, found).get("text", "") for line in (entry.line, *entry.results))
+        pieces = (parsed(line, found.problems).get("text", "") for line in (entry.line, *entry.results))
         text = "".join(map(str, pieces))
         partial = Response((Text(text),), "other")
         found.partial = partial if last else None
         yield partial
         return
-    value = _parsed(entry.line, found).get("message")
+    value = (parsed(entry.line, found.problems) if entry.value is None else entry.value).get("message")
     try:
         message = from_json(value)
     except ValueError as error:
         if value is not None:
-            _problem(found, f"record {entry.line.number} is not a message and was skipped: {error}")
+            problem(found.problems, f"record {entry.line.number} is not a message and was skipped: {error}")
         if not last:  # who answers stays behind what was asked
             yield UserMessage("[a message of the journal could not be read]")
         return
@@ -383,15 +298,15 @@ def _results(
     known: dict[str, list[ToolResult]] = {}
     for line in entry.results:
         try:
-            result = from_json(_parsed(line, found).get("result"), ("result",))
+            result = from_json(parsed(line, found.problems).get("result"), ("result",))
         except ValueError:
             continue
         known.setdefault(result.tool_call_id, []).append(result)
-    started = [str(_parsed(line, found).get("id")) for line in entry.calls]
     for call in asked:
         if known.get(call.id):
             yield known[call.id].pop(0)
             continue
+        started = [str(parsed(line, found.problems).get("id")) for line in entry.calls]
         lost = ToolResult(call.id, call.name or "unreadable call", "error", UNKNOWN if call.id in started else NOT_RUN)
         if last:
             found.lost.append(lost)

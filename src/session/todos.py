@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..messages import JSON, Response, ToolCall
 from .convert import from_json
+from .lines import Line
 
 TODO_WRITE = "todo_write"  # the tool whose last call says what there is to do
 HEAD = 1000  # bytes of a result, in which its name stands; what it says may be long
@@ -21,16 +22,7 @@ class Todos(NamedTuple):
     arguments: Mapping[str, JSON]
 
 
-class _Line(Protocol):
-    @property
-    def kind(self) -> str: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def data(self) -> bytes: ...
-
-
-def todos_of(lines: Iterable[_Line]) -> Iterator[Todos]:
+def todos_of(lines: Iterable[Line]) -> Iterator[Todos]:
     """The oldest first. Only lines that have to do with it are parsed."""
     said = b""
     for line in lines:

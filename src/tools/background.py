@@ -23,6 +23,8 @@ GRACE = 1.0  # seconds that a cancelled coroutine has to tidy up
 
 
 class Background:
+    """The loop, started when it is first needed."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: AbstractEventLoop | None = None
@@ -33,6 +35,7 @@ class Background:
         return threading.current_thread() is self._thread
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine and wait for nothing."""
         import asyncio  # 60 ms that only async tools cost
 
         return asyncio.run_coroutine_threadsafe(work, self._started())

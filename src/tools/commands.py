@@ -65,6 +65,8 @@ class Parameter(NamedTuple):
 
 
 class Command(NamedTuple):
+    """A program's words, in which `{parameter}` stands for a value."""
+
     words: tuple[str, ...]
     parameters: Mapping[str, Parameter]
 

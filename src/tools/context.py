@@ -36,6 +36,8 @@ def _not_recorded(path: str, before: bytes | None) -> None:
 
 
 class Clock(NamedTuple):
+    """The time, so that a test can stand in for it."""
+
     now: Callable[[], float] = time.time  # seconds since 1970
     monotonic: Callable[[], float] = time.monotonic  # seconds since any moment, never backwards
 
@@ -104,11 +106,12 @@ class ToolContext:
             raise failed[0]
 
     def raise_if_cancelled(self) -> None:
+        """Raises ToolError once the user has interrupted; for tools that work long without waiting."""
         if self.cancelled.is_set():
             raise ToolError("it was cancelled")
 
     def end_run(self, summary: str) -> None:
-        """Let the answer end with `summary` once the calls of this turn are answered."""
+        """Let the answer end with `summary` once this turn's calls are answered. Raises ToolError outside a run."""
         self._running.summary = summary
 
     @property

@@ -23,6 +23,7 @@ class Media:
     mime_type: str
 
     def block(self) -> JSON:
+        """The content block of a ToolResult (messages.py). Raises ToolError for what no model takes."""
         kind = self.mime_type.partition("/")[0]
         if kind not in MEDIA:
             raise ToolError(f"only images and sounds can be shown to a model, not {self.mime_type}")

@@ -62,6 +62,7 @@ class Tool:
 
     @property
     def signature(self) -> str:
+        """How it is called: `read(path: string, offset?: integer)`."""
         return signature(self.definition.name, self.definition.parameters)
 
     def argument_error(self, arguments: Mapping[str, JSON]) -> str:

@@ -227,27 +227,29 @@ def _schemas(properties: Mapping[str, JSON]) -> Iterator[tuple[str, Schema]]:
 
 
 def _nullable(schema: Schema) -> Schema:
-    if may_be_null(schema):
+    if _may_be_null(schema):
         return schema
     described = {"description": schema["description"]} if "description" in schema else {}
     some: Schema = {name: value for name, value in schema.items() if name != "description"}
     return {"anyOf": [some, {"type": "null"}], **described}
 
 
-def may_be_null(schema: Mapping[str, Any]) -> bool:
-    kind = schema.get("type")
+def _may_be_null(schema: object) -> bool:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
     return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
-def without_nulls(value: Any, schema: Mapping[str, Any]) -> Any:
+def without_nulls(value: Any, schema: object) -> Any:
     """The value without those nulls that the schema does not allow and that stand for a property left out."""
+    if not isinstance(schema, Mapping):  # true and false are schemas, too
+        return value
     properties, items = schema.get("properties"), schema.get("items")
     if isinstance(value, Mapping) and isinstance(properties, Mapping):
         needed = schema.get("required", ())
         return {
             name: without_nulls(each, properties.get(name, {}))
             for name, each in value.items()
-            if each is not None or name in needed or may_be_null(properties.get(name, {}))
+            if each is not None or name in needed or _may_be_null(properties.get(name, {}))
         }
     if isinstance(value, list) and isinstance(items, Mapping):
         return [without_nulls(each, items) for each in value]

@@ -103,6 +103,7 @@ class Servers:
             attempt(partial(self._add, server), partial(self._failed, server))
 
     def close(self) -> None:
+        """End the servers, within CLOSING seconds; also called at the program's exit."""
         atexit.unregister(self.close)
         for server in self._servers:
             server.stop()
@@ -150,6 +151,7 @@ class Server:
         self._errors: Any = None
 
     def start(self) -> None:
+        """Begin to connect; also again, after it ended."""
         self.forget_words()
         self._ready = Future()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - the server's, for as long as it runs
@@ -157,6 +159,7 @@ class Server:
         self.task = self._background.start(self._serve())
 
     def stop(self) -> None:
+        """Ask it to end, and wait for nothing."""
         if self._stopped is not None and self.task and not self.task.done():
 
             async def stop() -> None:
@@ -238,6 +241,7 @@ class Server:
             yield client
 
     def forget_words(self) -> None:
+        """Close the file that its standard error goes to."""
         if self._errors is not None:
             self._errors.close()
 

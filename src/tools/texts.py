@@ -23,6 +23,8 @@ CHUNK = 1 << 16  # bytes looked at together for the encoding
 
 
 class Encoding(NamedTuple):
+    """How bytes are text: `codec` after the byte order mark `bom`, which may be empty."""
+
     bom: bytes
     codec: str
     not_text: re.Pattern[str]  # what a text of this encoding does not hold

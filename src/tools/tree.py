@@ -51,6 +51,7 @@ class Tree:
 
     @contextmanager
     def opened(self) -> Iterator[Tree]:
+        """With the workspace's folder held open, as the other methods need it."""
         self._root = os.open(self._target.workspace, FOLDER)
         try:
             yield self
@@ -107,9 +108,8 @@ class Tree:
             if self.is_late():
                 return
             rules += self._rules_of(path)
-            entries = [f"{path}{name}" for name in self._names(path)]
-            kept = [(entry, rules) for entry in entries if not _is_ignored(entry, rules)]
-            waiting += sorted(kept, key=_by_path, reverse=True)
+            entries = sorted((f"{path}{name}" for name in self._names(path)), reverse=True)
+            waiting += [(entry, rules) for entry in entries if not _is_ignored(entry, rules)]
 
     def _names(self, folder: str) -> list[str]:
         """What is in a folder: files, and folders with a slash. One that cannot be read is taken for empty."""
@@ -137,10 +137,6 @@ class Tree:
         except OSError:
             return ()
         return (Rules(folder, rules),) if (rules := _rules(lines)) else ()
-
-
-def _by_path(entry: tuple[str, object]) -> str:
-    return entry[0]
 
 
 def _is_ignored(path: str, above: tuple[Rules, ...]) -> bool:

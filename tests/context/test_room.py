@@ -41,6 +41,12 @@ def test_data_is_shortened_as_the_text_it_is_sent_as():
     assert conversation[1].results[0].kind == "text"
 
 
+def test_of_a_picture_it_stays_known_that_there_was_one():
+    conversation = exchange("a", "multimodal", [{"type": "image", "data": LONG, "mimeType": "image/png"}])
+    assert make_room(conversation, 1) > 900
+    assert conversation[1].results[0].text.startswith("[image of type image/png, not shown]\n[shortened to make room: ")
+
+
 def test_errors_short_results_and_words_stay():
     conversation = [UserMessage(LONG), *exchange("a", "error"), *exchange("b", "text", "short")]
     before = list(conversation)

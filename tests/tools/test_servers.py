@@ -208,6 +208,13 @@ class TestSchemas:
         assert tool.argument_error({"pattern": "a" * 100 + "!"}) == ""
         assert "expected string" in tool.argument_error({"pattern": 1})
 
+    def test_a_parameter_may_be_anything(self, small):
+        schema = {"type": "object", "properties": {"any": True, "no": False, "list": {"type": "array", "items": True}}}
+        tool = replace(small["small_add"], definition=ToolDefinition("t", "T.", schema))
+        assert tool.signature == "t(any?: any, no?: any, list?: array of any)"
+        assert tool.schema_error() == tool.argument_error({"any": None, "list": [1, None]}) == ""
+        assert "no: expected" in tool.argument_error({"no": 1})
+
     def test_one_that_leads_to_itself_breaks_nothing(self, small):
         schema = {"type": "object", "allOf": [{"$ref": "#"}]}
         tool = replace(small["small_add"], definition=ToolDefinition("t", "T.", schema))

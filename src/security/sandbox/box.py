@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from . import bubblewrap, left
-from .keep import Keeper, PutBack
+from .keep import Keeper
 from .limits import Limits
 from .private import Private
 from .view import ETC, ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View, guarded, guarded_of, nested
@@ -42,7 +42,8 @@ class Sandbox(Protocol):
     def kind(self) -> str: ...
     @property
     def description(self) -> str: ...
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch: ...
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
+        """Raises OSError where the command cannot be contained as promised."""
 
 
 class Bare:
@@ -55,7 +56,7 @@ class Bare:
         self._limits = limits
 
     def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
-        return Launch(argv, environment, self._limits.setter(), (), _nothing, lambda: ())
+        return Launch(argv, environment, self._limits.setter(), (), lambda: None, lambda: ())
 
 
 class Refused:
@@ -89,9 +90,13 @@ class Contained:
         return paths
 
     def put_back(self) -> list[str]:
-        return said(self._keeper.put_back())
+        """Undo what a command did to them; what was done, in words."""
+        done, failed = self._keeper.put_back()
+        notes = [f"protected, put back as it was: {', '.join(done)}"] if done else []
+        return notes + [f"protected, but changed, and could not be put back: {each}" for each in failed]
 
     def environment(self, given: Mapping[str, str], home: str, temporary: str) -> dict[str, str]:
+        """Without what leads out of the sandbox, and with a home and a folder for temporary files inside it."""
         kept = {name: value for name, value in given.items() if name not in DROPPED}
         return {**kept, "HOME": home, "TMPDIR": temporary}
 
@@ -205,15 +210,6 @@ class Landlocked:
         notes = [left.IN_BACKGROUND] if found else []
         notes += ["some of what it started could not be ended"] if remains else []
         return [*notes, *self._in.put_back()]
-
-
-def _nothing() -> None:
-    """Nothing ends with it."""
-
-
-def said(what: PutBack) -> list[str]:
-    notes = [f"protected, put back as it was: {', '.join(what.done)}"] if what.done else []
-    return notes + [f"protected, but changed, and could not be put back: {each}" for each in what.failed]
 
 
 def _held(content: bytes) -> int:
