@@ -65,7 +65,8 @@ class BlockReader:
                 self._settle(Body(tape.text[body:end], True, (node,)), end)
                 return True
         structured = found.kind in _STRUCTURED
-        self.follower = Structure() if structured else Closing(closing(found.kind, found.name), LONGEST)
+        ends = None if structured else closing(found.kind, found.name, tape.text[body : body + _HEAD])
+        self.follower = Closing(ends, LONGEST) if ends else Structure()
         return self.followed(*self.follower.feed(tape.text, body))
 
     def followed(self, end: int, ended: bool) -> bool:

@@ -30,6 +30,7 @@ ENVELOPE_KEYS = frozenset(
 )  # fmt: skip
 CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
 _MAX_NESTING = 6
+_MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
 _CALL_IN_STRING = re.compile(r"\s*[^\W\d][\w.\\-]{0,80}\(")
 
@@ -93,7 +94,9 @@ def _from_string(node: str, known: Known, depth: int) -> Iterator[RawCall]:
     if depth and (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
         reader = Reader(node)
         try:
-            while reader.position < len(node):
+            for _ in range(_MAX_IN_STRING):
+                if reader.position == len(node):
+                    return
                 yield from calls_in(reader.value(), known, depth + 1)
                 reader.skip()
                 while reader.at(",;"):

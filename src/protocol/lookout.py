@@ -243,7 +243,9 @@ class Lookout:
     def _parenthesis(self, here: Here) -> Sight:
         text, at, _, line, _ = here
         word = self._lead(here)
-        if not word or word.gap or word.mark or word.previous in _METHOD:
+        if not word or word.gap or word.previous in _METHOD:
+            return None
+        if word.mark and word.mark != text[word.start : word.begin]:  # what decorates the name stands on both sides
             return None
         if text[word.start] == "@":
             if match := heads.numbered().match(text, at):
@@ -252,7 +254,8 @@ class Lookout:
         before = line[: len(line) - (at - word.begin)]
         if not (_LINE_START.fullmatch(before) or _AFTER_COLON.fullmatch(before)):
             return None
-        return Found(word.begin, at, "pythonic", "", word.name, asks=False, alone=True)
+        start = word.start if word.mark else word.begin
+        return Found(start, at, "pythonic", "", word.name, asks=False, alone=True)
 
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
@@ -308,7 +311,7 @@ class Lookout:
         if match := own.match(text, at):
             return self._own(text, match.end(), at)
         match = matcher.match(text, at)
-        if own.begun(text, at) or (not match and matcher.begun(text, at)):
+        if own.begun(text, at) or ((not match or match["name"] == "print") and matcher.begun(text, at)):
             return Hold(at)
         if match:
             mark = match.start("mark")
@@ -354,8 +357,10 @@ class Lookout:
                         start, match.end() - 1, "named" if name else "json", "Action:", name, action and bool(name)
                     )
                 return Found(start, match.start("line"), "labels", "Action:", name, action) if action else None
-        begun = heads.labelled().begun(text, at) or heads.action_object().begun(text, at)
-        return Hold(start) if begun else None
+        if (match := heads.bracketed().match(text, at)) and self._box.find(match["name"]):
+            return Found(start, match.end(), "labels", "Action:", match["name"], False)
+        matchers = (heads.labelled(), heads.action_object(), heads.bracketed())
+        return Hold(start) if any(matcher.begun(text, at) for matcher in matchers) else None
 
     def _chevron(self, here: Here) -> Sight:
         text, at, _, line, _ = here
