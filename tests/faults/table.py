@@ -178,6 +178,9 @@ ROWS = (
             aside={"/v1/models": served("a", "b")}, said=("It serves a, b: choose one",)),
     failing(31, "404 for the path, and /v1 is there", body('{"detail": "Not Found"}', status="404 Not Found"), url="http://127.0.0.1:{port}",
             aside={"/v1/models": served("tiny")}, said=("There is a server at http://127.0.0.1:", "/v1: set vllm.base_url to that")),
+    failing(31, "404 for an address that goes too far", body('{"detail": "Not Found"}', status="404 Not Found"),
+            url="http://127.0.0.1:{port}/v1/chat/completions", aside={"/v1/models": served("tiny")}, said=("/v1: set vllm.base_url to that",),
+            requests=5),  # what is asked aside is no more there than the chat
     failing(31, "404 for the path", body('{"detail": "Not Found"}', status="404 Not Found"), said=("Not Found", "ends in /v1")),
     failing(31, "404 page for the path", body("Cannot POST /models/chat", "text/plain", status="404 Not Found"), said=("ends in /v1",)),
     failing(32, "413", body(PAGE.format("413 Request Entity Too Large"), HTML, status="413 Too Large"), said=("413 Request", "/new")),
