@@ -371,9 +371,8 @@ class Lookout:
             return Hold(at) if matcher.begun(text, at) else None
         if not self._box.find(match["name"]) or not _starts_line(line):
             return None
-        return Found(
-            at, match.end() - 1, "named" if match["bracket"] == "{" else "pythonic", ">>>", match["name"], False
-        )
+        kind = "named" if match["bracket"] == "{" else "pythonic"
+        return Found(at, match.end() - 1, kind, ">>>", match["name"], False)
 
 
 def _starts_line(line: str) -> bool:
