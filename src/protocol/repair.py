@@ -53,13 +53,33 @@ def _refuse(constant: str) -> NoReturn:
     raise Unreadable(f"{constant} is not a JSON value.")
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse)
-_LENIENT = json.JSONDecoder(parse_constant=_refuse, strict=False)
+def _unique(pairs: list[tuple[str, Node]]) -> dict[str, Node]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        for key, value in pairs:
+            _put({key: members[key]}, key, value)
+    return members
+
+
+def _put(members: dict[str, Node], key: str, value: Node) -> None:
+    """Of two values for one key, whoever looks at a call and whoever runs it may take another."""
+    if key in members and members[key] != value:
+        raise Unreadable(f"The key {key[:64]!r} stands twice, with different values.")
+    members[key] = value
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
+_LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique, strict=False)
 
 
 def strict(text: str, position: int = 0) -> tuple[Node, int]:
     """The JSON value at `position` and where it ends. Raises ValueError or RecursionError as json does."""
     return _STRICT.raw_decode(text, position)
+
+
+def lenient(text: str, position: int = 0) -> tuple[Node, int]:
+    """The same, where a string may hold control characters as they are."""
+    return _LENIENT.raw_decode(text, position)
 
 
 _SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
@@ -201,7 +221,7 @@ class Reader:
                 members.append(self.value("item"))  # a Python set
                 self.repairs["set"] = None
             else:
-                result[key] = self._pair_value()
+                _put(result, key, self._pair_value())
                 self._plain_members(result)
             if self.position == start:
                 raise self._stuck()
@@ -224,7 +244,7 @@ class Reader:
                 self.repairs["unquoted keys"] = None
             if single is not None or quoted is not None:
                 self.repairs["quotes"] = None
-            result[double or single or bare] = value
+            _put(result, double or single or bare, value)
             position = member.end()
         self.position = position
 
@@ -348,7 +368,7 @@ class Reader:
             keyword = _KEYWORD.match(self.text, begin)
             if keyword:
                 self.position = keyword.end()
-                keywords[_keyword_name(keyword)] = self.value("argument")
+                _put(keywords, _keyword_name(keyword), self.value("argument"))
             else:
                 positional.append(self.value("argument"))
             if self.position == begin:

@@ -81,6 +81,18 @@ def test_no_text_raises_anything_else(text):
         Reader(text).value()
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', "{'a': [1], 'a': [2],}", "f(a=1, a=2)", '{"b": {"a": "x\ny", "a": "z"}}']
+)
+def test_of_a_key_that_stands_twice_no_value_is_chosen(text):
+    with pytest.raises(Unreadable, match="The key 'a' stands twice, with different values"):
+        Reader(text).value()
+
+
+def test_a_key_that_is_said_again_with_the_same_value_does_no_harm():
+    assert read('{"a": "x", "a": "x"}')[0] == {"a": "x"}
+
+
 def test_a_call_is_read_with_its_arguments_and_its_source():
     call, _ = read("f(1, a='x', b=[g(2)])")
     assert isinstance(call, CallNode)
