@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from .calls import Known, RawCall, calls_in
 from .heads import Found
-from .repair import CallNode, Node, Reader, Unreadable, lenient, strict
+from .nodes import CallNode, Node, Unreadable, lenient, strict
+from .repair import Reader
 from .tags import element_call, invoked, keyed
 
 _ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n(.*?)\r?\n?END_ARG", re.DOTALL)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.protocol.repair import CallNode, Reader, Source, Unreadable, strict
+from src.protocol.nodes import CallNode, Source, Unreadable, strict
+from src.protocol.repair import Reader
 
 
 def read(text):
