@@ -194,7 +194,7 @@ class Model:
             return options
         options["return_token_ids"] = True
         if tools and self.path.mode == "template":
-            options["skip_special_tokens"] = False  # in many a format the markers are special tokens
+            options["skip_special_tokens"] = False  # in many formats the markers are special tokens
         wanted = self._constrained == "on" or (pinned and self._constrained == "auto")
         if tools and self.path.mode == "text" and wanted:
             options["structured_outputs"] = vllm.constrained(tools)

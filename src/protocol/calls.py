@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .repair import CallNode, Node, Pair, Reader, Source, Unreadable
+from .nodes import CallNode, Node, Pair, Source, Unreadable
+from .repair import Reader
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -74,6 +75,8 @@ def _from_call(node: CallNode, known: Known, depth: int) -> Iterator[RawCall]:
 
 def _from_list(node: list[Node], known: Known, depth: int) -> Iterator[RawCall]:
     if len(node) > 1 and isinstance(node[0], str) and known(node[0]):
+        if all(isinstance(item, str) and known(item) for item in node):
+            return  # a list of tools
         yield _listed(str(node[0]), node[1:], node)
         return
     for item in node:
@@ -177,7 +180,7 @@ def _with_arguments(name: str, value: Node) -> RawCall:
     if value is None or value == "":
         return RawCall(name, {}, [])
     if isinstance(value, dict):
-        return RawCall(name, _without_schema(value), [], container=container)
+        return RawCall(name, value, [], container=container)
     if isinstance(value, list):
         return _from_argument_list(name, value)
     if isinstance(value, (bool, int, float)):
@@ -209,13 +212,3 @@ def _unwrapped(text: str) -> Node:
         if reader.unclosed:
             return text
     return value
-
-
-def _without_schema(value: dict[str, Node]) -> dict[str, Node]:
-    """Arguments given in the shape of the schema: `{"type": "object", "properties": {...}}`."""
-    properties = value.get("properties")
-    if not isinstance(properties, dict) or value.get("type") not in ("object", "dict", None):
-        return value
-    return {
-        key: item["value"] if isinstance(item, dict) and "value" in item else item for key, item in properties.items()
-    }

@@ -34,6 +34,7 @@ Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 PREVIEW = 80  # characters of a wrong value shown back to the model
+LONGEST_LIST = 4_000  # characters that tell how every tool is called; beyond them most are only named
 JSON_NAMES = {
     type(None): "null",
     bool: "boolean",
@@ -249,8 +250,10 @@ class Registry:
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
     def _unknown(self, call: ToolCall) -> ToolResult:
-        names = dict.fromkeys([*_near(call.name, self._tools), *self._tools])
-        usages = "; ".join(self[name].signature for name in names) or "none"
+        near = _near(call.name, self._tools)
+        usages = "; ".join(self[name].signature for name in dict.fromkeys([*near, *self._tools])) or "none"
+        if len(usages) > LONGEST_LIST:
+            usages = "; ".join([*(self[name].signature for name in near), ", ".join(self._tools)])
         said = f"There is no tool {_preview(call.name)}. Available tools, the nearest first: {usages}."
         return ToolResult(call.id, call.name, "error", said)
 
