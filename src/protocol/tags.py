@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from .calls import ARGUMENT_KEYS, Known, RawCall, calls_in
-from .repair import Node, Reader, Unreadable
+from .nodes import Node, Unreadable
+from .repair import Reader
 
 PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _NOISE = re.compile(r"\]<\]minimax\[>\[")
