@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -290,7 +291,31 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_said_so(tmp_path, write):
     (tmp_path / "folder.json").mkdir()
     assert refusal(tmp_path / "folder.json") == "folder.json: Is a directory"
     (tmp_path / "latin.json").write_bytes(b'{"\xff": 1}')
-    assert refusal(tmp_path / "latin.json").startswith("latin.json: cannot be read: ")
+    assert refusal(tmp_path / "latin.json").startswith("latin.json: cannot be read: it is no UTF-8 text")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"vllm": {"timeout": 5,}}', "no comma behind the last entry"),
+        ("// mine\n{}", "JSON has no comments"),
+        ("", "the file is empty"),
+        ('{"vllm": {"model": "a"}, "vllm": {}}', 'cannot be read: "vllm" stands twice in one object'),
+    ],
+)
+def test_what_people_write_for_json_is_answered_with_what_json_is(text, said, write):
+    assert said in refusal(write(text))
+
+
+def test_a_default_file_that_is_none_is_not_passed_over(tmp_path):
+    """In no checkout, whose own file comes first."""
+    shutil.copytree(ROOT / "src" / "config", tmp_path / "bot" / "config")
+    shutil.copy(ROOT / "src" / "errors.py", tmp_path / "bot")
+    (tmp_path / "vllm-bot" / "config.json").mkdir(parents=True)
+    code = "import sys; from bot.config import load; load(None, {}, {'XDG_CONFIG_HOME': sys.argv[1]})"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "vllm-bot/config.json: Is a directory" in ran.stderr
 
 
 ADDRESSES = ["", "localhost", "ftp://h/v1", "http://", "http:///v1", "http://h:99999/v1", "http://h:0/v1", "http://h/v1?a=1",
@@ -301,6 +326,10 @@ ADDRESSES = ["", "localhost", "ftp://h/v1", "http://", "http:///v1", "http://h:9
 def test_what_is_no_http_address_is_refused_wherever_it_comes_from(address, write):
     assert "expected an address such as" in refusal(write({}), {"vllm.base_url": address})
     assert refusal(write({}), {}, {"VLLM_BASE_URL": "x" + address}).startswith("environment variable VLLM_BASE_URL: ")
+
+
+def test_an_address_that_lacks_its_beginning_is_told_what_was_probably_meant(write):
+    assert refusal(write({}), {"vllm.base_url": "gpu:8000/v1"}).endswith("did you mean http://gpu:8000/v1?")
 
 
 @pytest.mark.parametrize(

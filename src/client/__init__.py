@@ -1,4 +1,4 @@
-"""The only socket: bytes to and from one server, clocks over every wait, foreign errors translated."""
+"""HTTP to one server: the only socket, time limits for every wait, errors translated."""
 
 from .clock import Clocks
 from .http import Client, HttpReply

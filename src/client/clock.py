@@ -1,9 +1,9 @@
-"""How long an answer may take, whatever the server does. No socket here; the present time comes in.
+"""How long an answer may take, whatever the server does. No socket here; the current time is passed in.
 
-Four clocks: connect, first token, idle, total. The first token's runs from the request to the first
-line of the body: headers are no token, vLLM sends them before it has read the prompt. From then on the
-idle clock runs, started anew by each whole line or kilobyte, so that a server which trickles single
-bytes runs out of it. Comments (": keep-alive") are lines too. The total is started anew by nothing.
+There are four clocks: connect, first token, idle and total. The first runs until the first line of the body, since
+vLLM sends the headers before it has read the prompt. After that the idle clock runs, restarted by each complete line
+or kilobyte, so that a trickle of single bytes does not keep it alive. Comments (": keep-alive") are lines too. The
+total is never restarted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..errors import Timeout
 
-LEAST_PROGRESS = 1024  # bytes in the idle time that count as progress where no line ends
+LEAST_PROGRESS = 1024  # bytes that count as progress without a line end
 
 
 class Clocks(NamedTuple):
@@ -57,7 +57,7 @@ class Stopwatch:
         return left
 
     def received(self, data: bytes) -> None:
-        """Bytes of the body have come."""
+        """Bytes of the body have arrived."""
         self._trickled += len(data)
         if b"\n" in data or self._trickled >= LEAST_PROGRESS:
             self._deadline = self._now() + self.limits.idle
@@ -65,11 +65,11 @@ class Stopwatch:
             self._trickled = 0
 
     def hurry(self, seconds: float) -> None:
-        """No more than so long from now on."""
+        """Allow at most this long from now on."""
         self._end = min(self._end, self._now() + seconds)
 
     def overdue(self, base_url: str) -> Timeout:
-        """Which clock ran out, and the setting that holds it."""
+        """The error for the clock that ran out, naming its setting."""
         limits = self.limits
         if self._now() >= self._end:
             return Timeout(

@@ -1,8 +1,7 @@
-"""What requests, urllib3, http.client, ssl and the system raise, as errors of ours.
+"""Exceptions of requests, urllib3, http.client, ssl and the system, translated to our errors.
 
-They wrap each other several times over; all that is known of a failure is the list of its causes, and
-the first row of a table that knows one of them says what it was. A TLS failure names its reason and the
-setting; nothing here ever turns a check off.
+They wrap each other several times; the first row of a table that matches one of the causes says what happened. TLS
+failures name the reason and the setting; no check is ever turned off.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ _FLAWS = {  # OpenSSL's verification codes, X509_V_ERR_*
 
 
 def went_stale(error: requests.RequestException) -> bool:
-    """Whether a kept connection may have been closed by a server that had ended it meanwhile."""
+    """Whether the server may have closed a kept connection in the meantime."""
     gone = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
     return any(isinstance(cause, gone) for cause in _causes(error))
 
 
 def translate(error: OSError, base_url: str, connect_timeout: float, *, was_there: bool = False) -> ClientError:
-    """For a request that got no answer. A read timeout is the stopwatch's to explain.
+    """The error for a request without an answer; read timeouts are explained by the stopwatch.
 
     `was_there`: the server has answered before.
     """
@@ -68,7 +67,7 @@ def translate(error: OSError, base_url: str, connect_timeout: float, *, was_ther
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was made of, outermost first."""
+    """The error and its causes, outermost first."""
     yield error
     inner = [each for each in (*error.args, getattr(error, "reason", None)) if isinstance(each, BaseException)]
     for each in inner or filter(None, [error.__cause__]):
@@ -115,7 +114,7 @@ def _not_http(cause: BaseException, base_url: str) -> ClientError:
     )
 
 
-# The first row with a cause among an error's counts: the particular before the general.
+# The first row that matches a cause counts: special ones before general ones.
 _EXPLANATIONS: tuple[tuple[type[BaseException], Callable[[BaseException, str], ClientError]], ...] = (
     (requests.exceptions.ProxyError, _proxy),
     (socket.gaierror, _unknown_host),
@@ -130,6 +129,6 @@ _EXPLANATIONS: tuple[tuple[type[BaseException], Callable[[BaseException, str], C
 
 
 def _said(error: BaseException) -> str:
-    """A cause in its own words, without the object addresses that urllib3 puts before them."""
+    """The message of a cause, without the object addresses that urllib3 adds."""
     text = getattr(error, "strerror", None) or str(error).rsplit(": ", 1)[-1]
     return re.sub(r"^\[[^]]*\] | \(_ssl\.c:\d+\)", "", text).rstrip(".") or type(error).__name__

@@ -1,8 +1,8 @@
-"""One server and the way to it: requests out, answers in as they stream. It does not know what they mean.
+"""Requests to one server, and its answers as they stream.
 
-Bodies are read with `raw.read1`: the one call that is prompt under chunked and under close-delimited
-framing alike (`iter_lines` waits for 512 bytes or for the end, and is quadratic in a long line).
-The API key goes to no other host: a redirect is followed only where host, port and scheme stay.
+Bodies are read with `raw.read1`, the only call that is prompt for both chunked and close-delimited answers
+(`iter_lines` waits for 512 bytes or the end, and is quadratic in a long line). The API key is sent to no other host:
+a redirect is followed only within the same scheme, host and port.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .watched import WatchedAdapter
 READ_SIZE = 65536
 MAX_WHOLE_BODY = 16 * 1024 * 1024
 MAX_REDIRECTS = 3
-SAME_METHOD = (307, 308)  # the redirects after which a POST stays a POST with its body
-LINGER = 0.1  # seconds that the end of a body may take once its reader has left, for the connection's sake
+SAME_METHOD = (307, 308)  # redirects that keep method and body
+LINGER = 0.1  # seconds to wait for the end of a body nobody reads, to keep the connection
 
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 
 
 class HttpReply(NamedTuple):
-    """`retry_after`: seconds the server asks to wait before the next request."""
+    """`retry_after`: seconds that the server asks to wait."""
 
     status: int
     content_type: str
@@ -79,20 +79,20 @@ class Client:
         self.sleep = sleep
         self._api_key = api_key
         self._stopwatch = Stopwatch(clocks, now)
-        self._was_there = False  # whether it has answered anything
-        self._kept = False  # whether the next request goes out on a connection that has served one
+        self._was_there = False  # whether the server has ever answered
+        self._kept = False  # whether the next request reuses a connection
         self._key = key_header, key_prefix
         self._headers = {**HEADERS, **(headers or {})}
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, WatchedAdapter(self._stopwatch))
-        # An auth of our own also keeps requests from sending what .netrc holds.
+        # An explicit auth also keeps requests from using .netrc.
         self._session.auth = self._authorize
-        # Proxies and CA bundles that the environment names: read once, for requests would do so for each request.
+        # Proxies and CA bundles of the environment, read once; requests would read them for each request.
         self._settings = self._session.merge_environment_settings(base_url, {}, True, ssl_verify, None)
         self._session.trust_env = False
         if not ssl_verify:
-            disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once, by us
+            disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 
     def heed(self, cancelled: Event) -> None:
         """Once it is set, by whatever thread, what waits for the server raises what Ctrl-C raises."""
@@ -113,10 +113,10 @@ class Client:
     def open(
         self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
     ) -> Iterator[HttpReply]:
-        """Send a request and hand out the answer as it streams; leaving the block ends it.
+        """Send a request; the answer streams until the block is left.
 
-        `path` is under base_url; one that begins with a slash is under the server's root, above /v1.
-        `within`: seconds that all of it may take, where that is less than the clocks allow.
+        `path` is relative to base_url, or with a leading slash to the server's root, above /v1.
+        `within`: a tighter limit on the total time, in seconds.
         Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut, Timeout, Undecodable.
         """
         url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
@@ -135,7 +135,7 @@ class Client:
                     chunks if answer.status_code < 400 else self._without_key(chunks),
                     _seconds(headers.get("Retry-After", "")),
                 )
-            except WireError as error:  # whoever reads it does not know where it came from
+            except WireError as error:  # the reader of the body does not know the address
                 error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
                 raise
             self._stopwatch.hurry(LINGER)
@@ -143,7 +143,7 @@ class Client:
                 deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too
 
     def _follow(self, method: str, url: str, body: bytes | None) -> requests.Response:
-        """The answer at the end of redirects within this server."""
+        """The answer, following redirects within this server."""
         for _ in range(MAX_REDIRECTS + 1):
             answer = self._send(method, url, body)
             target = urljoin(url, answer.headers.get("Location", ""))
@@ -166,7 +166,7 @@ class Client:
         except requests.ReadTimeout as error:
             self._kept = False
             raise self._stopwatch.overdue(self.base_url) from error
-        except OSError as error:  # RequestException is one; a CA file that is not there is a plain one
+        except OSError as error:  # RequestException is an OSError; so is a missing CA file
             self._kept = False
             limit = self._stopwatch.limits.connect
             raise translate(error, self.base_url, limit, was_there=self._was_there) from error
@@ -198,13 +198,13 @@ class Client:
         except urllib3_errors.ReadTimeoutError as error:
             raise self._stopwatch.overdue(self.base_url) from error
         except urllib3_errors.DecodeError as error:
-            self._headers["Accept-Encoding"] = "identity"  # for good: this server or its proxy cannot compress
+            self._headers["Accept-Encoding"] = "identity"  # from now on: this server or its proxy cannot compress
             raise Undecodable(f"The answer of {self.base_url} could not be decompressed.") from error
         except (urllib3_errors.HTTPError, OSError) as error:
             raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
 
     def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """A refusal may quote the key that it refuses."""
+        """The body without the API key, which a refusal may quote."""
         body = _whole(chunks)
         yield body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
 
@@ -230,7 +230,7 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """A Retry-After header, which holds seconds or a date."""
+    """Seconds from a Retry-After header, which holds seconds or a date."""
     with suppress(ValueError):
         return max(0.0, float(retry_after))
     with suppress(ValueError, TypeError):

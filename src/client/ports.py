@@ -1,4 +1,4 @@
-"""Which ports of this machine somebody listens on, asked all at once."""
+"""Which ports of this machine are open, all checked at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERE = "127.0.0.1"
 
 
 def listening(ports: Sequence[int], within: float = 0.3) -> list[int]:
-    """Those of `ports` on loopback that take a connection within so many seconds, in the order given."""
+    """The ports on loopback that accept a connection within this time, in the order given."""
     end = time.monotonic() + within
     found: set[int] = set()
     with selectors.DefaultSelector() as selector:

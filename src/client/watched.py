@@ -1,9 +1,8 @@
-"""Reading from a socket under a stopwatch: no single wait, and no trickle of bytes, outlasts it.
+"""Reading from a socket under a stopwatch, which limits even a trickle of bytes.
 
-requests' own read timeout is one for each byte, headers included; what sends a byte before it is over
-can hold a client for ever. So the raw stream below http.client's buffer is replaced by one that asks
-the stopwatch before each read. `get_connection_with_tls_context` is where requests lets an adapter
-choose its connections.
+The read timeout of requests starts again with each byte, so that a slow server could hold a client forever. So the raw
+stream below http.client's buffer is replaced by one that asks the stopwatch before each read.
+`get_connection_with_tls_context` is where requests lets an adapter choose its connections.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from requests.adapters import HTTPAdapter
 
 from .clock import Stopwatch
 
-TICK = 0.25  # seconds between looks at the stopwatch; a timeout that stays the same costs no system call
-BUFFER_SIZE = 65536  # a burst of chunks costs one system call, and few chunks are torn in two
+TICK = 0.25  # seconds between looks at the stopwatch; an unchanged timeout costs no system call
+BUFFER_SIZE = 65536  # so that a burst of chunks costs one system call
 
 
 class WatchedAdapter(HTTPAdapter):
@@ -63,7 +62,7 @@ class _WatchedStream(io.RawIOBase):
                 self._wait = wait
             try:
                 return int(self._sock.recv_into(buffer))
-            except TimeoutError:  # a tick is over; whether the time is too, the stopwatch knows
+            except TimeoutError:  # one tick has passed; the stopwatch decides whether time is up
                 continue
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
 DEBUG_LEVELS = {"1": 1, "2": 2}
 _VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
+_JSON_IS = "JSON has no comments, no comma behind the last entry, and none but double quotes"
 LARGEST = 1e300  # so that a number is neither NaN nor infinite, and any integer fits a float
 
 
@@ -93,7 +94,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     `overrides` are the command line's, by dotted key; None means not given. Raises ConfigError.
     """
     usual = default_files(environ)
-    source = path or next((each for each in usual if each.is_file()), None)
+    source = path or next(filter(os.path.lexists, usual), None)  # a folder too, or what cannot be read: it is said so
     sources = chain(_from_file(source), _from_environment(environ), _from_command_line(overrides))
     known = {given.key: _checked(given) for given in sources}
     _choose_model(known)
@@ -174,7 +175,8 @@ def _base_url(value: str, place: str) -> str:
     except ValueError:
         is_address = False
     if not is_address or " " in value or not value.isprintable():
-        raise ConfigError(f"{place}: expected an address such as {Vllm().base_url}, got {_shown(value)}")
+        meant = f"; did you mean http://{value.rstrip('/')}?" if value and "://" not in value else ""
+        raise ConfigError(f"{place}: expected an address such as {Vllm().base_url}, got {_shown(value)}{meant}")
     return value.rstrip("/")
 
 
@@ -263,6 +265,8 @@ def _parsed(path: Path) -> object:
         return reader(path, path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot be read: it is no UTF-8 text; save it in that encoding") from error
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -271,9 +275,17 @@ def _parsed(path: Path) -> object:
 
 def _json(path: Path, text: str) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg}") from error
+        why = _JSON_IS if text.strip() else "the file is empty; {} is the least there can be"
+        raise ConfigError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg} ({why})") from error
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{_shown(twice[0])} stands twice in one object")
+    return dict(pairs)
 
 
 def _yaml(path: Path, text: str) -> object:

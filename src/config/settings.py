@@ -103,7 +103,7 @@ class Tools:
     commands: tuple[str, ...] = option((), "YAML files that define commands as tools; see docs/writing-tools.md")
     mcp: tuple[Mapping[str, Any], ...] = option(
         (),
-        'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`; they run unsandboxed',
+        'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`; outside the sandbox',
     )
 
 

@@ -42,7 +42,7 @@ from .turn import Turn
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
-OK, NOT_FOUND, INTERNAL_ERROR = 200, 404, 500
+OK, INTERNAL_ERROR = 200, 500
 
 
 def random_id() -> str:
@@ -145,8 +145,7 @@ class Model:
                 yield Notice(self._take_the_only_model(refusal))
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
-                if refusal.status == NOT_FOUND and self._server.has_v1():
-                    refusal.hint = f"There is a server at {self._client.base_url}/v1: set vllm.base_url to that."
+                self._server.point_out(refusal)
                 if notice := self.path.adapt(refusal, self._optional_fields(request), shown):
                     yield Notice(notice)
 
@@ -195,7 +194,7 @@ class Model:
             return options
         options["return_token_ids"] = True
         if tools and self.path.mode == "template":
-            options["skip_special_tokens"] = False  # in many a format the markers are special tokens
+            options["skip_special_tokens"] = False  # in many formats the markers are special tokens
         wanted = self._constrained == "on" or (pinned and self._constrained == "auto")
         if tools and self.path.mode == "text" and wanted:
             options["structured_outputs"] = vllm.constrained(tools)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+from urllib.parse import urljoin
 
 from ..client import Client, HttpReply
 from ..errors import BotError, ClientError, ServerError
@@ -20,6 +21,8 @@ from ..wire.openai import OpenAICodec
 T = TypeVar("T")
 
 LONGEST_ASIDE = 10.0  # seconds that what can be done without may take
+NEAR = ("v1", "..", "../..", "../v1")  # where a list of models may be, seen from an address that is not quite right
+_NOT_FOUND = 404
 _UNAVAILABLE = 503  # what /health says while the server cannot serve
 
 
@@ -36,7 +39,11 @@ class Server:
 
     def models(self) -> list[str]:
         """The names of the models served. Raises ClientError, ServerError, WireError."""
-        return self._get("GET", "models", None, self._codec.models)
+        try:
+            return self._get("GET", "models", None, self._codec.models)
+        except ServerError as error:
+            self.point_out(error)
+            raise
 
     def context_length(self, model: str) -> int | None:
         """In tokens."""
@@ -61,9 +68,16 @@ class Server:
         except BotError as error:
             return False if isinstance(error, ServerError) and error.status == _UNAVAILABLE else None
 
-    def has_v1(self) -> bool:
-        """Whether there is a list of models where it usually is, one folder further."""
-        return self._softly("GET", "v1/models", None, self._codec.models) is not None
+    def point_out(self, refusal: ServerError) -> None:
+        """Where the address is not quite the server's, name the one that has a list of models."""
+        if refusal.status != _NOT_FOUND:
+            return
+        base = self._client.base_url
+        near = {urljoin(f"{base}/", step).rstrip("/"): step for step in NEAR}
+        for url, step in near.items():
+            if url != base and self._softly("GET", f"{step}/models", None, self._codec.models) is not None:
+                refusal.hint = f"There is a server at {url}: set vllm.base_url to that."
+                return
 
     def served(self) -> list[str]:
         """As `models`; empty where they are not to be had."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 
 _DECIDES = re.compile(
-    r"<(?=[|｜]|/[a-zA-Z]|/?\Z|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
+    r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
     r"|(?i:tool_call:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
     r"|\{(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
     r"|\[(?!\[\[)"
-    r"|\((?<=[\w)]\()"  # after a name
+    r"|\((?<=[\w)*`]\()"  # after a name
     r"|:(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"  # after a label, or another that a name
     r"|(?:(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):))"  # or an object follows
-    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:\n|\Z))))"
+    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:[\n\[]|\Z))))"
     r"|`(?!`{4})"  # of a longer run, its end
     r"|>(?=>>(?!>)|>?\Z)"
 )

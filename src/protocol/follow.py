@@ -150,9 +150,9 @@ class Structure:
         if at > start and text[at - 1] in _OPENS_STRING:
             return True
         before = text[max(start, at - _LOOK) : at]
+        if len(before) < _LOOK and (not before.strip() or before[-1] in _PREFIXES):
+            before = self._last(before)
         stripped = before.rstrip()
-        if not stripped or stripped[-1] in _PREFIXES:
-            stripped = self._last(before).rstrip() if len(before) < _LOOK else stripped
         if stripped[-1:] in _PREFIXES and stripped and before[-1:] == stripped[-1]:
             stripped = stripped[:-1]
         return stripped[-1:] in _OPENS_STRING and bool(stripped)

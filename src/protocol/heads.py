@@ -50,7 +50,7 @@ NAMESPACE = maybe(
             maybe(literal(" ")),
             some("[｜|]", 1, 1),
             some(" ", 0, 1),
-            literal("DSML"),
+            either(literal("DSML"), literal("GCML")),
             some(" ", 0, 1),
             some("[｜|]", 1, 1),
             some(" ", 0, 1),
@@ -216,22 +216,27 @@ def listed() -> Matcher:
     return Matcher(sequence(literal("["), maybe(some(r"\[", 1, 1)), SPACE, item))
 
 
+_ASSIGNED = sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK)
+
+
 @functools.cache
 def fence() -> Matcher:
-    """A fence, or a quoting backtick, and the first character in it."""
-    first = some(r"[^\s`]", 1, 1)
-    after_language = sequence(some(r"[\w+-]", 0, 20), some(r"\s", 1, 64), first)
+    """A fence, or a quoting backtick, and the first character in it that is no comment and names no variable."""
+    comment = sequence(literal("#"), some(r"[^\n`]", 0, 120), literal("\n"), SPACE)
+    first = some(r"[^\s`#]", 1, 1)
+    after_language = sequence(
+        some(r"[\w+-]", 0, 20), some(r"\s", 1, 64), maybe(repeated(comment, 3)), maybe(_ASSIGNED), first
+    )
     block = sequence(literal("```"), some("`", 0, 1), either(after_language, some(r"[^\s`\w+-]", 1, 1)))
-    return Matcher(either(block, sequence(some("`", 1, 2), first)))
+    return Matcher(either(block, sequence(some("`", 1, 2), some(r"[^\s`]", 1, 1))))
 
 
 @functools.cache
 def fenced_word() -> Matcher:
     """The first word in a fence and the bracket or colon that makes it a call."""
-    assigned = maybe(sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK))
     passed = maybe(any_of(("print(", "await ")))
     mark = named("mark", either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1))))
-    return Matcher(sequence(assigned, passed, NAME, some(r"\s", 0, 8), mark))
+    return Matcher(sequence(maybe(_ASSIGNED), passed, NAME, some(r"\s", 0, 8), mark))
 
 
 @functools.cache
@@ -274,6 +279,14 @@ def action_object() -> Matcher:
             named("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET)),
         ),
         re.IGNORECASE,
+    )
+
+
+@functools.cache
+def bracketed() -> Matcher:
+    """ReAct's first notation: `Action: search[...]`."""
+    return Matcher(
+        sequence(literal("Action"), some(r"[*\"'` ]", 0, 6), literal(":"), BLANK, NAME, literal("[")), re.IGNORECASE
     )
 
 

@@ -19,6 +19,7 @@ from .words import CHANNELS, KEYWORD_BEGINNINGS, KEYWORDS, Word, in_word, last_w
 _OWN = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
+_LEAD = 48  # characters, more than `TOOL_CALL` and its decoration have
 _OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
 _TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
@@ -243,7 +244,9 @@ class Lookout:
     def _parenthesis(self, here: Here) -> Sight:
         text, at, _, line, _ = here
         word = self._lead(here)
-        if not word or word.gap or word.mark or word.previous in _METHOD:
+        if not word or word.gap or word.previous in _METHOD:
+            return None
+        if word.mark and word.mark != text[word.start : word.begin]:  # what decorates the name stands on both sides
             return None
         if text[word.start] == "@":
             if match := heads.numbered().match(text, at):
@@ -252,7 +255,8 @@ class Lookout:
         before = line[: len(line) - (at - word.begin)]
         if not (_LINE_START.fullmatch(before) or _AFTER_COLON.fullmatch(before)):
             return None
-        return Found(word.begin, at, "pythonic", "", word.name, asks=False, alone=True)
+        start = word.start if word.mark else word.begin
+        return Found(start, at, "pythonic", "", word.name, asks=False, alone=True)
 
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
@@ -308,7 +312,7 @@ class Lookout:
         if match := own.match(text, at):
             return self._own(text, match.end(), at)
         match = matcher.match(text, at)
-        if own.begun(text, at) or (not match and matcher.begun(text, at)):
+        if own.begun(text, at) or ((not match or match["name"] == "print") and matcher.begun(text, at)):
             return Hold(at)
         if match:
             mark = match.start("mark")
@@ -354,8 +358,10 @@ class Lookout:
                         start, match.end() - 1, "named" if name else "json", "Action:", name, action and bool(name)
                     )
                 return Found(start, match.start("line"), "labels", "Action:", name, action) if action else None
-        begun = heads.labelled().begun(text, at) or heads.action_object().begun(text, at)
-        return Hold(start) if begun else None
+        if (match := heads.bracketed().match(text, at)) and self._box.find(match["name"]):
+            return Found(start, match.end(), "labels", "Action:", match["name"], False)
+        matchers = (heads.labelled(), heads.action_object(), heads.bracketed())
+        return Hold(start) if any(matcher.begun(text, at) for matcher in matchers) else None
 
     def _chevron(self, here: Here) -> Sight:
         text, at, _, line, _ = here
@@ -365,9 +371,8 @@ class Lookout:
             return Hold(at) if matcher.begun(text, at) else None
         if not self._box.find(match["name"]) or not _starts_line(line):
             return None
-        return Found(
-            at, match.end() - 1, "named" if match["bracket"] == "{" else "pythonic", ">>>", match["name"], False
-        )
+        kind = "named" if match["bracket"] == "{" else "pythonic"
+        return Found(at, match.end() - 1, kind, ">>>", match["name"], False)
 
 
 def _starts_line(line: str) -> bool:
@@ -383,9 +388,9 @@ def _inline(text: str, at: int) -> Sight:
 
 def _own_lead(here: Here) -> re.Match[str] | None:
     """`TOOL_CALL` before the anchor."""
-    if here.text[max(here.floor, here.at - 28) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
+    if here.text[max(here.floor, here.at - _LEAD) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
         return None
-    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - LOOK_BACK), here.at)
+    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - _LEAD), here.at)
     return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
 
 

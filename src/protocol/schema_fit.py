@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..messages import JSON
-from .repair import CallNode, Node, Reader, Source, Unreadable
+from .coerce import COERCIONS, KINDS, NOTHING, held, kind_of, literal
+from .nodes import CallNode, Node, Source
+from .tags import Markup, structure
 from .toolbox import Tool, plain
 
 MAX_DEPTH = 100
@@ -45,13 +47,8 @@ _TYPE_NAMES = {
     "list": "array",
     "tuple": "array",
 }
-_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_CONVERSIONS = frozenset(("int", "float", "str", "bool", "list", "tuple", "set"))  # around a value they add nothing
-_ABOUT_VALUE = frozenset(("value", "type", "description", "title"))
+_OF_A_SCHEMA = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
 _PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
-_UNSAFE = 2**53
 
 
 class Misfit(ValueError):
@@ -74,6 +71,7 @@ class Fitter:
         """The arguments, fitted. Raises Misfit."""
         if not positional and self._fits_as_it_is(given):
             return dict(given)  # type: ignore[arg-type]  # all are scalars
+        given = self._filled_in(given)
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._placed(self._named(given, positional), positional).items():
             schema = tool.properties.get(name)
@@ -92,6 +90,18 @@ class Fitter:
         return all(type(value) is wanted.get(name) for name, value in given.items()) and all(
             name in given for name in self._tool.required
         )
+
+    def _filled_in(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
+        """The values, where they came in the shape of the schema: `{"type": "object", "properties": {...}}`."""
+        filled = given.get("properties")
+        if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _OF_A_SCHEMA:
+            return given
+        if any(isinstance(item, dict) and "type" in item and "value" not in item for item in filled.values()):
+            raise Misfit(f"{self._tool.name}: its definition was given, not the values of its parameters.")
+        self.changes["arguments in the schema"] = None
+        return {
+            key: item["value"] if isinstance(item, dict) and "value" in item else item for key, item in filled.items()
+        }
 
     def _named(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""
@@ -125,7 +135,7 @@ class Fitter:
             return {}
         positional.clear()
         self.changes["positional arguments"] = None
-        return {name.strip(): _literal(text.strip()) for name, _, text in pairs}
+        return {name.strip(): literal(text.strip()) for name, _, text in pairs}
 
     def _are_arguments(self, value: Mapping[str, Node]) -> bool:
         properties = self._tool.properties
@@ -162,7 +172,7 @@ class Fitter:
             if isinstance(options := schema.get(key), list) and options:
                 return self._any(value, options, path, depth)
         types = _types(schema)
-        kind = _kind(value)
+        kind = kind_of(value)
         if types and kind not in types and not (kind == "integer" and "number" in types):
             value = self._coerced(value, kind, types, schema, path)
         fitted = self._inner(value, schema, path, depth)
@@ -183,7 +193,7 @@ class Fitter:
         return {}
 
     def _any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
-        kind = _kind(value)
+        kind = kind_of(value)
         exact = [option for option in options if kind in _types(self._resolved(option))]
         misfit = Misfit(f"Parameter '{path}' fits none of its alternatives.")
         for option in [*exact, *(option for option in options if option not in exact)]:
@@ -194,16 +204,19 @@ class Fitter:
         raise misfit
 
     def _coerced(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
-        inner = _held(value, types)
-        if inner is not _NOTHING:
+        if isinstance(value, Markup) and isinstance(parts := structure(value, types[0]), (dict, list)):
+            self.changes[f"{path} elements to {types[0]}"] = None
+            return parts
+        inner = held(value, types)
+        if inner is not NOTHING:
             self.changes[f"{path} {kind} to the value in it"] = None
-            value, kind = inner, _kind(inner)
+            value, kind = inner, kind_of(inner)
             if kind in types:
                 return value
         for wanted in types:
-            change = _COERCIONS.get((kind, wanted))
-            coerced: Any = change(value) if change else _NOTHING
-            if coerced is not _NOTHING:
+            change = COERCIONS.get((kind, wanted))
+            coerced: Any = change(value) if change else NOTHING
+            if coerced is not NOTHING:
                 self.changes[f"{path} {kind} to {wanted}"] = None
                 node: Node = coerced
                 return node
@@ -238,6 +251,9 @@ class Fitter:
             if not self._is_text(value, path):
                 raise Misfit(f"Parameter '{path}' is {_shown(value)}, which is not a value.")
             return str(value.source if isinstance(value, CallNode) else value)
+        if isinstance(value, Markup):
+            parts = str(value) if _types(schema) else structure(value)
+            return parts if isinstance(parts, str) else self._inner(parts, schema, path, depth)
         return value
 
     def _object(self, value: dict[str, Node], schema: Mapping[str, Any], path: str, depth: int) -> JSON:
@@ -270,98 +286,6 @@ class Fitter:
         raise Misfit(f"Parameter '{path}' must be one of {listed}; {_shown(value)} was given.")
 
 
-_NOTHING = object()
-
-
-def _held(value: Node, types: tuple[str, ...]) -> Any:
-    """The value in a list of one, in an object that describes it, or in a conversion, where none of them is asked."""
-    if isinstance(value, list) and len(value) == 1:
-        return value[0] if isinstance(value[0], str) or _kind(value[0]) in types else _NOTHING
-    if isinstance(value, dict) and "value" in value and value.keys() <= _ABOUT_VALUE:
-        return value["value"]
-    if isinstance(value, CallNode) and "string" not in types:
-        if value.name == "dict" and not value.positional:
-            return value.keywords
-        if value.name in _CONVERSIONS and len(value.positional) == 1 and not value.keywords:
-            return value.positional[0]
-    return _NOTHING
-
-
-def _number(text: Any, kind: type = float) -> Any:
-    text = text.strip()
-    if _THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
-    if not _NUMBER.fullmatch(text) or len(text) > 400:
-        return _NOTHING
-    text = text.replace("_", "")
-    number = float(text)
-    if number == number // 1 and (kind is int or not re.search(r"[.eE]", text)) and abs(number) < 1e300:
-        return int(text) if text.lstrip("+-").isdigit() else int(number)
-    return number if kind is float and abs(number) != float("inf") else _NOTHING
-
-
-def _parsed(text: Any, kind: type) -> Any:
-    try:
-        reader = Reader(text)
-        value = reader.value()
-        reader.skip()
-    except (Unreadable, RecursionError):
-        return _NOTHING
-    whole = reader.position >= len(text) and not reader.unclosed
-    return value if whole and isinstance(value, kind) else _NOTHING
-
-
-def _literal(text: str) -> Node:
-    value: Node = _parsed(text, object)
-    return text if value is _NOTHING or isinstance(value, Source) else value
-
-
-def _comma_list(text: Any) -> Any:
-    return _parsed(text, list) if text.lstrip()[:1] in ("[", "(") else _NOTHING
-
-
-_COERCIONS: dict[tuple[str, str], Any] = {
-    ("string", "integer"): lambda text: _number(text, int),
-    ("string", "number"): _number,
-    ("string", "boolean"): lambda text: _BOOLEANS.get(text.strip().lower(), _NOTHING),
-    ("string", "null"): lambda text: None if text.strip().lower() in ("null", "none") else _NOTHING,
-    ("string", "array"): _comma_list,
-    ("string", "object"): lambda text: _parsed(text, dict),
-    ("source", "boolean"): lambda text: (
-        _BOOLEANS.get(str(text).lower(), _NOTHING) if isinstance(text, str) else _NOTHING
-    ),
-    ("number", "integer"): lambda number: int(number) if number == number // 1 and abs(number) < _UNSAFE else _NOTHING,
-    ("integer", "boolean"): lambda number: bool(number) if number in (0, 1) else _NOTHING,
-    ("integer", "string"): str,
-    ("number", "string"): repr,
-    ("boolean", "string"): lambda value: "true" if value else "false",
-    ("object", "string"): lambda value: _dumped(value),
-    ("array", "string"): lambda value: _dumped(value),
-}
-
-
-def _dumped(value: Any) -> Any:
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return _NOTHING
-
-
-def _kind(value: Node) -> str:
-    return _KINDS.get(type(value), "source")
-
-
-_KINDS: dict[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
-
-
 def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types a schema allows, by JSON Schema's names; empty where it allows any."""
     named = schema.get("type")
@@ -369,7 +293,7 @@ def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in listed]
     if schema.get("nullable") is True and types:
         types.append("null")
-    return () if any(name not in _KINDS.values() for name in types) else tuple(types)
+    return () if any(name not in KINDS.values() for name in types) else tuple(types)
 
 
 def _takes(schema: object, kind: str) -> bool:

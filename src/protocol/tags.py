@@ -6,14 +6,13 @@ A block is complete here: its end was found by the scanner. Prefixes of namespac
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
 
-from .calls import Known, RawCall, calls_in
-from .repair import Node, Reader, Unreadable
+from .calls import ARGUMENT_KEYS, Known, RawCall, calls_in
+from .nodes import Node, Unreadable
+from .repair import Reader
 
-PREFIX = r"(?:\s?[｜|]\s?DSML\s?[｜|]\s?|[a-z]{2,10}[:|])?"
+PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _NOISE = re.compile(r"\]<\]minimax\[>\[")
 _XTML = re.compile(r"<\|(open|close)\|>(.*?)<\|sep\|>", re.DOTALL)
 _QUOTED = r"""["']?([^\s"'<>=/]+)["']?"""
@@ -21,33 +20,44 @@ _INVOKE = re.compile(
     rf"<{PREFIX}(?:function|invoke|tool|call|tool_call|tool_use|function_call)(?:\s*=\s*|\s+(?:name|tool|function)\s*=\s*){_QUOTED}([^<>]*)>?"
 )
 _PARAMETER = re.compile(
-    rf"<{PREFIX}(?:parameter|param|argument|arg)(?:\s*=\s*|\s+(?:name|key)\s*=\s*){_QUOTED}([^<>\n]*)(?:>|(?=\n))"
+    rf"<{PREFIX}(?:parameter|param|argument|arg)(?:\s*=\s*|\s+(?:name|key)\s*=\s*){_QUOTED}"
+    r"(?:=|([^<>\n]*)(?:>|(?=\n)))"  # `<parameter=city=Oslo</parameter>` is what it drifts to
 )
-_DRIFTED = re.compile(rf"<{PREFIX}parameter=([\w-]+)=")
+_PART = re.compile(f"{_PARAMETER.pattern}|{_INVOKE.pattern}")
 _VALUE_END = re.compile(
     rf"</{PREFIX}(?:parameter|param|argument|arg)\b[^<>]*>|(?=<{PREFIX}(?:parameter|param|argument|arg)\b[\s=])"
-    rf"|(?=</{PREFIX}(?:function|invoke|tool_calls?|call|function_calls?|tool)\b)|\Z"
 )
+_CALL_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|call|function_calls?|tool)\b|\Z")
 _PAIR = re.compile(
     rf"<{PREFIX}arg_key(?::[\w-]+)?>\s*(.*?)\s*</{PREFIX}arg_key(?::[\w-]+)?>\s*"
-    rf"<{PREFIX}arg_value(?::[\w-]+)?>(.*?)(?:</{PREFIX}arg_value(?::[\w-]+)?>|(?=<{PREFIX}arg_key)|(?=</)|\Z)",
+    rf"<{PREFIX}arg_value(?::[\w-]+)?>(.*?)(?:</{PREFIX}arg_value(?::[\w-]+)?>|(?=<{PREFIX}arg_key)|(?=</{PREFIX}tool_call)|\Z)",
     re.DOTALL,
 )
 _KEYED_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|\Z)")
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
-_TAG = re.compile(r"<(/?)([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _MAX_DEPTH = 20
 _MAX_CALLS = 64  # in one block
+
+
+class Markup(str):
+    """The text of an element: whether it is text or more elements, the schema says."""
+
+    __slots__ = ()
 
 
 def invoked(block: str, known: Known) -> list[RawCall]:
     """The calls of a block of invoke elements: each name with its parameters, JSON body or child elements."""
     text = _XTML.sub(lambda tag: f"<{'/' if tag[1] == 'close' else ''}{tag[2]}>", _NOISE.sub("", block))
-    starts = list(itertools.islice(_INVOKE.finditer(text), _MAX_CALLS))
-    if not starts:
-        return list(_from_elements(text, known))
-    ends = [start.start() for start in starts[1:]] + [len(text)]
-    return [_invocation(start, text[start.end() : end]) for start, end in zip(starts, ends, strict=True)]
+    calls: list[RawCall] = []
+    start = _INVOKE.search(text)
+    while start and len(calls) < _MAX_CALLS:
+        arguments, end = _parameters(text, start.end())
+        following = _INVOKE.search(text, end)
+        body = text[start.end() : following.start() if following else len(text)]
+        calls.append(RawCall(start.group(1), arguments, []) if arguments else _invocation(start.group(1), body))
+        start = following
+    return calls or _from_elements(text, known)
 
 
 def keyed(block: str) -> list[RawCall]:
@@ -63,39 +73,31 @@ def element_call(name: str, block: str) -> list[RawCall]:
     inner = inner if end < 0 else inner[:end]
     if inner.lstrip()[:1] == "{":
         return [_with_body(name, inner)]
-    children = _elements(inner, 0)
-    return [RawCall(name, children if isinstance(children, dict) else {}, [])]
+    return [RawCall(name, _named(inner), [])]
 
 
-def _invocation(start: re.Match[str], body: str) -> RawCall:
-    name = start.group(1)
-    if drifted := _DRIFTED.search(body):
-        body = body[: drifted.end() - 1] + ">" + body[drifted.end() :]
-    arguments = _parameters(body)
-    if arguments:
-        return RawCall(name, arguments, [])
-    inner = body.lstrip()
-    if inner[:1] == "{":
-        return _with_body(name, inner)
-    children = _elements(body.split("</invoke>")[0].split("</function>")[0], 0)
-    if isinstance(children, dict) and len(children) == 1:
-        wrapped = next(iter(children.values()))
-        children = (
-            wrapped if isinstance(wrapped, dict) and set(children) & {"parameters", "arguments", "args"} else children
-        )
-    return RawCall(name, children if isinstance(children, dict) else {}, [])
+def _invocation(name: str, body: str) -> RawCall:
+    if body.lstrip()[:1] == "{":
+        return _with_body(name, body.lstrip())
+    children = _named(body.split("</invoke>")[0].split("</function>")[0])
+    wrapped = children.get("parameters") or children.get("arguments") or children.get("args")
+    if len(children) == 1 and isinstance(wrapped, Markup) and (inner := _named(wrapped)):
+        children = inner
+    return RawCall(name, children, [])
 
 
-def _parameters(body: str) -> dict[str, Node]:
+def _parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
+    """The parameters from `position` on, before another call begins, and where they end."""
     arguments: dict[str, Node] = {}
-    position = 0
-    while start := _PARAMETER.search(body, position):
-        end = _VALUE_END.search(body, start.end())
-        assert end  # noqa: S101 - the pattern ends with the end of the text
-        value = _trimmed(body[start.end() : end.start()])
-        arguments[start.group(1)] = _typed(value, start.group(2))
-        position = max(end.end(), start.end())
-    return arguments
+    while (start := _PART.search(text, position)) and start.group(1):
+        end = _VALUE_END.search(text, start.end())
+        if not end or not end.group():  # it is not closed: another begins, or the call ends
+            end = _CALL_END.search(text, start.end(), end.start() if end else len(text))
+            assert end  # noqa: S101 - the pattern ends with the end of the text
+        value = _trimmed(text[start.end() : end.start()])
+        arguments[start.group(1)] = _typed(value, start.group(2) or "")
+        position = end.end()
+    return arguments, position
 
 
 def _typed(value: str, attributes: str) -> Node:
@@ -118,36 +120,57 @@ def _with_body(name: str, body: str) -> RawCall:
     )
 
 
-def _from_elements(text: str, known: Known) -> Iterator[RawCall]:
+def _from_elements(text: str, known: Known) -> list[RawCall]:
     """`<tool_name>read</tool_name><parameters>...`: elements are keys, and the keys say the rest."""
-    value = _elements(text, 0)
-    seen = 0
-    while isinstance(value, dict) and len(value) == 1 and seen < _MAX_DEPTH:
-        calls = list(calls_in(value, known))
-        if calls:
+    value = _named(text)
+    for _ in range(_MAX_DEPTH):
+        opened = {key: _named(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
+        if calls := calls_in(opened, known):
+            return calls
+        if len(value) != 1 or not isinstance(inner := next(iter(value.values())), Markup):
             break
-        value, seen = next(iter(value.values())), seen + 1
-    yield from calls_in(value, known)
+        value = _named(inner)
+    return []
 
 
-def _elements(text: str, depth: int) -> Node:
-    """Child elements as an object, repeated or `item` ones as a list, and text without elements as itself."""
-    children: list[tuple[str, Node]] = []
+def _children(text: str) -> list[tuple[str, Markup]]:
+    children: list[tuple[str, Markup]] = []
     position = 0
-    while depth < _MAX_DEPTH and (start := _ELEMENT.search(text, position)):
+    if text.lstrip()[:1] != "<" or _CDATA.fullmatch(text):
+        return children
+    while start := _ELEMENT.search(text, position):
         end = text.find(f"</{start.group(1)}>", start.end())
         if end < 0:
             break
-        children.append((start.group(1), _elements(text[start.end() : end], depth + 1)))
+        children.append((start.group(1), Markup(_trimmed(text[start.end() : end]))))
         position = end + len(start.group(1)) + 3
-    if not children:
-        return _trimmed(text)
+    return children
+
+
+def _named(text: object) -> dict[str, Node]:
+    """The elements in `text` by their names; what stands there more than once is a list."""
+    found: dict[str, list[Node]] = {}
+    for name, value in _children(text) if isinstance(text, str) else ():
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+
+
+def structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
+    """The elements in `text` as an object, or as a list where they are alike: all of them, or one step to `kind`."""
+    children = _children(text) if depth < _MAX_DEPTH else []
     names = {name for name, _ in children}
-    if names == {"item"} or (len(names) == 1 and len(children) > 1 and depth):
-        return [value for _, value in children]
-    return dict(children)
+    if not children or (kind == "array" and len(names) > 1):
+        return str(text)
+    deep = [(name, value if kind else structure(value, "", depth + 1)) for name, value in children]
+    if kind != "object" and (names == {"item"} or (len(names) == 1 and (len(children) > 1 or kind))):
+        return [value for _, value in deep]
+    return dict(deep)
 
 
 def _trimmed(value: str) -> str:
-    """The value without the one newline that sets it apart from its tags."""
-    return value.removeprefix("\n").removesuffix("\n")
+    """The value without the newlines that set it apart from its tags; of a CDATA section, what is in it."""
+    if section := _CDATA.fullmatch(value):
+        return section[1]
+    if value[:1] == "\n" or value.count("\n") == 1:
+        return value.removeprefix("\n").removesuffix("\n")
+    return value

@@ -19,47 +19,73 @@ MARK = "[redacted]"
 SHORTEST = 4  # characters of a known value: less would blot out words
 
 _AT = r"(?<![A-Za-z0-9_-])"  # where a word of a key's alphabet begins
-_KEYS = "|".join(
+_KEYS = (  # the shape, and words of which one is in every such key, in small letters
+    (r"sk-[A-Za-z0-9_-]{16,}", "sk-"),  # OpenAI, Anthropic, and whoever copies them
+    (r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}", "sk_ rk_ pk_"),  # Stripe
+    (r"whsec_[A-Za-z0-9+/]{20,}", "whsec_"),  # the same
+    (r"gh[pousr]_[A-Za-z0-9]{16,}", "ghp_ gho_ ghu_ ghs_ ghr_"),  # GitHub
+    (r"github_pat_[A-Za-z0-9_]{16,}", "github_pat_"),
     (
-        r"sk-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic, and whoever copies them
-        r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}",  # Stripe
-        r"gh[pousr]_[A-Za-z0-9]{16,}",
-        r"github_pat_[A-Za-z0-9_]{16,}",
-        r"gl(?:pat|rt|dt|ptt|oas|ft|soat|agent|cbt)-[A-Za-z0-9_-]{16,}",  # GitLab
-        r"hf_[A-Za-z0-9]{16,}",
-        r"npm_[A-Za-z0-9]{30,}",
-        r"pypi-[A-Za-z0-9_-]{16,}",
-        r"xox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
-        r"xapp-[0-9]-[A-Za-z0-9-]{10,}",
-        r"whsec_[A-Za-z0-9+/]{20,}",  # Stripe
-        r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,}",  # SendGrid
-        r"(?:dop|doo|dor)_v1_[a-f0-9]{32,}",  # DigitalOcean
-        r"shp(?:at|ss|ca|pa)_[A-Fa-f0-9]{32}",  # Shopify
-        r"sq0(?:atp|csp)-[A-Za-z0-9_-]{20,}",  # Square
-        r"dckr_[op]at_[A-Za-z0-9_-]{20,}",
-        r"hv[sbr]\.[A-Za-z0-9_-]{20,}",  # Vault
-        r"gsk_[A-Za-z0-9]{40,}",  # Groq
-        r"xai-[A-Za-z0-9]{60,}",
-        r"nvapi-[A-Za-z0-9_-]{50,}",
-        r"r8_[A-Za-z0-9]{30,}",  # Replicate
-        r"tvly-[A-Za-z0-9-]{20,}",
-        r"lin_api_[A-Za-z0-9]{30,}",
-        r"AGE-SECRET-KEY-1[A-Z0-9]{50,}",
-        r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}",  # Telegram
-        r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
-        r"AIza[A-Za-z0-9_-]{30,}",
-        r"ya29\.[A-Za-z0-9_-]{20,}",
-        r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",  # a JSON Web Token
-    )
+        r"gl(?:pat|rt|dt|ptt|oas|ft|imt|ffct|soat|agent|cbt)-[A-Za-z0-9_-]{16,}",
+        "glpat- glrt- gldt- glptt- gloas- glft- glimt- glffct- glsoat- glagent- glcbt-",
+    ),  # GitLab
+    (r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}", "atatt3 atctt3 atbb"),  # Atlassian
+    (r"hf_[A-Za-z0-9]{16,}", "hf_"),  # Hugging Face
+    (r"api_org_[A-Za-z0-9]{30,}", "api_org_"),
+    (r"npm_[A-Za-z0-9]{30,}", "npm_"),
+    (r"pypi-[A-Za-z0-9_-]{16,}", "pypi-"),
+    (r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])", "cio"),  # crates.io
+    (r"rubygems_[a-f0-9]{48}", "rubygems_"),
+    (r"xox[abcdeoprs]-[A-Za-z0-9%-]{10,}", "xox"),  # Slack
+    (r"xapp-[0-9]-[A-Za-z0-9-]{10,}", "xapp-"),
+    (r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,}", "sg."),  # SendGrid
+    (r"xkeysib-[a-f0-9]{40,}", "xkeysib-"),  # Brevo
+    (r"key-[a-f0-9]{32}(?![A-Za-z0-9])", "key-"),  # Mailgun
+    (r"[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])", "-us"),  # Mailchimp
+    (r"(?:dop|doo|dor)_v1_[a-f0-9]{32,}", "_v1_"),  # DigitalOcean
+    (r"tgp_v1_[A-Za-z0-9_-]{20,}", "tgp_v1_"),  # Together
+    (r"HRKU-[A-Za-z0-9_-]{30,}", "hrku-"),  # Heroku
+    (r"f(?:m[12]|o1)_[A-Za-z0-9+/=_-]{20,}", "fm1_ fm2_ fo1_"),  # Fly
+    (r"dapi[a-f0-9]{32}", "dapi"),  # Databricks
+    (r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{20,}", "pscale_"),  # PlanetScale
+    (r"sbp_[a-f0-9]{40}", "sbp_"),  # Supabase
+    (r"pul-[a-f0-9]{40}", "pul-"),  # Pulumi
+    (r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}", "dp."),  # Doppler
+    (r"tskey-[a-z]{3,10}-[A-Za-z0-9-]{16,}", "tskey-"),  # Tailscale
+    (r"NR(?:AK|JS|II)-[A-Za-z0-9_-]{18,}", "nrak- nrjs- nrii-"),  # New Relic
+    (r"gl(?:sa_[A-Za-z0-9]{32}_[a-f0-9]{8}|c_eyJ[A-Za-z0-9+/=_-]{20,})", "glsa_ glc_eyj"),  # Grafana
+    (r"sntry[su]_[A-Za-z0-9+/=_-]{20,}", "sntrys_ sntryu_"),  # Sentry
+    (r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}", "pmak-"),  # Postman
+    (r"ntn_[A-Za-z0-9]{30,}", "ntn_"),  # Notion
+    (r"secret_[A-Za-z0-9]{40,}", "secret_"),  # Notion, once
+    (r"figd_[A-Za-z0-9_-]{20,}", "figd_"),  # Figma
+    (r"phx_[A-Za-z0-9]{30,}", "phx_"),  # PostHog
+    (r"lsv2_[a-z]{2}_[a-f0-9]{30,}[a-f0-9_]*", "lsv2_"),  # LangSmith
+    (r"CFPAT-[A-Za-z0-9_-]{40,}", "cfpat-"),  # Contentful
+    (r"shp(?:at|ss|ca|pa)_[A-Fa-f0-9]{32}", "shpat_ shpss_ shpca_ shppa_"),  # Shopify
+    (r"sq0(?:atp|csp)-[A-Za-z0-9_-]{20,}", "sq0"),  # Square
+    (r"dckr_[op]at_[A-Za-z0-9_-]{20,}", "dckr_"),  # Docker
+    (r"hv[sbr]\.[A-Za-z0-9_-]{20,}", "hvs. hvb. hvr."),  # Vault
+    (r"ops_eyJ[A-Za-z0-9_-]{20,}", "ops_eyj"),  # 1Password
+    (r"gsk_[A-Za-z0-9]{40,}", "gsk_"),  # Groq
+    (r"xai-[A-Za-z0-9]{60,}", "xai-"),
+    (r"nvapi-[A-Za-z0-9_-]{50,}", "nvapi-"),
+    (r"pplx-[A-Za-z0-9]{40,}", "pplx-"),  # Perplexity
+    (r"fw_[A-Za-z0-9]{22,}", "fw_"),  # Fireworks
+    (r"r8_[A-Za-z0-9]{30,}", "r8_"),  # Replicate
+    (r"tvly-[A-Za-z0-9-]{20,}", "tvly-"),
+    (r"lin_api_[A-Za-z0-9]{30,}", "lin_api_"),
+    (r"AGE-SECRET-KEY-1[A-Z0-9]{50,}", "age-secret-key-1"),
+    (r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}", ":aa"),  # Telegram
+    (r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])", "akia asia abia acca"),  # AWS
+    (r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])", "ltai"),  # Alibaba
+    (r"AIza[A-Za-z0-9_-]{30,}", "aiza"),  # Google
+    (r"GOCSPX-[A-Za-z0-9_-]{20,}", "gocspx-"),
+    (r"ya29\.[A-Za-z0-9_-]{20,}", "ya29."),
+    (r"1//0[A-Za-z0-9_-]{30,}", "1//0"),
+    (r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?", "eyj"),  # a JSON Web Token
 )
-_PREFIXES = (
-    *("sk-", "sk_", "rk_", "pk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "npm_"),
-    *("pypi-", "xox", "akia", "asia", "abia", "acca", "aiza", "ya29.", "eyj"),
-    *("glrt-", "gldt-", "glptt-", "gloas-", "glft-", "glsoat-", "glagent-", "glcbt-", "xapp-", "whsec_", "sg."),
-    *("_v1_", "shpat_", "shpss_", "shpca_", "shppa_", "sq0", "dckr_", "hvs.", "hvb.", "hvr.", "gsk_", "xai-"),
-    *("nvapi-", "r8_", "tvly-", "lin_api_", "age-secret-key-1", ":aa"),
-)  # of these, in small letters
-_BARE = re.compile(_AT + f"(?:{_KEYS})", re.ASCII)
+_BARE = re.compile(_AT + f"(?:{'|'.join(shape for shape, _ in _KEYS)})", re.ASCII)
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)[^-]*(?:-(?!----END)[^-]*)*")
 _HEADER = re.compile(
     r"\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)"
@@ -69,11 +95,12 @@ _HEADER = re.compile(
 _SCHEME = re.compile(
     r"\b(bearer|basic)([ \t]{1,4})(?=[A-Za-z0-9._~+/=-]*[0-9._~+/=-])[A-Za-z0-9._~+/=-]{8,}", re.I | re.A
 )
-_USERINFO = re.compile(r"(://)[^\s/@:\"']{0,100}:[^\s/@\"']{1,200}@")
+_USERINFO = re.compile(r"(://)(?:[^\s/@:\"']{0,100}:[^\s/@\"']{1,200}|(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,200})@")
 _NAMED = re.compile(
     r"(passw(?:or)?d|passphrase|pwd|secret(?:_?(?:access_?)?key)?|api_?-?key|access_?-?key|private_?-?key"
     r"|(?:account|shared_?access)_?key"
-    r"|(?:access|auth|refresh|api|id|session|bot|private)_?-?token|client_?-?secret|_token)"
+    r"|(?:access|auth|refresh|api|id|session|bot|private|security)_?-?token|client_?-?secret|_token|client-key-data"
+    r"|(?:db|user|admin|root|ssh|become|sudo|smtp|mail|mysql|pg|redis|http|ftp|login)_?pass)"
     r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
     r"(?:(\\?[\"'])(?!<)[^\"'\\\r\n]{4,}|(?![A-Za-z_][\w.]{0,100}[(\[])"  # <|end|> is a model's, os.environ[ code
     r"(?!(?:str|string|bytes|bool|int|float|none|null|nil|true|false|optional|any)\b)"
@@ -94,7 +121,28 @@ _OPTION = re.compile(
 _CURL = re.compile(r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:)(?![$<{])[^\s\"']{3,}", re.ASCII)
 _NETRC = re.compile(r"(\blogin[ \t]{1,4}\S{1,100}\s{1,4}password[ \t]{1,4})[^\s\"']{4,}", re.ASCII)
 _HOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/)[A-Za-z0-9/_-]{20,}", re.ASCII)
-_SIGNED = re.compile(r"([?&]sig=)[A-Za-z0-9%+/=_-]{16,}", re.ASCII)
+_SIGNED = re.compile(r"([?&](?:sig|signature|x-(?:amz|goog)-signature)=)[A-Za-z0-9%+/=_-]{16,}", re.I | re.A)
+_QUERY = re.compile(
+    r"([?&](?:token|auth)=)[A-Za-z0-9%+/=_.~-]{6,}|([?&]key=)(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}", re.A
+)
+_WEBHOOK = re.compile(r"(discord(?:app)?\.com/api/webhooks/[0-9]{1,25}/)[A-Za-z0-9_-]{20,}", re.ASCII)
+_TAGGED = re.compile(
+    r"(<(password|passwd|passphrase|secret|api_?key|token)>)[^<>\s][^<>\n]{3,200}(?=</\2>)", re.I | re.A
+)
+_AUTH = re.compile(
+    r"(\b_?auth\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)(?=[A-Za-z+/]{0,40}(?:[0-9=]|[A-Z]{2}))[A-Za-z0-9+/]{10,}={0,2}",
+    re.ASCII,
+)
+_HASHED = re.compile(
+    r"\$(?:apr1|[156y]|2[abxy]|argon2id?)\$[A-Za-z0-9./$=,+]{20,}", re.ASCII
+)  # passwords, to be guessed at
+_SMALL = re.compile(
+    r"(\bsshpass[ \t]{1,4}-p[ \t]{0,4}|\blogin\b[^\n|;&]{0,100}?[ \t]-p[ \t]{1,4}"
+    r"|\bmysql\w{0,10}\b[^\n|;&]{0,100}?[ \t]-p)"
+    r"(?![ \t$<{-])[\"']?[^\s\"'|;&]{4,}",
+    re.ASCII,
+)
+_PUTTY = re.compile(r"(Private-Lines: [0-9]{1,4}\r?\n)[A-Za-z0-9+/=\r\n]+", re.ASCII)
 
 
 def redact(text: str, known: Iterable[str] = ()) -> str:
@@ -136,15 +184,22 @@ class _Shape(NamedTuple):
 
 _SHAPES = (
     _Shape(("-----begin ",), _PEM, rf"\1{MARK}"),
+    _Shape(("private-lines",), _PUTTY, rf"\1{MARK}\n"),
     _Shape(("://",), _USERINFO, rf"\1{MARK}@"),
     _Shape(("authorization", "api-key", "cookie"), _HEADER, _header),
     _Shape(("bearer", "basic"), _SCHEME, rf"\1\2{MARK}"),
-    _Shape(_PREFIXES, _BARE, MARK),
+    _Shape(tuple(word for _, words in _KEYS for word in words.split()), _BARE, MARK),
     _Shape(("pass", "pwd", "secret", "key", "token"), _NAMED, _named),
     _Shape(("token",), _TOKEN, rf"\1{MARK}"),
     _Shape(("--",), _OPTION, rf"\1{MARK}"),
     _Shape(("curl",), _CURL, rf"\1{MARK}"),
     _Shape(("login",), _NETRC, rf"\1{MARK}"),
     _Shape(("hooks.slack.com",), _HOOK, rf"\1{MARK}"),
-    _Shape(("sig=",), _SIGNED, rf"\1{MARK}"),
+    _Shape(("sig=", "signature="), _SIGNED, rf"\1{MARK}"),
+    _Shape(("token=", "auth=", "key="), _QUERY, rf"\1\2{MARK}"),
+    _Shape(("/webhooks/",), _WEBHOOK, rf"\1{MARK}"),
+    _Shape(("</",), _TAGGED, rf"\1{MARK}"),
+    _Shape(("auth",), _AUTH, rf"\1{MARK}"),
+    _Shape(("$",), _HASHED, MARK),
+    _Shape(("sshpass", "login", "mysql"), _SMALL, rf"\1{MARK}"),
 )

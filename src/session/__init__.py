@@ -1,1 +1,1 @@
-"""What survives: the journal of a conversation, its resumption, undoing, searching, exporting."""
+"""Saved conversations: the journal, resuming, undo, search and export."""

@@ -19,11 +19,11 @@ from .replay import Write
 
 KEPT_FOR = 90 * 24 * 3600.0  # seconds
 
-Put = Callable[[Path, "bytes | None"], None]  # a file's whole content; None removes it. Raises OSError
+Put = Callable[[Path, "bytes | None"], None]  # writes a file's content; None removes it. Raises OSError
 
 
 class Restored(NamedTuple):
-    """What became of each file: put back, removed again, or left alone, with the reason."""
+    """What happened to each file: restored, removed, or left alone with a reason."""
 
     back: list[str]
     removed: list[str]
@@ -38,7 +38,7 @@ class Blobs:
         self._now = now
 
     def keep(self, content: bytes) -> str:
-        """The content's hash. Raises OSError."""
+        """Store the content; returns its hash. Raises OSError."""
         name = digest(content)
         path = self._folder / name
         if not path.exists():
@@ -62,14 +62,14 @@ class Blobs:
                     shutil.rmtree(folder)
 
     def content(self, name: str) -> bytes | None:
-        """None where it is not there, or is not what it was."""
+        """The stored content; None if it is missing or damaged."""
         with suppress(OSError):
             content = (self._folder / name).read_bytes()
             return content if digest(content) == name else None
         return None
 
     def restore(self, writes: Iterable[Write], put: Put) -> Restored:
-        """Put every file back to what it was before the first of `writes`; none that somebody else changed since."""
+        """Restore every file to before the first of `writes`, unless it was changed since the last one."""
         first: dict[str, Write] = {}
         last: dict[str, Write] = {}
         for write in writes:
@@ -82,7 +82,7 @@ class Blobs:
         return done
 
     def _restore(self, path: Path, before: str | None, after: str | None, put: Put, done: Restored) -> str:
-        """Why it was left alone; empty where it was not, or is as it was anyway."""
+        """Restore one file; returns why not, or an empty string."""
         try:
             now = digest_of(path)
             if now == before:

@@ -1,7 +1,7 @@
 """Messages to JSON objects and back, exactly: what is read is equal to what was written.
 
-Each object names its class under "type"; a field that holds its default is left out. A journal is a file
-that anyone may have edited, so reading checks what the rest of the program relies on.
+"type" names the class of each object; fields with their default value are left out. Journals may have been edited,
+so reading checks everything the program relies on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MESSAGES = ("system", "user", "response", "results")
 
 
 class Field(NamedTuple):
-    """How one field is written and read; `omitted` is the value that is left out."""
+    """How a field is written and read; the value `omitted` is left out."""
 
     name: str
     omitted: object

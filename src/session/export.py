@@ -1,7 +1,4 @@
-"""A conversation as a file for people or programs: Markdown, JSON, or one HTML page without scripts.
-
-`clean` is applied to every text that somebody else wrote. Nothing is asked of a model.
-"""
+"""A conversation as Markdown, JSON, or one HTML page without scripts. `clean` is applied to every text."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ PAGE = """<!doctype html>
 
 
 class Piece(NamedTuple):
-    """What one side said or did. `speaker` is you, model, thought, call, or tool; `title` says more of it."""
+    """One part of a conversation. `speaker` is you, model, thought, call or tool."""
 
     speaker: str
     title: str
@@ -63,7 +60,7 @@ class Conversation(NamedTuple):
 
 
 def pieces(messages: Sequence[Message]) -> Iterator[Piece]:
-    """All but the system prompt, in order."""
+    """Everything but the system prompt, in order."""
     for message in messages:
         if isinstance(message, UserMessage):
             yield Piece("you", "You", message.text)
@@ -128,7 +125,7 @@ def _facts(conversation: Conversation, clean: Clean) -> str:
 
 
 def _fenced(text: str) -> str:
-    """In a fence longer than any in the text."""
+    """The text in a code fence that is longer than any in the text."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{text}\n{fence}"

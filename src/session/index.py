@@ -1,8 +1,7 @@
-"""What is known of all sessions, for listing and searching: an SQLite file made from the journals.
+"""An index of all sessions, for listing and searching: an SQLite file made from the journals.
 
-It holds nothing of its own. Each look brings it up to date with the journals that changed since; where it
-is missing, broken, or cannot be written, it is made anew, in memory if need be. Full-text search where
-SQLite has FTS5, else a look through every text.
+It is brought up to date with changed journals whenever it is used. If it is missing, broken or cannot be written, it
+is rebuilt, in memory if need be. Search uses FTS5 if SQLite has it, else looks through every text.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from .replay import replay
 
 FILE = "index.db"
 TITLE = 80  # characters of the first question
-LONGEST_TEXT = 20_000  # characters of one message that can be found
-SNIPPET = 12  # words around what was found
+LONGEST_TEXT = 20_000  # characters of one message that are indexed
+SNIPPET = 12  # words around a match
 LATEST = 253_402_300_800.0  # seconds from 1970 to the year 10000
 SHAPE = """
 create table if not exists sessions(
@@ -34,7 +33,7 @@ FULL_TEXT = "create virtual table if not exists words using fts5(text, content='
 
 
 class Summary(NamedTuple):
-    """One session. `created` and `used` are seconds since 1970, `size` bytes; `title` begins the first question."""
+    """One session. `created` and `used` are seconds since 1970, `size` is bytes; `title` is the first question."""
 
     id: str
     name: str
@@ -79,7 +78,7 @@ class Index:
         return [Summary(*row) for row in rows]
 
     def search(self, words: str, limit: int) -> list[Found]:
-        """Messages that hold all the words, the best match first."""
+        """Messages that contain all the words, the best match first."""
         if not words.strip():
             return []
         sessions = {each.id: each for each in self.all()}
@@ -151,7 +150,7 @@ class Index:
     def _add(self, session: str, path: Path, stamp: str) -> None:
         try:
             found = replay(path, whole=True)
-        except BotError:  # no journal, whatever its name says
+        except BotError:  # not a journal
             return
         texts = list(_texts(found.messages))
         asked = [text for speaker, text in texts if speaker == "you"]
@@ -188,5 +187,5 @@ def _texts(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 
 def seconds(value: JSON, otherwise: float) -> float:
-    """A time that a journal holds, where it is one that a calendar has."""
+    """A time from a journal, if it is a valid one."""
     return float(value) if isinstance(value, (int, float)) and 0 <= value < LATEST else otherwise

@@ -2,11 +2,11 @@
 
     {"type":"user","n":12,"message":{"type":"user","text":"hi"}}
 
-`type` and `n` come first in every line, so that a reader knows what a line is before it parses it; `n`
-counts the records of a journal and names them. A record is handed to the system before the step it tells
-of is taken, which is all that a kill can not undo; what a power cut could is synced by `sync`.
+`type` and `n`, the number of the record, come first in every line, so that a reader knows what a line is before
+parsing it. A record is written before the step it describes, so that a kill cannot lose it; `sync` protects against
+a power cut.
 
-What cannot be written (a full disk, a read-only home) ends the journal, not the conversation.
+If it cannot be written (a full disk, a read-only home), the journal ends, but not the conversation.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ Redact = Callable[[str], str]
 
 
 class Locked(BotError):
-    """Somebody else writes to it."""
+    """Another program has the journal open."""
 
 
 class Journal:
-    """Appends to the file at `path`, made with its folder when the first record is written.
+    """Appends to the file at `path`, which is made when the first record is written.
 
-    An `old` one is locked at once, so that what is read of it then is all there is. `redact` takes secrets out of
-    every string. Raises Locked where somebody else writes to an old one; nothing else is raised: `broken` says what
-    went wrong.
+    An `old` journal is locked at once, so that it does not change while it is read. `redact` removes secrets from
+    every string. Raises Locked if another program has it open, and nothing else: `broken` says what went wrong.
     """
 
     def __init__(self, path: Path, redact: Redact = str, *, old: bool = False) -> None:
@@ -48,17 +47,17 @@ class Journal:
 
     @property
     def next(self) -> int:
-        """The number of the record to come."""
+        """The number of the next record."""
         return self._next
 
     def go_on(self, number: int, *, unended: bool) -> None:
-        """An old one's next record is `number`; `unended`: its last line has no line end yet."""
+        """Continue an old journal at record `number`; `unended`: its last line has no line end."""
         self._next = number
         if unended and self._file >= 0:
             self._append(b"\n")
 
     def write(self, kind: str, fields: Mapping[str, JSON], *, clean: bool = False) -> int:
-        """Append a record; its number. `clean`: secrets have been taken out of it already."""
+        """Append a record and return its number. `clean`: secrets have been removed already."""
         number, self._next = self._next, self._next + 1
         if self._file < 0 and not self.broken:
             self._open(os.O_CREAT | os.O_EXCL)
@@ -66,14 +65,14 @@ class Journal:
             head = f'{{"type":"{kind}","n":{number}'
             try:
                 body = encoded(dict(fields) if clean else redacted(dict(fields), self.redact))
-            except (ValueError, RecursionError, TypeError) as error:  # what no JSON holds; nobody's tool should give it
+            except (ValueError, RecursionError, TypeError) as error:  # not JSON; no tool should give such a value
                 self.broken = f"a {kind} cannot be written as JSON: {error}"
                 return number
             self._append(head.encode() + (b"," + body[1:] if body != b"{}" else b"}") + b"\n")
         return number
 
     def sync(self) -> None:
-        """Return once the disk has it."""
+        """Sync to the disk."""
         if self._file >= 0 and not self.broken:
             try:
                 os.fsync(self._file)
@@ -116,7 +115,7 @@ class Journal:
 
 
 def encoded(value: JSON) -> bytes:
-    """As short as it can be; what no UTF-8 holds is escaped."""
+    """Compact JSON; escaped if UTF-8 cannot encode it."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -124,7 +123,7 @@ def encoded(value: JSON) -> bytes:
 
 
 def storable(text: str) -> str:
-    """What UTF-8 can hold of it: the bytes of a path or an argument need not be text."""
+    """The text as UTF-8 can encode it; the bytes of a path need not be valid."""
     return text.encode(errors="replace").decode()
 
 
@@ -142,7 +141,7 @@ def redacted(value: JSON, redact: Redact) -> JSON:
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder that nobody else can look into. Raises OSError."""
+    """Make a folder that only the user can read. Raises OSError."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -151,7 +150,7 @@ def private_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new file's name is on the disk, too. Raises OSError."""
+    """Sync the folder, so that a new file's name is on the disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -160,7 +159,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the file is ours alone; where the system knows no such locks, it is taken to be."""
+    """Lock the file. True on success, and on systems without such locks."""
     try:
         import fcntl
     except ImportError:

@@ -84,7 +84,7 @@ class Lines:
             self._take_back(line)
         elif line.kind != "resumed":
             while line.kind == "response" and kept and kept[-1].kind == "delta":
-                kept.pop()  # kept for who resumed the session before the answer was written
+                kept.pop()  # from a session resumed before the answer was complete
             kept.append(line)
 
     def _take_back(self, line: Line) -> None:
@@ -116,7 +116,7 @@ def problem(problems: list[str], text: str) -> None:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether nothing but the line's end is missing."""
+    """Whether the line is complete except for its line end."""
     try:
         return isinstance(json.loads(data), dict)
     except (ValueError, RecursionError):

@@ -1,8 +1,7 @@
-"""Pieces of an answer on their way to the journal: each goes at once, except what may be half a secret.
+"""Pieces of an answer on their way to the journal: written at once, except what may be half a secret.
 
-A key comes in several pieces, none of which has a key's shape. So a word that begins like one, and what stands
-behind a name like `password`, waits until it has ended and is redacted as a whole. What waits is lost if the
-program is killed; of ordinary words nothing waits.
+A key may come in several pieces that do not look like one. So a word that begins like a key, and what follows a name
+like `password`, waits until it is complete and is then redacted. If the program is killed, only such a word is lost.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-LONGEST = 8000  # characters that are looked at: no key is longer
-WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))  # of a secret's alphabet
+LONGEST = 8000  # characters; no key is longer
+WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))  # characters of secrets
 # How keys begin, and the names that stand before one (see security/redact.py).
 NAME = r"(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
 BEGINS = re.compile(
@@ -25,7 +24,7 @@ ENDING = re.compile(PEM_END + "[A-Z -]*")
 
 
 def unended(text: str) -> int:
-    """Where what may be half a secret begins; the text's length where nothing does. Linear."""
+    """Where a possible unfinished secret begins, else the length of the text. Linear."""
     start = len(text.rstrip(WORD))
     before, word = text[max(start - AS_FAR_AS, 0) : start], text[start:]
     places = [_unended_pem(text)]
@@ -34,7 +33,7 @@ def unended(text: str) -> int:
     if begins := BEGINS.search(word):
         places.append(start + begins.start())
     letter, digit = LETTER.search(word), DIGIT.search(word)
-    if letter and digit:  # as the values do that are known to be secret; erring costs a moment's wait
+    if letter and digit:  # like most keys; a mistake only costs a short wait
         places.append(start + min(letter.start(), digit.start()))
     return min(places)
 
@@ -48,7 +47,7 @@ def _unended_pem(text: str) -> int:
 
 
 class Pieces:
-    """`redact` takes secrets out of text that is whole."""
+    """`redact` removes secrets from complete text."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -56,7 +55,7 @@ class Pieces:
         self._written = 0  # characters of it
 
     def feed(self, text: str) -> str:
-        """What may be written now, redacted."""
+        """The text that may be written now, redacted."""
         if self._redact is str:
             return text
         self._text += text
@@ -77,5 +76,5 @@ class Pieces:
         return out
 
     def close(self) -> None:
-        """The answer came whole, and is written as such."""
+        """The answer is complete and is written as a whole."""
         self._text, self._written = "", 0

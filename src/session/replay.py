@@ -34,17 +34,17 @@ NOT_RUN = "The program was stopped before this call began: it was not run."
 
 
 class Point(NamedTuple):
-    """Where a turn, or a compaction by hand, began: its first record, and how many messages there were."""
+    """The start of a turn or a manual compaction: its first record, and the number of messages before it."""
 
     number: int
     messages: int
-    question: str = ""  # what the user asked; a compaction has none
+    question: str = ""  # empty for a compaction
 
 
 class Write(NamedTuple):
-    """A file as a tool found it and left it: hashes of its content; `before` is None where there was none.
+    """A file written by a tool: hashes of its content before and after. None means there was no file.
 
-    `after` is "" where the program was stopped before it was known.
+    `after` is "" if the program stopped before it was known.
     """
 
     number: int
@@ -70,10 +70,10 @@ class Replayed:
     points: list[Point] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     started: list[Started] = field(default_factory=list)
-    compactions: list[int] = field(default_factory=list)  # their records
+    compactions: list[int] = field(default_factory=list)  # record numbers
     todos: list[Todos] = field(default_factory=list)
-    partial: Response | None = None  # the last answer, where its end is missing; it is the last of `messages`
-    lost: list[ToolResult] = field(default_factory=list)  # given to the last calls that had no result
+    partial: Response | None = None  # the last of `messages`, if its end is missing
+    lost: list[ToolResult] = field(default_factory=list)  # made up for the last calls without a result
     problems: list[str] = field(default_factory=list)
     next: int = 0  # the number of the record to come
     unended: bool = False  # the last line has no line end
@@ -81,11 +81,11 @@ class Replayed:
 
 
 def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Replayed:
-    """The journal at `path`; with `until` as it stood before the record of that number.
+    """Read the journal at `path`; with `until`, only the records before that number.
 
-    `whole`: what a summary took the place of stands there, and no summary: for people, not for a model.
+    `whole`: with all messages instead of summaries, for people.
 
-    Raises BotError where the file is no journal or cannot be read.
+    Raises BotError if the file is not a journal or cannot be read.
     """
     with _uncollected():
         return _replay(path, until, whole)
@@ -93,7 +93,7 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Repl
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """All that is read stays: looking through it for garbage again and again takes a third of the time."""
+    """Without garbage collection, which would take a third of the time and find nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -118,14 +118,14 @@ def _replay(path: Path, until: int | None, whole: bool) -> Replayed:
 
 
 class _Entry:
-    """What one line, with those that belong to it, becomes: no message, one, or a response and its results."""
+    """A line with the lines that belong to it: becomes no message, one, or a response and its results."""
 
     __slots__ = ("calls", "line", "results", "value")
 
     def __init__(self, line: Line, value: Mapping[str, JSON] | None = None) -> None:
         self.line = line
         self.value = value  # what it holds, where it is known already
-        self.results: list[Line] = []  # of a partial answer: its other pieces
+        self.results: list[Line] = []  # or the other pieces of a partial answer
         self.calls: list[Line] = []
 
     @property
@@ -134,7 +134,7 @@ class _Entry:
 
 
 class _Entries:
-    """The conversation as lines; `size` in messages, kept up to date, since it is asked for at every turn."""
+    """The conversation as lines. `size` counts messages, and is kept up to date because every turn needs it."""
 
     def __init__(self) -> None:
         self.entries: list[_Entry] = []
@@ -149,7 +149,7 @@ class _Entries:
         self.size += 1
 
     def attach(self, line: Line) -> None:
-        """A call that began, its result, or a further piece."""
+        """Add a call, a result or another piece to the last entry."""
         last = self.entries[-1]
         before = last.size
         (last.calls if line.kind == "call" else last.results).append(line)
@@ -162,7 +162,7 @@ class _Entries:
             self.size -= size
 
     def compact(self, line: Line, keep: int) -> None:
-        """All but the system prompt and the last `keep` messages give way to a summary, which is in `line`."""
+        """Replace all but the system prompt and the last `keep` messages by the summary in `line`."""
         split = len(self.entries)
         while split and keep > 0:
             split -= 1
@@ -203,16 +203,16 @@ def _question(value: Mapping[str, JSON]) -> str:
 
 
 def _cut(so_far: _Entries, line: Line, found: Replayed) -> None:
-    """The last messages went, and the turns that began with them."""
+    """Remove the last messages, and the turns that began with them."""
     drop = parsed(line, found.problems).get("drop")
     so_far.cut(drop if isinstance(drop, int) else 0)
     drop_points(found.points, found.compactions, so_far.size)
 
 
 def drop_points(points: list[Point], compactions: list[int], messages: int) -> None:
-    """Take out the turns that began with messages that are gone, of `messages` that are left.
+    """Remove the turns that began after the `messages` that are left.
 
-    Those before the last compaction count messages as they were before it, and stay.
+    Turns before the last compaction stay, as they count messages from before it.
     """
     last = compactions[-1] if compactions else -1
     while points and points[-1].number > last and points[-1].messages >= messages:
@@ -231,7 +231,7 @@ def _compact(so_far: _Entries, line: Line, found: Replayed) -> None:
 
 
 def _fact(line: Line, found: Replayed) -> None:
-    """What is no message."""
+    """Take in a record that is not a message."""
     value = parsed(line, found.problems)
     if line.kind == "meta":
         version = value.get("version")
@@ -279,7 +279,7 @@ def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message
     except ValueError as error:
         if value is not None:
             problem(found.problems, f"record {entry.line.number} is not a message and was skipped: {error}")
-        if not last:  # who answers stays behind what was asked
+        if not last:  # so that roles still alternate
             yield UserMessage("[a message of the journal could not be read]")
         return
     yield message
@@ -294,7 +294,7 @@ def _asked(response: Response) -> Iterator[ToolCall | MalformedCall]:
 def _results(
     asked: list[ToolCall | MalformedCall], entry: _Entry, found: Replayed, *, last: bool
 ) -> Iterator[ToolResult]:
-    """Each call's result, in the order of the calls; of one that has none, what is known."""
+    """The result of each call, in the order of the calls; made up for calls without one."""
     known: dict[str, list[ToolResult]] = {}
     for line in entry.results:
         try:

@@ -1,8 +1,7 @@
-"""A conversation that survives: what is said and done in it goes to its journal, before the next step is taken.
+"""A saved conversation: everything said and done is written to its journal before the next step.
 
-`follow` stands between the loop and whoever draws its events: each is recorded when it passes, and the loop
-does not go on until it has been. The loop knows nothing of it. Without a `folder`, or where nothing can be
-written, the conversation lives in memory alone.
+`follow` passes on the agent's events and records each one first; the agent does not know about it. Without a
+journal, or if it cannot be written, the conversation exists only in memory.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ UNKEPT = "This conversation is no longer saved and cannot be resumed later: {why
 
 
 class Undone(NamedTuple):
-    """What was taken back. `calls` were begun and wrote no file: what they did is not undone."""
+    """What was undone. `calls` had begun and wrote no file; their effects are not undone."""
 
-    question: str  # empty where a compaction was taken back
+    question: str  # empty if a compaction was undone
     restored: Restored
     calls: list[ToolCall]
 
 
 class Session:
-    """`messages` is the conversation, which the loop appends to; `root` the folder that written paths are relative to.
+    """`messages` is the conversation, which the agent appends to; `root` the folder that paths are relative to.
 
-    `meta` goes to the journal's first record: workspace, model, server, created (seconds since 1970).
+    `meta` goes into the first record: workspace, model, server, created (seconds since 1970).
     """
 
     def __init__(
@@ -70,27 +69,27 @@ class Session:
         self._journal = journal
         self._blobs = Blobs(journal.path.with_suffix(".files"), now) if journal else None
         self._pieces = Pieces(journal.redact if journal else str)
-        self._kept = 0  # messages that the journal has
-        self._results: list[ToolResult] = []  # of the last answer, that the journal has
+        self._kept = 0  # number of messages in the journal
+        self._results: list[ToolResult] = []  # of the last answer, already in the journal
         self._points: list[Point] = []
         self._writes: list[Write] = []
-        self._unfinished: list[int] = []  # places of those whose call has not ended
+        self._unfinished: list[int] = []  # indexes of writes whose call has not ended
         self._started: list[Started] = []
-        self._compactions: list[int] = []  # their records
+        self._compactions: list[int] = []  # record numbers
         self._todos: list[Todos] = []
         self._last_kind = ""
-        self._running = ""  # the call that began last
+        self._running = ""  # id of the call that began last
         self._in_turn = False
         self._told = False
-        self._number = 0  # of the last record, where there is no journal
+        self._number = 0  # of the last record, without a journal
 
     @classmethod
     def resumed(
         cls, path: Path, system: Sequence[Message], root: Path, redact: Redact = str
     ) -> tuple[Session, list[str]]:
-        """The session of a journal, with the system prompt of today; and what should be told of it.
+        """The session of a journal, with the current system prompt, and notices for the user.
 
-        Raises BotError where it cannot be read, or is open elsewhere.
+        Raises BotError if it cannot be read, or is open elsewhere.
         """
         journal = Journal(path, redact, old=True)
         try:
@@ -123,7 +122,7 @@ class Session:
 
     @classmethod
     def copied(cls, path: Path, system: Sequence[Message], root: Path, journal: Journal) -> Session:
-        """A session that begins with what a journal holds, which stays as it is. Raises BotError."""
+        """A copy of the session of a journal, which stays as it is. Raises BotError."""
         found = replay(path)
         copy = cls(_with_system(system, found.messages), root, journal, {**found.meta, "forked_from": path.stem})
         copy._keep_messages()
@@ -136,12 +135,12 @@ class Session:
 
     @property
     def path(self) -> Path | None:
-        """The journal's; None where there is none."""
+        """The journal's path; None if nothing is saved."""
         return self._journal.path if self._journal and not self._journal.broken else None
 
     @property
     def turns(self) -> int:
-        """How many can be taken back."""
+        """How many turns can be undone."""
         return sum(bool(point.question) for point in self._points)
 
     @property
@@ -150,7 +149,7 @@ class Session:
 
     @property
     def writes(self) -> Sequence[Write]:
-        """What tools wrote in this session, the oldest first."""
+        """The files written by tools, oldest first."""
         return self._writes
 
     @property
@@ -159,11 +158,11 @@ class Session:
         return self._todos[-1].arguments if self._todos else None
 
     def before(self, write: Write) -> bytes | None:
-        """What the file held; None where there was none, or it was not kept."""
+        """The earlier content of the file; None if there was none, or it was not saved."""
         return self._blobs.content(write.before) if self._blobs and write.before else None
 
     def follow(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
-        """The same events, each recorded before it is passed on; ends `events` when it is ended."""
+        """Pass events on, recording each one first. Closes `events` at the end."""
         self._in_turn = False
         self._keep_messages()
         self._in_turn = True
@@ -175,19 +174,19 @@ class Session:
                 yield event
         finally:
             events.close()
-            self._settle()  # of a call that was interrupted: what is changed later is not its doing
+            self._settle()  # of an interrupted call: later changes are not its own
             self._keep_messages()
             self._in_turn = False
             self._sync()
 
     def forget_last(self, message: Message) -> None:
-        """Take a message out that nobody answered, where it is the last."""
+        """Remove the message if it is the last one, as it got no answer."""
         if self.messages and self.messages[-1] is message:
             self.messages.pop()
             self._keep_messages()
 
     def before_write(self, path: str, content: bytes | None) -> None:
-        """A tool is about to write: keep what the file holds, None where there is none."""
+        """Save the content of a file that a tool is about to write; None if there is no file yet."""
         if not self._blobs or not self._journal or self._journal.broken:
             return
         try:
@@ -205,7 +204,7 @@ class Session:
         self._record("rename", {"name": name})
 
     def fork(self, journal: Journal) -> Session:
-        """The same conversation with a journal of its own; what was written until now can be undone here only."""
+        """A copy with its own journal. Earlier writes can be undone only in the original."""
         fork = Session(self.messages, self._root, journal, {**self.meta, "forked_from": self.id})
         fork._keep_messages()
         fork._todos = self._todos[-1:]
@@ -216,9 +215,9 @@ class Session:
             self._journal.close()
 
     def undo(self, put: Put) -> Undone | None:
-        """Take back the last turn, or the compaction after it, files included; None where there is nothing.
+        """Undo the last turn, or the compaction after it, including files; None if there is nothing to undo.
 
-        Raises BotError where what a compaction dropped cannot be had back.
+        Raises BotError if the messages that a compaction replaced cannot be restored.
         """
         if not self._points:
             return None
@@ -277,7 +276,7 @@ class Session:
         return number
 
     def _settle(self) -> None:
-        """Note what was left of the files that were about to be written."""
+        """Record the new content of the files that were about to be written."""
         for place in self._unfinished:
             write = self._writes[place]
             after = _left(Path(write.path))
@@ -287,7 +286,7 @@ class Session:
 
     def _compact(self, event: Compacted) -> None:
         fields: dict[str, JSON] = {"keep": event.kept, "message": to_json(event.summary), "by_hand": event.by_hand}
-        self._kept = len(self.messages)  # before it is written: an interrupt in between must not be taken for a cut
+        self._kept = len(self.messages)  # set first, so that an interrupt in between is not taken for a cut
         number = self._record("compaction", fields)
         if event.by_hand:
             self._points.append(Point(number, event.before))
@@ -295,7 +294,7 @@ class Session:
         self._last_kind = "compaction"
 
     def _keep_messages(self) -> None:
-        """Bring the journal to where the conversation is."""
+        """Bring the journal up to date with the conversation."""
         if len(self.messages) < self._kept:
             self._record("cut", {"drop": self._kept - len(self.messages)})
             self._kept = len(self.messages)
@@ -316,7 +315,7 @@ class Session:
         kind = NAMES[type(message)]
         self._pieces.close()
         if kind == "user" and self._in_turn:
-            kind = "order"  # the loop's own, in the middle of a turn
+            kind = "order"  # from the agent itself, in the middle of a turn
         stamp: dict[str, JSON] = {"time": int(self._now())} if kind == "user" else {}
         number = self._record(kind, {**stamp, "message": to_json(message)})
         if kind == "user" and self._last_kind != "user":
@@ -344,12 +343,12 @@ class Session:
 
 
 def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
-    """The messages with another system prompt."""
+    """The messages with this system prompt instead of their own."""
     return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
 
 
 def _left(path: Path) -> str | None:
-    """The hash of what a tool left there; "" where it cannot be read."""
+    """The hash of the file; "" if it cannot be read."""
     try:
         return digest_of(path)
     except OSError:

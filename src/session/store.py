@@ -1,8 +1,8 @@
-"""The folder of sessions: a journal each, what is asked of all of them, and which one is meant.
+"""The folder of sessions: creating, finding, listing, searching and deleting them.
 
 20261121-084150-k3x9.jsonl    the journal
-20261121-084150-k3x9.files/   what files held before they were written
-index.db                      made from the journals, and made again where it is missing or broken
+20261121-084150-k3x9.files/   earlier contents of files
+index.db                      rebuilt from the journals if it is missing or broken
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..messages import JSON, Message
 from .journal import Journal, Locked, Redact, storable
 from .session import Session
 
-if TYPE_CHECKING:  # sqlite3 is loaded by who looks for a session
+if TYPE_CHECKING:  # sqlite3 is loaded only to look for a session
     from .index import Found, Index, Summary
 
 SUFFIX = ".jsonl"
 ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no l, o, 0, 1: ids are read aloud and typed
 FOLDER = "sessions"
-SHOWN = 5  # of several that may be meant
+SHOWN = 5  # ids in an error message
 
 
 class Store:
-    """`state` is the program's state folder; it is made when the first session has something to keep."""
+    """`state` is the program's state folder, which is made when there is something to save."""
 
     def __init__(self, state: Path, redact: Redact = str, now: Callable[[], float] = time.time) -> None:
         self.folder = state / FOLDER
@@ -36,20 +36,17 @@ class Store:
         self._now = now
 
     def new(self, messages: Sequence[Message], root: Path, meta: Mapping[str, JSON]) -> Session:
-        """A session that begins with these messages; its journal is made with its first question."""
+        """A session that begins with these messages; its file is made with the first question."""
         return Session(messages, root, self.journal(), {**meta, "created": int(self._now())}, self._now)
 
     def journal(self) -> Journal:
-        """A new one, not written yet."""
+        """A new journal, not written yet."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._now()))
         tail = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(4))
         return Journal(self.folder / f"{stamp}-{tail}{SUFFIX}", self._redact)
 
     def resume(self, wanted: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
-        """The session `wanted`, as in `find`, or a copy where it is open elsewhere; and what should be told of it.
-
-        Raises BotError.
-        """
+        """The session `wanted`, as in `find`, or a copy if it is open elsewhere; and notices. Raises BotError."""
         session = self.find(wanted, root)
         try:
             return Session.resumed(self.path(session), system, root, self._redact)
@@ -61,9 +58,9 @@ class Store:
         return self.folder / f"{session}{SUFFIX}"
 
     def find(self, wanted: str, root: Path | None = None) -> str:
-        """The id of the session meant by an id, its beginning, or a name; by nothing, the last of the folder `root`.
+        """The id of the session with this id or name, or the beginning of one; for "", the last one in `root`.
 
-        Raises BotError, also where several are meant: nobody wants to delete one of them, or to go on with any.
+        Raises BotError if there is none, or more than one.
         """
         known = self.all(empty=True)
         if not known:
@@ -90,7 +87,7 @@ class Store:
         raise BotError(f"There is no session {wanted!r}.", "`vllm-bot sessions` lists them.")
 
     def all(self, *, empty: bool = False) -> list[Summary]:
-        """The last used first; `empty`: also those in which nothing was answered, or all was taken back."""
+        """All sessions, the last used first. `empty`: including those without an answer."""
         with self._index() as index:
             return [each for each in index.all() if empty or each.turns]
 
@@ -104,10 +101,10 @@ class Store:
         return Index(self.folder)
 
     def delete(self, session: str) -> None:
-        """Raises BotError where it cannot be removed, or is open."""
+        """Raises BotError if the session is open elsewhere or cannot be deleted."""
         import shutil  # start-up is measured
 
-        journal = Journal(self.path(session), old=True)  # whoever has it open keeps it
+        journal = Journal(self.path(session), old=True)  # locked if it is open elsewhere
         journal.close()
         try:
             self.path(session).unlink()
@@ -116,14 +113,14 @@ class Store:
             raise BotError(f"The session {session} cannot be deleted: {error.strerror or error}") from error
 
     def clean(self, days: float) -> list[str]:
-        """Delete the sessions that were not used for so long; their ids. Those that have a name stay."""
+        """Delete sessions without a name that were not used for so many days; returns their ids."""
         oldest = self._now() - days * 24 * 3600
         old = [each.id for each in self.all(empty=True) if each.used < oldest and not each.name]
         deleted: list[str] = []
         for session in old:
             try:
                 self.delete(session)
-            except BotError:  # open, or not ours to remove
+            except BotError:  # open elsewhere, or not deletable
                 continue
             deleted.append(session)
         return deleted

@@ -1,7 +1,7 @@
-"""An answer as it grows: pieces in, its blocks in the order they began out. No I/O.
+"""An answer under construction: pieces in, blocks out in the order they began. No I/O.
 
-Text and thoughts are joined once at the end. Calls go through the CallAssembler and keep their place
-among the rest, for a provider that signs what it says wants it back where it stood.
+Text and thoughts are joined once at the end. Calls keep their place among them, since providers that sign blocks want
+them back in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .values import event_object, load
 
 
 class Prose:
-    """A block of text or of thoughts; `metadata` is what the provider wants back with it."""
+    """A block of text or thoughts; `metadata` goes back to the provider with it."""
 
     __slots__ = ("kind", "metadata", "pieces")
 
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def last(self) -> Prose | None:
-        """The block that text may go on in; None where there is none, or a call stands after it."""
+        """The last block, if text can be added to it; None if it is a call or there is none."""
         block = self._blocks[-1] if self._blocks else None
         return block if isinstance(block, Prose) else None
 
@@ -57,7 +57,7 @@ class Answer:
     def call(
         self, index: int, arguments: Any, id: str = "", name: str = "", metadata: Mapping[str, JSON] | None = None
     ) -> ToolCallDelta:
-        """A piece of the call `index`; its metadata counts where it begins."""
+        """Add a piece to the call `index`; metadata counts for the first piece."""
         delta = self._assembler.add({"index": index, "id": id, "function": {"name": name, "arguments": arguments}})
         if delta.call_index == len(self._signed):
             self._signed.append(metadata or {})
@@ -90,20 +90,20 @@ def broken(error: BotError, found: Sequence[WireEvent]) -> list[WireEvent]:
 
 
 class StreamingDecoder(Decoder, Protocol):
-    """A decoder of a stream that takes the same answer in one piece as well."""
+    """A stream decoder that also accepts the whole answer at once."""
 
     def whole(self, answer: Any) -> list[ModelEvent]: ...
 
 
 class WholeDecoder:
-    """An answer in one JSON body, as servers and proxies send that do not stream, for a decoder that can take it."""
+    """Decodes an answer that is one JSON body."""
 
     def __init__(self, decoder: StreamingDecoder) -> None:
         self._decoder = decoder
         self._body = bytearray()
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Raises WireError where it grows beyond all measure."""
+        """Raises WireError if it gets too large."""
         self._body += chunk
         if len(self._body) > MAX_EVENT_BYTES:
             raise too_large()
@@ -116,5 +116,5 @@ class WholeDecoder:
 
 
 def cut() -> StreamCut:
-    """The error for an answer that ended without saying so."""
+    """The error for an answer that ended too early."""
     return StreamCut("The server's answer ended in the middle.", "None of it was run. Ask again.")

@@ -1,10 +1,9 @@
 """Messages, as Anthropic defines and vLLM serves them: neutral request -> bytes, bytes -> neutral events. No I/O.
 
-A message's JSON is made once and kept, as in openai.py; here neighbours of one role become one turn, for
-roles alternate, and in a turn of the user the tool results come first, for they must follow their calls.
-Blocks of an answer are told apart by `index`; events and blocks of unknown types are passed over, as the
-documentation asks. Shapes: Anthropic's API reference (Messages, Streaming, Tool use, Extended thinking);
-vLLM 0.32, entrypoints/anthropic.
+The JSON of a message is made once and kept, as in openai.py. Neighbouring messages of one role become one turn, as
+roles must alternate; in a user turn, tool results come first, as they must follow their calls. `index` identifies the
+blocks of an answer; events and blocks of unknown types are skipped, as the documentation asks. Shapes: Anthropic's
+API reference (Messages, Streaming, Tool use, Extended thinking); vLLM 0.32, entrypoints/anthropic.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from .replies import broken_off, model_names, openai_names
 from .sse import EventDecoder
 from .values import body, count, dumps, mapping, objects, text
 
-DEFAULT_MAX_TOKENS = 8192  # the field is required; a length that every model still served can write
+DEFAULT_MAX_TOKENS = 8192  # the field is required; every current model can write this much
 
 _CHOICES: Mapping[str, JSON] = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
 
@@ -57,7 +56,7 @@ _INPUT_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 
 class AnthropicCodec:
-    """`new_id` names calls that the server left without an id."""
+    """`new_id` makes ids for calls without one."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -89,7 +88,7 @@ def _definition(tool: ToolDefinition) -> JSON:
 
 
 class _Fragment(NamedTuple):
-    """A message's blocks as JSON, comma between them; `results` are those that come first in their turn."""
+    """The blocks of a message as comma-separated JSON; `results` come first in their turn."""
 
     role: str
     results: str
@@ -113,11 +112,11 @@ def _encode_message(message: Message) -> _Fragment:
         return _Fragment("user", ",".join(dumps(_result(result)) for result in message.results), "")
     if isinstance(message, Response):
         return _Fragment("assistant", "", ",".join(dumps(each) for b in message.content for each in _encode_block(b)))
-    return _Fragment("", "", "")  # the system prompt stands beside the messages
+    return _Fragment("", "", "")  # the system prompt is a separate field
 
 
 def _text_blocks(text: str) -> list[JSON]:
-    """One block, or none: a text block that is blank is refused."""
+    """One block, or none if the text is blank, since blank blocks are refused."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
@@ -131,7 +130,7 @@ def _encode_block(block: Block) -> list[JSON]:
 
 
 def _encode_reasoning(block: Reasoning) -> list[JSON]:
-    """As it came with its signature; thoughts of another model have none, and would be refused."""
+    """The thought with its signature; thoughts of other models have none and would be refused."""
     if "redacted_thinking" in block.metadata:
         return [{"type": "redacted_thinking", "data": block.metadata["redacted_thinking"]}]
     if "signature" in block.metadata:
@@ -165,7 +164,7 @@ _RESULTS: Mapping[str, Callable[[ToolResult], JSON]] = {
     "multimodal": _content,
 }
 
-# Block and delta types that hold prose, and the field it stands in.
+# Block and delta types for text and thoughts, and the field that holds it.
 _PROSE: Mapping[str, tuple[type[Text] | type[Reasoning], str]] = {
     "text": (Text, "text"),
     "text_delta": (Text, "text"),
@@ -175,7 +174,7 @@ _PROSE: Mapping[str, tuple[type[Text] | type[Reasoning], str]] = {
 
 
 class StreamDecoder:
-    """A streamed answer. It is whole only with a stop_reason or message_stop."""
+    """Decodes a stream, which is complete only with a stop_reason or message_stop."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._events = EventDecoder()
@@ -192,7 +191,7 @@ class StreamDecoder:
         try:
             for event in json_events(self._events, chunk):
                 self._event(event, found)
-                if self._done:  # a server may keep the connection open behind it
+                if self._done:  # a server may keep the connection open
                     return [*found, *self.close()]
         except (ServerError, WireError) as error:
             return broken(error, found)
@@ -213,7 +212,7 @@ class StreamDecoder:
         self._done = self._done or kind == "message_stop"
 
     def _message(self, message: Mapping[str, Any]) -> None:
-        """What an answer says of itself; later sayings count, and are of the whole answer."""
+        """Take in model, stop reason and usage; later values replace earlier ones."""
         self._model = text(message.get("model")) or self._model
         self._stop = text(message.get("stop_reason")) or self._stop
         usage = mapping(message.get("usage"))
@@ -226,7 +225,7 @@ class StreamDecoder:
         kind = text(block.get("type"))
         if kind == "tool_use":
             self._calls.add(index)
-            whole = block.get("input") or ""  # {} where the arguments come in pieces
+            whole = block.get("input") or ""  # {} if the arguments come in pieces
             found.append(self._answer.call(index, whole, text(block.get("id")), text(block.get("name"))))
         elif kind == "redacted_thinking":
             self._answer.begin(Reasoning).metadata["redacted_thinking"] = text(block.get("data"))
@@ -261,7 +260,7 @@ class StreamDecoder:
         return found
 
     def close(self) -> list[ModelEvent]:
-        """Raises StreamCut where the stream ended without saying so."""
+        """Raises StreamCut if the stream ended too early."""
         if not self._stop and not self._done:
             raise cut()
         reason = _STOP_REASONS.get(self._stop, "other")

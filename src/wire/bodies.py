@@ -1,6 +1,6 @@
-"""What an answer with status 200 is, told by looking at it, for headers lie. No I/O.
+"""What an answer with status 200 is: a stream, a whole completion, some other page, or nothing. No I/O.
 
-A stream, a whole completion, a page of somebody else's, or nothing: its first bytes say which.
+Its first bytes decide, since headers may lie.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from .answer import StreamingDecoder, WholeDecoder
 from .codec import Decoder, WireEvent
 from .replies import text_or_title
 
-PAGE_START = 65536  # bytes of a page that are looked at for its title
+PAGE_START = 65536  # bytes of a page that are searched for its title
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _FIELDS = frozenset({b"data", b"event", b"id", b"retry", b"error", b""})  # of server-sent events; b"" is a comment
 _LONGEST_FIELD = max(map(len, _FIELDS))
 
 
 class AnswerDecoder:
-    """An answer that was asked for as a stream: to `stream`, as events or whole, if it is one at all."""
+    """Passes an answer on to `stream`, as events or whole, if it is one."""
 
     def __init__(self, content_type: str, stream: StreamingDecoder) -> None:
         self._kind = content_type.partition(";")[0].strip().lower()
@@ -30,12 +30,12 @@ class AnswerDecoder:
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
         if self._decoder:
             return self._decoder.feed(chunk)
-        self._start = (self._start + chunk).lstrip(_BLANK)  # some proxies send blanks while they wait
+        self._start = (self._start + chunk).lstrip(_BLANK)  # some proxies send blanks while waiting
         self._decoder = self._chosen(self._start)
         return self._decoder.feed(self._start) if self._decoder else []
 
     def close(self) -> Sequence[WireEvent]:
-        """Raises AnswerEmpty where nothing came."""
+        """Raises AnswerEmpty if nothing came."""
         if self._decoder:
             return self._decoder.close()
         if not self._start:
@@ -55,7 +55,7 @@ class AnswerDecoder:
 
 
 class PageDecoder:
-    """Something that is no completion at all: read so far that it can be named, then refused."""
+    """Something that is not a completion: read far enough to describe it, then refused."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

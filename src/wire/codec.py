@@ -1,4 +1,4 @@
-"""The seam between the neutral format and a provider's bytes. Sans-IO: nothing here opens a socket."""
+"""The interface between the neutral format and a provider's bytes. Sans-IO."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from ..messages import JSON, Completed, Message, ModelEvent, ToolChoice, ToolDef
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One turn to ask for. No tools means that none are offered natively, and that there is nothing to choose.
+    """A request for one turn. `tools` are those offered natively.
 
-    `options` are fields of the request's body that only some servers know; a server may refuse them.
-    `stream`: whether the answer is to come as it is made, or whole.
+    `options` are fields of the body that only some servers know and others may refuse.
     """
 
     model: str
@@ -29,7 +28,7 @@ class ChatRequest:
 
 
 class RawTokens(NamedTuple):
-    """The ids of the tokens that an answer was made of, and how many of them became neither text nor call."""
+    """The token ids of an answer, and how many of them became neither text nor a call."""
 
     ids: list[int]
     silent: int
@@ -73,7 +72,7 @@ class Codec(Protocol):
         """For an answer with status 200."""
 
     def models(self, body: bytes) -> list[str]:
-        """The names in an answer to GET models. Raises WireError."""
+        """The names in a list of models. Raises WireError."""
 
 
 def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:

@@ -1,9 +1,8 @@
-"""Native calls out of streaming deltas: pieces in, whole calls at the end. No I/O.
+"""Assembling native calls from streaming deltas. No I/O.
 
-A call is told from its neighbours by `index`, else by its id, else it goes on with the last one.
-Servers differ: id and name come once, late, or in every chunk; parallel calls interleave, or share
-index 0 with ids of their own; arguments are absent, null or "" where there are none. Argument
-pieces are kept in a list and joined once. Shapes: vLLM 0.32, chat_completion/serving.py.
+A delta belongs to the call with its `index`, else with its id, else to the last one. Servers differ: id and name come
+once, late, or in every chunk; parallel calls interleave, or share index 0 with different ids; arguments are absent,
+null or "" if there are none. Argument pieces are joined once. Shapes: vLLM 0.32, chat_completion/serving.py.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class CallAssembler:
         self._by_index: dict[object, int] = {}
 
     def add(self, delta: Mapping[str, Any]) -> ToolCallDelta:
-        """One entry of a chunk's `tool_calls`; entries that are no objects are the caller's to leave out."""
+        """Take in one entry of a chunk's `tool_calls`, which must be an object."""
         function = delta.get("function")
         if not isinstance(function, Mapping):
             function = {}
@@ -45,7 +44,7 @@ class CallAssembler:
         position = self._position(delta.get("index"), id, name)
         slot = self._slots[position]
         slot.id = slot.id or id
-        if name != slot.name:  # the same name in every chunk is not appended to itself
+        if name != slot.name:  # some servers repeat the name in every chunk
             slot.name += name
         if piece:
             slot.arguments.append(piece)
@@ -64,11 +63,11 @@ class CallAssembler:
 
     @staticmethod
     def _is_another(slot: _Slot, id: str, name: str) -> bool:
-        """A new id on a used index opens a new call; so does a new name once arguments have come."""
+        """A new id on a used index begins a new call; so does a new name after arguments."""
         return bool((id and slot.id and id != slot.id) or (name and name != slot.name and slot.arguments and not id))
 
     def finish(self, truncated: bool) -> list[ToolCall | MalformedCall]:
-        """The calls in the order they began. `truncated`: the answer stopped at max_tokens or was cut."""
+        """The calls in the order they began. `truncated`: the answer was cut off."""
         return [
             self._call(slot, truncated and position == len(self._slots) - 1)
             for position, slot in enumerate(self._slots)
@@ -85,11 +84,11 @@ class CallAssembler:
 
 
 def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
-    """The arguments string as an object; "" and null are a call without arguments. Raises ValueError saying why not."""
+    """The arguments string as an object; "" and null mean no arguments. Raises ValueError with a reason."""
     if not raw.strip() and allow_empty:
         return {}
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
     except json.JSONDecodeError as error:
@@ -98,9 +97,17 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"The arguments must be a JSON object, not {type(value).__name__}.")
-    if _is_deeper(value, MAX_DEPTH):  # it could be read here and not be written again from deeper in the stack
+    if _is_deeper(value, MAX_DEPTH):  # it might not be writable from deeper in the stack
         raise ValueError(TOO_DEEP)
     return value
+
+
+def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    members = dict(pairs)
+    for key, value in pairs if len(members) < len(pairs) else ():
+        if members[key] != value:  # whoever looks at the call and whoever runs it may take another
+            raise ValueError(f"The arguments hold {key[:64]!r} twice, with different values.")
+    return members
 
 
 def _finite(digits: str) -> float:
@@ -122,18 +129,18 @@ def _refuse_constant(name: str) -> JSON:
 
 
 def _piece(arguments: object) -> str:
-    """Some servers send the object itself in place of a string."""
+    """The arguments as text; some servers send an object instead of a string."""
     return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else text(arguments)
 
 
 def as_sent(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:
-    """Name and arguments of a call of an earlier turn, in a shape that every server takes.
+    """Name and arguments of an earlier call, in a form that every server accepts.
 
-    A malformed call's own text would make every later turn an HTTP 400 on servers that parse it.
+    The text of a malformed call would make servers that parse it refuse every later turn.
     """
     return tool_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
 
 
 def tool_name(name: str) -> str:
-    """The name a model gave, less what no tool's name holds: providers refuse a conversation with it."""
+    """The name with invalid characters replaced, since providers refuse a conversation that contains them."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"

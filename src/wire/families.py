@@ -1,4 +1,4 @@
-"""Which of vLLM's parsers read what a model's family writes: for the flags that make its tool calls native.
+"""Which of vLLM's parsers fit which family of models, for the flags that make tool calls native.
 
 Sources: vLLM's docs, features/tool_calling.md and features/reasoning_outputs.md; parsers of families that these leave
 out are those registered in vLLM 0.32, vllm/tool_parsers/__init__.py and vllm/reasoning/__init__.py.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
-    """`pattern` is looked for in a model's name; `template`: of vLLM's examples/, where the model's own will not do."""
+    """`pattern` matches the model's name; `template` is one of vLLM's examples/, if the model's own will not do."""
 
     pattern: str
     tool_parser: str
@@ -20,7 +20,7 @@ class Family(NamedTuple):
 
     @property
     def flags(self) -> str:
-        """What `vllm serve` is given besides the model."""
+        """The arguments of `vllm serve` besides the model."""
         flags = ["--enable-auto-tool-choice", f"--tool-call-parser {self.tool_parser}"]
         if self.reasoning_parser:
             flags.append(f"--reasoning-parser {self.reasoning_parser}")
@@ -29,7 +29,7 @@ class Family(NamedTuple):
         return " ".join(flags)
 
 
-FAMILIES = (  # the first whose pattern is found: the particular before the general
+FAMILIES = (  # the first match counts: special ones before general ones
     Family(r"xlam.*qwen|qwen.*xlam|xlam-[13]b", "xlam", "", "tool_chat_template_xlam_qwen.jinja"),
     Family(r"xlam", "xlam", "", "tool_chat_template_xlam_llama.jinja"),
     Family(r"toolace", "pythonic", "", "tool_chat_template_toolace.jinja"),
@@ -87,5 +87,5 @@ FAMILIES = (  # the first whose pattern is found: the particular before the gene
 
 
 def family_of(model: str) -> Family | None:
-    """The family that a model's name tells of, or None: a server may serve it under any name."""
+    """The family of a model, by its name; None if unknown."""
     return next((family for family in FAMILIES if re.search(family.pattern, model.lower())), None)

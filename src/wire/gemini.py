@@ -1,10 +1,9 @@
 """generateContent, as the Gemini API and Vertex AI serve it: neutral request -> bytes, bytes -> neutral events. No I/O.
 
-The two differ in the address and in how the key travels, not in what is said. A call comes whole, in one
-part, mostly without an id: the adapter makes one, and a result goes back under its tool's name, with an id
-only where the server gave it. A part's thought signature goes back in a part of its own kind and text, so a
-signed part is never joined to another. Shapes: the API references of generateContent, Function calling and
-Thought signatures; Vertex AI's reference of the same.
+The two differ only in the address and the key. A call comes whole, in one part, mostly without an id; the codec makes
+one, and a result goes back under its tool's name, with an id only if the server gave one. A thought signature must go
+back in an identical part, so a signed part is never joined to another. Shapes: the API references of generateContent,
+Function calling and Thought signatures; Vertex AI's reference of the same.
 """
 
 from __future__ import annotations
@@ -46,20 +45,20 @@ from .sse import EventDecoder
 from .values import body, count, dumps, mapping, objects, text
 
 _SIGNATURE = "thoughtSignature"
-# What the documentation gives for a call that the model did not make in this shape: a signature must be there.
+# A signature is required; the documentation gives this one for calls that the model did not make natively.
 _NO_SIGNATURE = "skip_thought_signature_validator"
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 _STOP_REASONS: dict[str, StopReason] = {
-    "STOP": "end_turn",  # or tool_use: the content tells
+    "STOP": "end_turn",  # or tool_use, depending on the content
     "MAX_TOKENS": "max_tokens",
     "MALFORMED_FUNCTION_CALL": "tool_use",
 }
 
 
 class GeminiCodec:
-    """`new_id` names calls, which mostly come without an id."""
+    """`new_id` makes ids for calls, which mostly come without one."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -102,7 +101,7 @@ class GeminiCodec:
         sent: dict[str, JSON] = {"text": block.text, **_signature(block.metadata)}
         if isinstance(block, Reasoning):
             sent["thought"] = True
-        # Thoughts without a signature are a summary for people, and another model's are not understood.
+        # Thoughts without a signature are summaries for people, or another model's.
         said = block.text if isinstance(block, Text) else ""
         return [sent] if said or _SIGNATURE in sent else []
 
@@ -127,7 +126,7 @@ class GeminiCodec:
 def _declaration(tool: ToolDefinition) -> JSON:
     declaration: dict[str, JSON] = {"name": tool.name, "description": tool.description}
     parameters = reduced(tool.parameters)
-    if "properties" in parameters:  # an object without any is refused
+    if "properties" in parameters:  # an object without properties is refused
         declaration["parameters"] = parameters
     return declaration
 
@@ -172,7 +171,7 @@ _RESULTS: Mapping[str, Callable[[JSON], dict[str, JSON]]] = {
 
 
 class StreamDecoder:
-    """A streamed answer. It is whole only with a finishReason."""
+    """Decodes a stream, which is complete only with a finishReason."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -235,14 +234,14 @@ class StreamDecoder:
         return self._answer.call(self._calls, arguments, id, text(call.get("name")), metadata)
 
     def whole(self, answer: Any) -> list[ModelEvent]:
-        """One response, or a list of them, as they come where no stream of events was asked for."""
+        """One response, or a list of them, as they come without streaming."""
         found: list[ModelEvent] = []
         for event in objects(answer if isinstance(answer, list) else [answer]):
             self._event(event, found)
         return found
 
     def close(self) -> list[ModelEvent]:
-        """Raises StreamCut where the stream ended without saying so."""
+        """Raises StreamCut if the stream ended too early."""
         if not self._finish:
             raise cut()
         reason = _STOP_REASONS.get(self._finish, "other")

@@ -1,10 +1,9 @@
 """A JSON Schema reduced to what Gemini accepts for a function's parameters. No I/O.
 
-Gemini takes a subset of OpenAPI 3.0's schema objects and refuses a request that holds anything else: so what
-it has no word for is said in another way where it has one (a type list becomes `nullable` or `anyOf`, a
-constant an `enum`, a reference what it refers to), and is left out where it has none. What is left out only
-makes the schema wider: arguments are checked against the tool's own. Subset: the reference of Schema in the
-Gemini API (v1beta) and in Vertex AI (v1).
+Gemini accepts a subset of OpenAPI 3.0's schema objects and refuses a request with anything else. What can be said in
+that subset is translated (a type list becomes `nullable` or `anyOf`, a constant an `enum`, a reference its target);
+the rest is left out. That only makes the schema wider: arguments are checked against the tool's own. Subset: the
+reference of Schema in the Gemini API (v1beta) and in Vertex AI (v1).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _IMPLIED = {"properties": "object", "items": "array", "enum": "string"}  # the t
 
 
 def reduced(schema: Schema) -> dict[str, JSON]:
-    """The schema in Gemini's words; one that refers to itself ends where it would come round again."""
+    """The schema as Gemini accepts it; recursion ends where a reference would repeat."""
     return _reduce(schema, schema, frozenset())
 
 
@@ -59,7 +58,7 @@ def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, J
 
 
 def _resolved(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
-    """Without references and `allOf`: what they stand for, under what stands beside them."""
+    """The schema with references and `allOf` merged in; its own keys win."""
     merged: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     parts = objects(schema.get("allOf"))
     if reference := text(schema.get("$ref")):
@@ -76,7 +75,7 @@ def _resolved(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sch
 
 
 def _target(reference: str, root: Schema) -> dict[str, Any]:
-    """What `#/a/b` points to; empty where it points to nothing, or out of the schema."""
+    """What `#/a/b` points to; empty if there is nothing."""
     at: Any = root if reference.startswith("#") else None
     for step in reference.lstrip("#").split("/")[1:]:
         at = mapping(at).get(step.replace("~1", "/").replace("~0", "~"))
@@ -89,7 +88,7 @@ def _names(schema: Schema) -> list[str]:
 
 
 def _choices(schema: Schema) -> list[dict[str, Any]]:
-    """The schemas one of which must fit, where there is a choice; of an object's it only narrows the properties."""
+    """The alternatives, if there are any; those of an object only narrow its properties and are ignored."""
     kinds = schema.get("type")
     if not isinstance(kinds, list):
         unions = [] if kinds or "properties" in schema else [objects(schema.get(key)) for key in ("anyOf", "oneOf")]

@@ -1,9 +1,9 @@
-"""Events that differ from the last one in nothing but their text: read without decoding the rest of them. No I/O.
+"""Reading events that differ from the last one only in their text, without decoding JSON. No I/O.
 
-A server writes the same thirty words around each piece of an answer, and decoding those is most of what a piece
-costs. What stands before and after the text of one event is remembered; an event with the same around a string
-without escapes says that string, and, where token ids come with it, those. That is exact: whether the place that
-was found is the text's is made sure of by decoding the event once more with something else in it.
+A server writes the same thirty words around each piece of an answer, and decoding them is most of the cost. What comes
+before and after the text of one event is remembered; an event with the same around a string without escapes contains
+that string (and the token ids next to it). To be sure that the text was located correctly, the event is decoded once
+more with another text in its place.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _IDS = (b'"token_ids":[', b'"token_ids": [')
 _PROBE = "probe 0123"
 _PROBED_ID = 7
 LONGEST_IDS = 200  # characters
-MAX_TRIES = 6  # events in a row that are not like the one before, until it is given up: each try costs a bit
+MAX_TRIES = 6  # failures in a row before giving up, as each try costs a bit
 
 
 class Likeness:
-    """`read` takes an event's data apart; `learn` is told of one that held text and nothing else."""
+    """`read` takes an event's data apart; `learn` is given one that contained only text."""
 
     def __init__(self) -> None:
         self._before = b"\n"  # no event begins so
@@ -29,7 +29,7 @@ class Likeness:
         self._tries = 0
 
     def read(self, data: bytes) -> tuple[str, list[int]] | None:
-        """The text and the token ids; None where the event is not alike."""
+        """The text and the token ids; None if the event is not like the last one."""
         if not data.startswith(self._before):
             return None
         start = len(self._before)
@@ -48,7 +48,7 @@ class Likeness:
         return (text, [int(each) for each in ids.split(b",") if each]) if text else None
 
     def learn(self, data: bytes, text: str, read: Callable[[bytes], Any]) -> None:
-        """`read` gives text and token ids of data, of whatever shape."""
+        """`read` decodes any data into text and token ids."""
         if self._tries >= MAX_TRIES or data.startswith(self._before):
             return
         self._tries += 1
@@ -68,7 +68,7 @@ class Likeness:
 
 
 def _plain(said: bytes) -> str:
-    """What stands in quotes, where it holds no escape and nothing that would have to be one; else empty."""
+    """The quoted text, if it needs no decoding; else empty."""
     if b"\\" in said:
         return ""
     try:

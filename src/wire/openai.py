@@ -1,8 +1,8 @@
 """Chat completions, as vLLM serves and extends them: neutral request -> bytes, bytes -> neutral events. No I/O.
 
-A message's JSON is made once and kept: a turn joins fragments, so its cost does not grow with the
-history, and the prompt's prefix stays the same to the byte. A chunk costs one `json.loads` and three
-look-ups. Shapes and texts: vLLM 0.32, entrypoints/openai/chat_completion and serve/exception_handling.
+The JSON of a message is made once and kept: a turn only joins fragments, and the prompt's prefix stays identical for
+the server's cache. A chunk costs one `json.loads` and three look-ups. Shapes and texts: vLLM 0.32,
+entrypoints/openai/chat_completion and serve/exception_handling.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LONG = 65536  # bytes of an event that is not held beside what it says
 
 
 class OpenAICodec:
-    """`new_id` names calls that the server left without an id; `max_tokens` is what the server calls that limit."""
+    """`new_id` makes ids for calls without one; `max_tokens` is the server's name for that limit."""
 
     def __init__(self, new_id: Callable[[], str], max_tokens: str = "max_tokens") -> None:
         self._new_id = new_id
@@ -78,7 +78,7 @@ class OpenAICodec:
         return self._body(request, {"model": request.model})
 
     def _body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
-        if request.tools:  # an empty list is refused, and so is a choice without tools
+        if request.tools:  # servers refuse an empty list, and a choice without tools
             fields["tools"] = [openai_tool(tool) for tool in request.tools]
             fields["tool_choice"] = _choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
@@ -101,7 +101,7 @@ def _encode_message(message: Message) -> str:
 
 
 def chat_messages(message: Message) -> list[dict[str, JSON]]:
-    """One neutral message as chat messages: results are one each, an answer of nothing but reasoning is none."""
+    """A neutral message as chat messages: one per tool result, none for an answer of only reasoning."""
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.text}]
     if isinstance(message, UserMessage):
@@ -158,7 +158,7 @@ _RESULTS: Mapping[str, Callable[[JSON], JSON]] = {
 
 
 class StreamDecoder:
-    """A streamed answer. It is whole only with a finish_reason or [DONE]."""
+    """Decodes a stream, which is complete only with a finish_reason or [DONE]."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._events = EventDecoder()
@@ -193,21 +193,21 @@ class StreamDecoder:
                 self._token_ids += ids
                 found.append(TextDelta(said))
             elif len(events[-1]) > LONG:
-                self._chunk(event_object(load(events.pop())), found)  # handed over: a huge event is not held twice
+                self._chunk(event_object(load(events.pop())), found)  # popped, so that a huge event is not held twice
                 continue
             elif events[-1].strip():
                 self._other(events[-1], found)
             events.pop()
 
     def _other(self, data: bytes, found: list[WireEvent]) -> None:
-        """An event that is not like the last; those after it may be like this one."""
+        """Take in an event unlike the last one; later events may be like it."""
         before = len(found)
         self._chunk(event_object(load(data)), found)
         if len(found) == before + 1 and isinstance(said := found[-1], TextDelta):
             self._likeness.learn(data, said.text, _said)
 
     def _chunk(self, chunk: dict[str, Any], found: list[Any]) -> None:
-        if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null where there is only usage
+        if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null in an event with only usage
             raise broken_off(chunk)
         self._model = self._model or text(chunk.get("model"))
         if usage := mapping(chunk.get("usage")):
@@ -223,7 +223,7 @@ class StreamDecoder:
                 self._silent += 0 if len(found) > before else len(said)
 
     def _delta(self, delta: Mapping[str, Any], found: list[Any]) -> None:
-        # OpenAI's own models say elsewhere why they will not answer.
+        # OpenAI's models explain a refusal in a separate field.
         if said := text(delta.get("content")) or text(delta.get("refusal")):
             self._text.append(said)
             found.append(TextDelta(said))
@@ -242,7 +242,7 @@ class StreamDecoder:
         for choice in objects(completion.get("choices")):
             choice["delta"] = mapping(choice.get("message"))
             if isinstance(ids := choice.pop("token_ids", None), list):
-                # Which of them became nothing, a whole answer does not tell.
+                # A whole answer does not tell which of them became nothing.
                 self._token_ids = _without_end(ids, choice.get("finish_reason"))
                 self._silent = len(self._token_ids)
             for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):
@@ -251,7 +251,7 @@ class StreamDecoder:
         return found
 
     def close(self) -> list[WireEvent]:
-        """Raises StreamCut where the stream ended without saying so."""
+        """Raises StreamCut if the stream ended too early."""
         if not self._finish and not self._done:
             raise cut()
         calls = self._assembler.finish(truncated=self._finish == "length")
@@ -262,12 +262,12 @@ class StreamDecoder:
 
 
 def _without_end(ids: list[int], finish: object) -> list[int]:
-    """Less the token that ends the turn, which is no part of what was said; others may come in one piece with it."""
+    """Without the token that ends the turn; others may come in the same event."""
     return ids[:-1] if finish and finish != "length" else ids
 
 
 def _said(data: bytes) -> tuple[str, list[int]]:
-    """The text and the token ids of one event; nothing of one that says anything besides."""
+    """The text and the token ids of one event; nothing if it contains anything else."""
     decoder, found = StreamDecoder(str), list[Any]()
     decoder._chunk(event_object(load(data)), found)
     if decoder._finish or decoder._usage or decoder._silent:

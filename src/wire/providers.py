@@ -1,8 +1,4 @@
-"""Whose wire it is: for each provider its codec, and how the API key travels. The one place that knows them all.
-
-The key itself is none of the wire's business: a row says under which header, and after which word, the
-client sends it.
-"""
+"""The table of providers: for each its codec, and how the API key is sent."""
 
 from __future__ import annotations
 

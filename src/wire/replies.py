@@ -1,6 +1,6 @@
-"""What a server says besides a model's turn: why it refuses, and which models it has. No I/O.
+"""What servers say besides answers: why they refuse, and which models they have. No I/O.
 
-One table tells every provider's refusals apart, for they agree on the status and differ in words alone.
+One table covers the refusals of all providers, which agree on the status and differ only in words.
 Texts: vLLM 0.32 (serve/exception_handling), Ollama, llama.cpp's server, and the error pages of the
 documentation of OpenAI, Anthropic and Gemini.
 """
@@ -37,7 +37,7 @@ _NOT_TEXT = (
     r"|(image|audio)( input)? is not supported|image_url is only supported|input modality is not enabled"
 )
 
-# What a refusal means: status, a pattern in its message, the error, what to do. The first row that fits counts.
+# What a refusal means: status, pattern in the message, error, hint. The first matching row counts.
 _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
     (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
     (400, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
@@ -85,7 +85,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
 
 def refusal(status: int, body: bytes, location: str = "") -> ServerError:
     """What an answer with a status other than 200 means."""
-    if location:  # not followed: it might lead the API key to another host
+    if location:  # not followed, as it might send the API key to another host
         hint = "If that is the right server, set vllm.base_url to that address."
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
     message = error_message(body) or f"HTTP {status} without an explanation."
@@ -104,7 +104,7 @@ def _told_apart(said: str, status: int, message: str) -> ServerError:
     return refused
 
 
-# What a request that is too long is told, by vLLM 0.32 and before (serve/utils/api_utils.py, renderers/params.py).
+# How vLLM refuses a request that is too long (0.32 and before: serve/utils/api_utils.py, renderers/params.py).
 _TOO_MANY_IN_PROMPT = re.compile(r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S)
 _TOO_MANY_IN_ALL = re.compile(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
 _TOO_MANY_CHARACTERS = re.compile(
@@ -113,7 +113,7 @@ _TOO_MANY_CHARACTERS = re.compile(
 
 
 def excess_tokens(message: str) -> int:
-    """By how many tokens a request was too long, as far as the refusal's message says; else 0."""
+    """By how many tokens a request was too long, if the message says so; else 0."""
     if match := _TOO_MANY_IN_PROMPT.search(message) or _TOO_MANY_IN_ALL.search(message):
         limit, came = map(int, match.groups())
         return max(came - limit, 0)
@@ -124,7 +124,7 @@ def excess_tokens(message: str) -> int:
 
 
 def broken_off(event: object) -> ServerError:
-    """An error inside an answer with status 200; the status it would have had may stand in it."""
+    """An error inside an answer with status 200; it may contain the status it should have had."""
     message = explanation(event) or "no reason given"
     error = mapping(event).get("error")
     code = mapping(error if isinstance(error, dict) else event).get("code")
@@ -134,12 +134,12 @@ def broken_off(event: object) -> ServerError:
 
 
 def is_error(event: Mapping[str, Any]) -> bool:
-    """Whether a reason stands where an answer's content should."""
+    """Whether the event is an error."""
     return bool(event.get("error") or event.get("object") == "error" or event.get("message") or event.get("detail"))
 
 
 def error_message(body: bytes) -> str:
-    """The reason in an error body, "" where there is none."""
+    """The reason in an error body; "" if there is none."""
     try:
         return explanation(json.loads(body))
     except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def error_message(body: bytes) -> str:
 
 
 def text_or_title(page: bytes) -> str:
-    """What a page is about, or how a text begins."""
+    """The title of a page, or the beginning of a text."""
     text = page.decode(errors="replace")
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
     return " ".join((title[1] if title else text).split())[:LONGEST_REASON]
@@ -155,7 +155,7 @@ def text_or_title(page: bytes) -> str:
 
 def explanation(value: object) -> str:
     """The reason in an error that is JSON: a string or an object under `error`, else `message` or `detail`."""
-    if isinstance(value, list) and value:  # Gemini's, where no stream was asked for
+    if isinstance(value, list) and value:  # Gemini's, without streaming
         return explanation(value[0])
     if not isinstance(value, dict):
         return "" if value is None else str(value)[:LONGEST_REASON]
@@ -167,7 +167,7 @@ def explanation(value: object) -> str:
 
 
 def _wrong_field(entry: Any) -> str:
-    """An entry of FastAPI's list of what does not validate (HTTP 422)."""
+    """An entry in FastAPI's list of validation errors (HTTP 422)."""
     if not isinstance(entry, dict):
         return str(entry)
     return f"{'.'.join(map(str, entry.get('loc') or ()))}: {entry.get('msg')}"

@@ -1,10 +1,9 @@
 """Server-sent events: bytes in, the data of each event out. No I/O.
 
-Linear whatever the chunking: a chunk that is one whole event is cut out of itself, others are appended
-to one buffer, and a search never looks again at what it has passed. Lines end in LF, CRLF or CR; a blank
-line ends an event; `data` lines of one event are joined by LF; comments (vLLM's ": keep-alive") and other
-fields are passed over. Lines are found in bytes, so U+2028 and its like inside a string stay what they are.
-Specification: WHATWG HTML, section 9.2.
+Linear whatever the chunking: a chunk that is one whole event is returned directly, others are appended to one
+buffer, and no byte is searched twice. Lines end in LF, CRLF or CR; a blank line ends an event; `data` lines of
+one event are joined by LF; comments (vLLM's ": keep-alive") and other fields are skipped. Lines are found in bytes,
+so characters such as U+2028 do not end them. Specification: WHATWG HTML, section 9.2.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from ..errors import WireError
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
-_DATA = (b"data", b"error")  # llama.cpp's server sends what went wrong in a field of its own
+_DATA = (b"data", b"error")  # llama.cpp's server sends errors in this field
 
 
 def too_large(limit: int = MAX_EVENT_BYTES) -> WireError:
@@ -22,7 +21,7 @@ def too_large(limit: int = MAX_EVENT_BYTES) -> WireError:
 
 
 class EventDecoder:
-    """`feed(bytes)` gives the data of the events that are whole by now; one that no blank line ends is no event."""
+    """`feed(bytes)` returns the data of the events completed by a blank line."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._buffer = bytearray()
@@ -30,7 +29,7 @@ class EventDecoder:
         self._data: list[bytes] = []
         self._held = 0
         self._limit = max_event_bytes
-        self._open = True  # whether an event has begun, or the first bytes have yet to be looked at
+        self._open = True  # an event has begun, or no byte has been seen
         self._at_start = True
         self._after_cr = False
 
@@ -50,7 +49,7 @@ class EventDecoder:
         return events
 
     def _with_plain_ends(self, chunk: bytes) -> bytes:
-        """Every line end as LF. A CR at the very end counts at once, or an event would wait for the next."""
+        """Every line end as LF. A CR at the end counts at once, so that an event need not wait for the next chunk."""
         if self._after_cr and chunk[:1] == b"\n":
             chunk, self._after_cr = chunk[1:], False
         if chunk:
@@ -72,7 +71,7 @@ class EventDecoder:
         return events
 
     def _field(self, start: int, end: int) -> None:
-        """A line of the buffer, of which only the value is copied, and once: it may be long."""
+        """Take in a line of the buffer, copying only its value, as it may be long."""
         colon = self._buffer.find(b":", start, end)
         name = self._buffer[start : colon if colon >= 0 else end]
         if name not in _DATA:
@@ -85,7 +84,7 @@ class EventDecoder:
         self._held += end - value
 
     def _skip_bom(self) -> bool:
-        """Whether the start has been seen: three bytes, or enough to know that they are no byte order mark."""
+        """Skip a byte order mark; False while there are too few bytes to tell."""
         if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
             return False
         if self._buffer.startswith(_BOM):

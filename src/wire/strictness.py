@@ -1,8 +1,8 @@
 """Which schemas a server can hold a call's arguments to (`strict: true`). Pure.
 
-Without it vLLM constrains at most the envelope of a native call, not its arguments. One schema that cannot
-become a grammar makes the server refuse the whole request, so only what is known to become one is pinned:
-a tool whose schema holds anything else is offered as it is. Measured on vLLM 0.32 (xgrammar), which refuses
+Without it, vLLM constrains at most the frame of a native call, not its arguments. One schema that cannot become a
+grammar makes the server refuse the whole request, so `strict` is only used for keywords known to work; a tool with any
+other keyword is offered without it. Measured on vLLM 0.32 (xgrammar), which refuses
 `pattern` with look-around, references that lead nowhere and numbers beyond 64 bits, and passes over
 `multipleOf` and `uniqueItems`; OpenAI's rules are those of its guide to structured outputs.
 """
@@ -26,17 +26,17 @@ def grammatical(schema: Mapping[str, JSON]) -> bool:
 
 
 def closed(schema: Mapping[str, JSON]) -> bool:
-    """Whether OpenAI takes it as strict: every object says all it may hold, and must hold all of it."""
+    """Whether OpenAI accepts it as strict: every object lists all its properties and requires them."""
     return grammatical(schema) and all(map(_is_closed, _schemas(schema)))
 
 
 def never(_: Mapping[str, JSON]) -> bool:
-    """For servers that know no strict tools."""
+    """For servers without strict tools."""
     return False
 
 
 def _schemas(schema: object) -> Iterator[object]:
-    """The schema and every one in it; what stands where a schema should is given as it is."""
+    """The schema and all schemas in it, even invalid ones."""
     yield schema
     if not isinstance(schema, Mapping):
         return

@@ -1,4 +1,4 @@
-"""JSON as the wire has it: what comes in may be anything, what goes out is always valid. No I/O."""
+"""JSON on the wire: input may be anything, output is always valid. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load(data: bytes) -> Any:
     text, beginning = data.decode(errors="replace"), data[:100]
     del data
     try:
-        value, end = _DECODE(text)  # without the blanks around it that json.loads looks for
+        value, end = _DECODE(text)  # faster than json.loads, which looks for blanks around it
         if end == len(text):
             return value
     except (ValueError, RecursionError):
@@ -31,7 +31,7 @@ def load(data: bytes) -> Any:
 
 
 def dumps(value: object) -> str:
-    """In one line and without blanks; NaN and the infinities, which JSON lacks, become null."""
+    """Compact JSON; NaN and infinities become null."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -40,19 +40,19 @@ def dumps(value: object) -> str:
 
 
 def body(fields: dict[str, JSON], **joined: str) -> bytes:
-    """A request's body. `joined` are fields that are JSON already; they come first, so that the bytes of a
-    conversation's beginning are the same from turn to turn."""
+    """The body of a request. The fields in `joined` are JSON already; they come first, so that the beginning of a
+    conversation has the same bytes every turn."""
     ready = "".join(f'"{name}":{value},' for name, value in joined.items())
     return f"{{{ready}{dumps(fields)[1:]}".encode(errors="replace")  # a lone surrogate has no UTF-8
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """The objects in what should be a list of them."""
+    """The objects in a list; none if it is not a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def event_object(value: object) -> dict[str, Any]:
-    """An event; empty where it is no object: no server that we know sends one, and nothing is lost with it."""
+    """The event if it is an object, else an empty one."""
     if isinstance(value, dict):
         return value
     log.debug("Skipped an event that is not an object: %s", type(value).__name__)
@@ -60,7 +60,7 @@ def event_object(value: object) -> dict[str, Any]:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """What should be an object; empty where it is none."""
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 

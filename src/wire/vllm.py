@@ -1,4 +1,4 @@
-"""What vLLM serves beside the OpenAI interface. Pure: requests to make, answers read. Facts: vLLM 0.32.
+"""What vLLM serves besides the OpenAI interface: making requests and reading answers. Pure. Facts: vLLM 0.32.
 
 /tokenize      messages and tools -> the exact prompt's length and tokens (serve/tokenize/serving.py)
 /detokenize    tokens -> the text they were
@@ -19,12 +19,12 @@ from .codec import ChatRequest
 from .values import count, load, mapping, objects, text
 
 TRIGGER = "TOOL_CALL:"
-# A grammar that allows blanks without end lets a weak model write nothing else.
+# With unlimited blanks in the grammar, a weak model may write nothing else.
 MAX_BLANKS = 16
 
 
 class Prompt(NamedTuple):
-    """A conversation as the server's template and tokenizer make it."""
+    """A prompt as made by the server's template and tokenizer."""
 
     tokens: list[int]
     max_model_len: int
@@ -48,12 +48,12 @@ def detokenize(model: str, tokens: Sequence[int]) -> bytes:
 
 
 def completion(request: ChatRequest, prompt: Prompt) -> bytes:
-    """The body of /v1/completions for a chat's prompt. Its own default is 16 tokens, so it is always told how many."""
+    """The body of /v1/completions for a chat's prompt. max_tokens is always set, as the default is 16."""
     fields: dict[str, JSON] = {
         "model": request.model,
         "prompt": list(prompt.tokens),
         "max_tokens": request.max_tokens or max(prompt.max_model_len - len(prompt.tokens) - 1, 1),
-        "skip_special_tokens": False,  # in many a format the markers are special tokens
+        "skip_special_tokens": False,  # in many formats the markers are special tokens
     }
     if request.temperature is not None:
         fields["temperature"] = request.temperature
@@ -84,7 +84,7 @@ def text_of(body: bytes) -> str:
 
 
 def constrained(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
-    """structured_outputs that let a model say anything, and after TOOL_CALL: nothing but a call of an offered tool."""
+    """structured_outputs that allow any text, but after TOOL_CALL: only a call of an offered tool."""
     calls: list[JSON] = [_call_schema(tool) for tool in tools]
     body: dict[str, JSON] = {
         "type": "json_schema",

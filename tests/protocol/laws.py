@@ -96,6 +96,9 @@ PIECES = (
         "print(",
         "- ",
         "1. ",
+        "# a note\n",
+        "Action: read[",
+        "**read**(",
     ),
 )
 

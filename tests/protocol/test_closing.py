@@ -19,11 +19,16 @@ def test_a_line_that_begins_a_result_or_another_turn_is_known(text):
     ("kind", "block"), [("tags", "<function=f></function>"), ("pairs", "f</tool_call>"), ("labels", "Oslo\n")]
 )
 def test_each_kind_ends_with_its_own_marker(kind, block):
-    assert closing(kind, "").search(block).end() == len(block)
+    assert closing(kind, "", block).search(block).end() == len(block)
+
+
+def test_a_tag_of_another_name_in_a_value_ends_nothing():
+    block = "<function=f><parameter=a><tool><call>x</call></tool></parameter></function>"
+    assert closing("tags", "", block).search(block).end() == len(block)
 
 
 def test_an_element_ends_with_the_tag_of_its_name():
-    assert closing("element", "read").search("<path>a</path></read>").group() == "</read>"
+    assert closing("element", "read", "").search("<path>a</path></read>").group() == "</read>"
 
 
 @pytest.mark.parametrize(("text", "ends"), [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])

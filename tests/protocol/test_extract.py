@@ -1,8 +1,10 @@
 """Whole answers, and events summed up."""
 
+import pytest
+
 from src.messages import ToolCall
 from src.protocol import StreamParser, extract_tool_calls, gathered
-from tests.protocol.laws import TOOLS
+from tests.protocol.laws import TOOLS, events_of
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a"}}'
 
@@ -38,3 +40,45 @@ def test_more_calls_are_found_where_more_are_allowed():
 
 def test_without_tools_nothing_merely_looks_like_a_call():
     assert extract_tool_calls("read(path='a')", []).content == "read(path='a')"
+
+
+SHAPES = {
+    "a comment before it in its fence": "```python\n# Read the file.\nread(path='a')\n```",
+    "a variable in its fence": "```python\ncontent = read(path='a')\nprint(content)\n```",
+    "a list in a variable in its fence": "```python\ncontents = [read(path='a')]\n```",
+    "print in its fence": "```tool_code\nprint(read(path='a'))\n```",
+    "a name in bold": "**read**(path='a')",
+    "a name in backticks": "`read`(path='a')",
+    "brackets of ReAct": "Thought: I must look.\nAction: read[a]\nObservation: it says",
+    "keywords in ReAct": "Action: read\nAction Input: path='a'\n",
+    "behind thoughts in a channel": '<|channel>thought\nI need it.\n<channel|>call:read{path:<|"|>a<|"|>}',
+    "a turn's end behind it": '<|tool_call>call:read{path:<|"|>a<|"|>}<turn|>',
+    "arguments encoded as a string under the name": '[{"read": "{\\"path\\": \\"a\\"}"}]',
+}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_a_call_in_other_shapes_is_found_whole_and_character_by_character(text):
+    for cuts in ((), range(1, len(text))):
+        found = gathered(events_of(text, cuts))
+        assert [(call.name, call.arguments) for call in found.calls] == [("read", {"path": "a"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n# Read the file.\ndef load():\n    return read(path='a')\n```",
+        "```python\ntotal = sum([1, 2])\n```",
+        "```sh\n# read the file\ncat a\n```",
+        "The action: look[a] or Action: find[a]\n",
+        "**read**: (see below)",
+        "`read` (path) reads a file.",
+        "<<function>> is what Gorilla writes.",
+        "<|recipient|>all\n<|content|>Hello.",
+        "<readme>see</readme>",
+    ],
+)
+def test_what_only_looks_like_such_a_shape_is_none(text):
+    for cuts in ((), range(1, len(text))):
+        found = gathered(events_of(text, cuts))
+        assert (found.calls, found.malformed, found.content) == ((), (), text)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from src.protocol.follow import Closing, Structure
 
 ENDS = {
+    "a prefix of strings before a backtick": ("{b`]", -1),
     "an object": ('{"a": 1} rest', 8),
     "braces in a string": ('{"a": "}{"}x', 11),
     "an escaped quote": ('{"a": "\\"}"}x', 12),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.protocol.tags import element_call, invoked, keyed
+from src.protocol.tags import Markup, element_call, invoked, keyed, structure
 
 KNOWN = {"f"}.__contains__
 BLOCKS = {
@@ -33,6 +33,11 @@ def test_a_value_said_to_be_no_string_is_read():
     assert invoked(block, KNOWN)[0].arguments == {"a": [1, 2]}
 
 
+def test_a_parameter_that_is_not_closed_ends_with_its_call():
+    block = "<function=f>\n<parameter=a>\nx\n</function>\n<function=f>\n<parameter=a>\ny\n</parameter></function>"
+    assert [call.arguments for call in invoked(block, KNOWN)] == [{"a": "x"}, {"a": "y"}]
+
+
 def test_several_invocations_in_one_block_are_several_calls():
     assert len(invoked(BLOCKS["invoke"] * 3, KNOWN)) == 3
 
@@ -42,5 +47,44 @@ def test_pairs_of_keys_and_values_follow_the_name():
     assert keyed("f</tool_call>")[0].arguments == {}
 
 
-def test_items_are_a_list():
-    assert element_call("f", "<l><item>1</item><item>2</item></l></f>")[0].arguments == {"l": ["1", "2"]}
+HTML = '<div class="a">\n  <invoke name="g"></call></tool>\n</div>\n'
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        f'<invoke name="f"><parameter name="a">{HTML}</parameter></invoke>',
+        f"<function=f>\n<parameter=a>\n{HTML}\n</parameter>\n</function>",
+        f'<function name="f"><param name="a"><![CDATA[{HTML}]]></param></function>',
+        f'<invoke name="f"><a>{HTML}</a></invoke>'.replace('<invoke name="g">', "<p>"),
+        f"<tool_call><name>f</name><arguments><a>{HTML}</a></arguments></tool_call>".replace(
+            '<invoke name="g">', "<p>"
+        ),
+    ],
+)
+def test_markup_in_a_value_stays_as_it_is(block):
+    (call,) = invoked(block, KNOWN)
+    assert call.arguments["a"].replace("<p>", '<invoke name="g">') == HTML
+
+
+def test_markup_in_a_value_of_pairs_and_of_an_element_stays_as_it_is():
+    assert keyed(f"f<arg_key>a</arg_key><arg_value>{HTML}</arg_value></tool_call>")[0].arguments == {"a": HTML}
+    assert element_call("f", f"<a>{HTML}</a></f>")[0].arguments == {"a": HTML}
+
+
+def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
+    assert invoked("<function=f>\n<parameter=a>x\n</parameter>\n</function>", KNOWN)[0].arguments == {"a": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        ("<item>1</item><item>2</item>", "array", ["1", "2"]),
+        ("<a><b>1</b></a>", "object", {"a": "<b>1</b>"}),
+        ("<a><b>1</b></a>", "", {"a": {"b": "1"}}),
+        ("<a>1</a><b>2</b>", "array", "<a>1</a><b>2</b>"),
+        ("see <a>1</a>", "object", "see <a>1</a>"),
+    ],
+)
+def test_elements_are_an_object_or_a_list_where_that_is_asked(text, kind, found):
+    assert structure(Markup(text), kind) == found
