@@ -15,9 +15,9 @@ from .events import Malformed
 from .follow import MAX_BLOCK, Closing, Structure
 from .heads import Found
 from .judge import Judge
+from .nodes import strict
 from .origins import origin
 from .patterns import Matcher
-from .repair import strict
 from .tape import Tape
 
 RESCAN = 65_536  # characters, in all, of blocks that were none and are searched again

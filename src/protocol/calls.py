@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .repair import CallNode, Node, Pair, Reader, Source, Unreadable
+from .nodes import CallNode, Node, Pair, Source, Unreadable
+from .repair import Reader
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",

@@ -14,7 +14,7 @@ from typing import Union
 from ..messages import MalformedCall, ToolCall
 from .calls import RawCall
 from .decode import Decoded
-from .repair import Node
+from .nodes import Node
 from .schema_fit import Fitter, Misfit
 from .toolbox import Toolbox
 

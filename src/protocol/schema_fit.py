@@ -13,7 +13,7 @@ from typing import Any
 
 from ..messages import JSON
 from .coerce import COERCIONS, KINDS, NOTHING, held, kind_of, literal
-from .repair import CallNode, Node, Source
+from .nodes import CallNode, Node, Source
 from .tags import Markup, structure
 from .toolbox import Tool, plain
 

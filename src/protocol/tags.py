@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 
 from .calls import ARGUMENT_KEYS, Known, RawCall, calls_in
-from .repair import Node, Reader, Unreadable
+from .nodes import Node, Unreadable
+from .repair import Reader
 
 PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _NOISE = re.compile(r"\]<\]minimax\[>\[")
