@@ -238,12 +238,12 @@ class TestLimits:
         assert "--max-tokens" in err
 
     def test_time_ends_whatever_runs(self, ask):
-        sleeps = [{"content": 'TOOL_CALL: {"name": "exec", "args": {"command": "sleep 30"}}'}, {"finish": "stop"}]
+        sleeps = [{"content": 'TOOL_CALL: {"name": "exec", "args": {"command": "sleep 60"}}'}, {"finish": "stop"}]
         start = time.monotonic()
-        code, _, err, requests = ask(sleeps, HELLO, options=["--timeout", "0.5", "--yes"])
+        code, _, err, requests = ask(sleeps, HELLO, options=["--timeout", "1", "--yes"])
         assert (code, len(requests)) == (3, 1)
-        assert "took longer than 0.5 seconds" in err
-        assert time.monotonic() - start < 5
+        assert "took longer than 1 second" in err
+        assert time.monotonic() - start < 50
 
     @pytest.mark.parametrize("option", ["--max-turns", "--max-tokens", "--timeout"])
     @pytest.mark.parametrize("value", ["0", "-1", "x"])

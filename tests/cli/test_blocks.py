@@ -79,8 +79,8 @@ def test_what_is_open_is_what_is_finished_next(text):
 @pytest.mark.parametrize("piece", ["word ", "- item\n", "```\ncode\n```\n", "| a | b |\n", "> ", "x\n\n"])
 def test_it_is_linear(piece):
     splitter = Blocks()
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(60_000):
         splitter.feed(piece)
     splitter.close()
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

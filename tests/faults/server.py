@@ -31,7 +31,14 @@ class Trickle(NamedTuple):
     for_ever: bool = False
 
 
-Step = Union[bytes, str, Trickle]
+class Again(NamedTuple):
+    """The same bytes so many times, more than is worth keeping for one test."""
+
+    data: bytes
+    times: int
+
+
+Step = Union[bytes, str, Trickle, Again]
 Script = list[Step]
 
 
@@ -121,6 +128,9 @@ class FaultServer:
             connection.sendall(step)
         elif isinstance(step, Trickle):
             self._trickle(connection, step)
+        elif isinstance(step, Again):
+            for _ in range(step.times):
+                connection.sendall(step.data)
         elif step == STALL:
             self._over.wait()
         elif step == RESET:

@@ -1,6 +1,7 @@
 """A program that is told to end ends: its children too, what was said is kept, and the exit code says by what."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,13 +25,14 @@ def until(true, what):
         time.sleep(0.005)
 
 
-def started(server, tmp_path, *options):
+def started(server, tmp_path, *options, debug=""):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"workspace": {"dir": str(tmp_path)}}))
     where = ["-u", f"http://127.0.0.1:{server.port}/v1", "-m", "tiny", "-c", str(config), "-p", "go"]
     return subprocess.Popen(
         [sys.executable, "cli.py", *where, *options],
         cwd=ROOT,
+        env={**os.environ, "DEBUG": debug},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -51,6 +53,11 @@ def alive(group):
     return [stat for stat in stats if int(stat[2]) == group and stat[0] not in "ZX"]
 
 
+def waits(program):
+    """Whether it has done all it can for now, and waits for others."""
+    return Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def ended(program, number):
     program.send_signal(number)
     out, err = program.communicate(timeout=BOUND)
@@ -62,9 +69,9 @@ def ended(program, number):
 class TestSignals:
     def test_in_an_answer_what_was_said_is_kept(self, number, tmp_path):
         with FaultServer([chunked(text("Half an answer")), STALL]) as server:
-            program = started(server, tmp_path)
-            until(lambda: server.requests, "no request came")
-            time.sleep(0.2)  # for the text to arrive
+            program = started(server, tmp_path, debug="2")
+            until(lambda: "] received" in program.stderr.readline(), "nothing came")
+            until(lambda: waits(program), "it is not done with what came")
             code, out, _ = ended(program, number)
         assert (code, out) == (CODES[number], "Half an answer\n")
 
@@ -72,9 +79,7 @@ class TestSignals:
         with FaultServer([b"HTTP/1.1 429 No\r\nRetry-After: 50\r\nContent-Length: 0\r\n\r\n"]) as server:
             program = started(server, tmp_path)
             assert "trying again in 50.0 s" in program.stderr.readline()
-            start = time.monotonic()
             assert ended(program, number)[0] == CODES[number]
-        assert time.monotonic() - start < 1
 
     def test_in_a_command_the_command_ends_too(self, number, tmp_path):
         command = f"echo $$ > {tmp_path}/pid; sleep 60 & sleep 60"
@@ -83,7 +88,7 @@ class TestSignals:
             program = started(server, tmp_path, "--yes")
             pid = tmp_path / "pid"
             until(lambda: pid.exists() and pid.read_text().strip(), "the command did not start")
-            time.sleep(0.1)  # a signal in the very moment of the fork is not what this is about
+            until(lambda: waits(program), "a signal in the very moment of the fork is not what this is about")
             code, _, _ = ended(program, number)
         assert code == CODES[number]
         assert alive(int(pid.read_text())) == []

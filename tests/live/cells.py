@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from src.model.model import LOSS
+from src.model.recovery import LOSS
 
 QUESTION = "Cell {}: what do the notes say?"
 CONTENT = "The heron stands in the reeds."

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from src.model.model import LOSS
 from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
+from src.model.recovery import LOSS
 
 QUESTION = "Quote notes.txt, please."
 CONTENT = "The heron stands in the reeds."

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.protocol.repair import CallNode, Reader, Source, Unreadable, strict
+from src.protocol.nodes import CallNode, Source, Unreadable, strict
+from src.protocol.repair import Reader
 
 
 def read(text):
@@ -79,6 +80,18 @@ def test_what_is_no_value_is_refused_with_a_sentence(text):
 def test_no_text_raises_anything_else(text):
     with contextlib.suppress(Unreadable):
         Reader(text).value()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', "{'a': [1], 'a': [2],}", "f(a=1, a=2)", '{"b": {"a": "x\ny", "a": "z"}}']
+)
+def test_of_a_key_that_stands_twice_no_value_is_chosen(text):
+    with pytest.raises(Unreadable, match="The key 'a' stands twice, with different values"):
+        Reader(text).value()
+
+
+def test_a_key_that_is_said_again_with_the_same_value_does_no_harm():
+    assert read('{"a": "x", "a": "x"}')[0] == {"a": "x"}
 
 
 def test_a_call_is_read_with_its_arguments_and_its_source():

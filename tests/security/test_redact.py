@@ -204,6 +204,6 @@ def test_what_is_redacted_stays_as_it_is():
     ],
 )
 def test_no_text_makes_it_slow(piece):
-    start = time.perf_counter()
+    start = time.process_time()
     redact(piece * (300_000 // len(piece)))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1

@@ -121,9 +121,9 @@ def test_what_differs_is_revealed_differently(one, other):
 
 @pytest.mark.parametrize("text", ["\x1b[" * 50_000, "\x1b]0;" * 30_000, "\r" * 100_000, "x\u202e" * 50_000])
 def test_it_is_linear(text):
-    start = time.perf_counter()
+    start = time.process_time()
     plain(text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 class TestWhatIsApproved:

@@ -127,6 +127,6 @@ def test_a_format_may_neither_store_nor_hide_what_it_is():
 )
 def test_no_script_makes_the_reading_slow(language, piece):
     for begun in ("", "{", "{print "):
-        start = time.perf_counter()
+        start = time.process_time()
         language.fullmatch(begun + piece * 3_000 + "\\")
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1

@@ -86,7 +86,7 @@ def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
     with pytest.raises(ToolError, match="the pattern takes more than 0.2 s"):
         for line in lines * 1_000:
             for_a_while.find(line)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "a**", "(?P<x", "x" * 3_000, "", "(?R", "\\"])

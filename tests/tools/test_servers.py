@@ -83,10 +83,8 @@ class TestTools:
         threading.Timer(0.1, ctx.cancelled.set).start()
         with ctx.for_run() as within:
             threading.Timer(0.1, within.cancelled.set).start()
-            start = time.monotonic()
             kind, said, _ = small["small_slow"].execute({"seconds": 2}, within)
         assert (kind, said) == ("error", "Error executing tool: it was cancelled")
-        assert time.monotonic() - start < 1.5
 
     def test_one_that_ended_is_started_again(self, small):
         assert run(small["small_leave"])[0] == "error"
