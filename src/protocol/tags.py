@@ -7,7 +7,6 @@ A block is complete here: its end was found by the scanner. Prefixes of namespac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from .calls import ARGUMENT_KEYS, Known, RawCall, calls_in
 from .nodes import Node, Unreadable
@@ -61,7 +60,7 @@ def invoked(block: str, known: Known) -> list[RawCall]:
         body = text[start.end() : following.start() if following else len(text)]
         calls.append(RawCall(start.group(1), arguments, []) if arguments else _invocation(start.group(1), body))
         start = following
-    return calls or list(_from_elements(text, known))
+    return calls or _from_elements(text, known)
 
 
 def keyed(block: str) -> list[RawCall]:
@@ -124,17 +123,17 @@ def _with_body(name: str, body: str) -> RawCall:
     )
 
 
-def _from_elements(text: str, known: Known) -> Iterator[RawCall]:
+def _from_elements(text: str, known: Known) -> list[RawCall]:
     """`<tool_name>read</tool_name><parameters>...`: elements are keys, and the keys say the rest."""
     value = _named(text)
     for _ in range(_MAX_DEPTH):
         opened = {key: _named(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
-        if calls := list(calls_in(opened, known)):
-            yield from calls
-            return
+        if calls := calls_in(opened, known):
+            return calls
         if len(value) != 1 or not isinstance(inner := next(iter(value.values())), Markup):
-            return
+            break
         value = _named(inner)
+    return []
 
 
 def _children(text: str) -> list[tuple[str, Markup]]:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 from ..errors import BotError, ConfigError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool, signature, type_name
@@ -271,6 +271,8 @@ class Registry:
 
 def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
     """These tools and no others; a function becomes one. Raises TypeError, or ValueError where two have one name."""
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools is a list of functions, and {tools!r} is none")
     registry = Registry()
     for each in tools:
         registry.add(each if isinstance(each, Tool) else tool_of(each))
@@ -279,6 +281,10 @@ def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
 
 def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Preview | None = None) -> Tool:
     """The tool that a typed function with a docstring is; TypeError where it lacks a hint or the docstring."""
+    if not (callable(function) and hasattr(function, "__name__")):
+        raise TypeError(f"a tool is a function, and {function!r} is none")
+    if risk not in get_args(Risk):
+        raise ValueError(f"a tool's risk is {' or '.join(get_args(Risk))}, and not {risk!r}")
     name = function.__name__
     description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     if not description:
