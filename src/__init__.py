@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .messages import Notice as Notice
     from .messages import ReasoningDelta as ReasoningDelta
     from .messages import TextDelta as TextDelta
+    from .security.approval import Answer as Answer
+    from .security.approval import Request as Request
     from .tools import ToolContext as ToolContext
     from .tools import tool as tool
 
@@ -33,6 +35,8 @@ _PLACES = {
     "CallFinished": "messages",
     "Notice": "messages",
     "Completed": "messages",
+    "Request": "security.approval",
+    "Answer": "security.approval",
     "BotError": "errors",
     "Cancelled": "errors",
     "ToolError": "errors",

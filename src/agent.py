@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from threading import Event as Flag
 from typing import Protocol
 
-from .calls import Asked, Calls, Repeats, error, in_order
+from .calls import Asked, Calls, Question, error, in_order
 from .context import Compactor, budget, make_room, trim
 from .errors import ContextTooLong, WireError
 from .messages import (
@@ -87,7 +87,6 @@ class Agent:
         `cancelled` tells tools to end, once another thread sets it.
         Raises what the model raises; the conversation can be gone on with after that, and after an interrupt.
         """
-        self._calls.task = _task(conversation)
         try:
             with self._context.for_run(cancelled) as ctx:
                 yield from self._run(conversation, ctx)
@@ -98,14 +97,14 @@ class Agent:
     def _run(self, conversation: list[Message], ctx: ToolContext) -> Generator[Event, None, None]:
         malformed_turns = 0
         nudged = False
-        repeats = Repeats()
+        question = Question(_question(conversation))
         tools = self._registry.definitions
         while self._registry.notices:
             yield Notice(self._registry.notices.pop(0))
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
-            yield from self._answer(conversation, response, ctx, repeats)
+            yield from self._answer(conversation, response, ctx, question)
             if not _asked(response):
                 if response.text.strip() or response.stop_reason != "end_turn" or nudged:
                     return
@@ -115,7 +114,7 @@ class Agent:
             if ctx.summary is not None:
                 yield from _end(conversation, ctx.summary)
                 return
-            if repeats.is_endless:
+            if question.is_endless:
                 yield Notice("Stopped: the model made the same call with the same arguments again and again.")
                 return
             malformed_turns = 0 if response.calls else malformed_turns + 1
@@ -162,14 +161,14 @@ class Agent:
         return response
 
     def _answer(
-        self, conversation: list[Message], response: Response, ctx: ToolContext, repeats: Repeats
+        self, conversation: list[Message], response: Response, ctx: ToolContext, question: Question
     ) -> Iterator[Event]:
         """Answer the response's calls, if any; each has its result in the conversation, come what may."""
         asked = _asked(response)
         results: dict[int, ToolResult] = {}
         try:
             yield from _said_why(response)
-            yield from self._calls.answer(asked, ctx, repeats, results)
+            yield from self._calls.answer(asked, ctx, question, results)
         finally:
             if asked:
                 conversation.append(ToolResults(in_order(asked, results)))
@@ -188,7 +187,7 @@ class Agent:
         yield from _said_why(response)
 
 
-def _task(conversation: Sequence[Message]) -> str:
+def _question(conversation: Sequence[Message]) -> str:
     return next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
 
 

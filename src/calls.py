@@ -34,10 +34,11 @@ SAME_AGAIN = (
 )
 
 
-class Repeats:
-    """How often in a row the model made the same call, over the turns of one question."""
+class Question:
+    """One question of the user's, over its turns: its text, and how often in a row the model made the same call."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self.text = text
         self.is_endless = False  # it was told, and did it again in a later turn
         self._last: tuple[str, Mapping[str, JSON]] | None = None
         self._times = 0
@@ -45,9 +46,11 @@ class Repeats:
         self._turn = 0
 
     def next_turn(self) -> None:
+        """To be called before the calls of each turn."""
         self._turn += 1
 
     def once_too_often(self, call: ToolCall) -> bool:
+        """Whether the call, which is counted with this, was just made MAX_SAME times or more."""
         this = (call.name, call.arguments)
         if this != self._last:
             self._last, self._times, self._told_in = this, 0, 0
@@ -71,8 +74,6 @@ class Permission(NamedTuple):
 class Calls:
     """Answers calls, for as long as a session: what the user allowed for always stays allowed."""
 
-    task = ""  # the user's question, for reviewers
-
     def __init__(
         self, registry: Registry, approver: Approver, policy: Policy, max_parallel: int, panel: Panel | None = None
     ) -> None:
@@ -83,31 +84,31 @@ class Calls:
         self._panel = panel
 
     def answer(
-        self, asked: Sequence[Asked], ctx: ToolContext, repeats: Repeats, results: dict[int, ToolResult]
+        self, asked: Sequence[Asked], ctx: ToolContext, question: Question, results: dict[int, ToolResult]
     ) -> Events:
         """Put each call's result into `results`, by its place in `asked`. Raises what interrupts it."""
-        repeats.next_turn()
+        question.next_turn()
         together: dict[int, ToolCall] = {}
         for place, call in enumerate(asked):
-            wrong = self._wrong(call, repeats)
+            wrong = self._wrong(call, question)
             if isinstance(call, ToolCall) and not wrong and self._runs_freely(call):
                 together[place] = call
                 continue
             yield from self._together(together, ctx, results)
             together = {}
             if isinstance(call, ToolCall) and not wrong:
-                yield from self._alone(place, call, ctx, results)
+                yield from self._alone(place, call, ctx, question, results)
             elif wrong:
                 results[place] = wrong
                 yield CallFinished(call, wrong)
         yield from self._together(together, ctx, results)
 
-    def _wrong(self, call: Asked, repeats: Repeats) -> ToolResult | None:
+    def _wrong(self, call: Asked, question: Question) -> ToolResult | None:
         """The answer to a call that cannot run, whoever would allow it."""
         if isinstance(call, MalformedCall):
             usage = self._registry.signature(call.name)
             return error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
-        if repeats.once_too_often(call):
+        if question.once_too_often(call):
             return error(call, SAME_AGAIN)
         return self._registry.check(call)
 
@@ -115,8 +116,10 @@ class Calls:
         risk = self._registry.risk(call.name)
         return risk == "low" and self._policy.decide(call, risk).action == "allow"
 
-    def _alone(self, place: int, call: ToolCall, ctx: ToolContext, results: dict[int, ToolResult]) -> Events:
-        call, no, note, reviews = self._permission(call, ctx)
+    def _alone(
+        self, place: int, call: ToolCall, ctx: ToolContext, question: Question, results: dict[int, ToolResult]
+    ) -> Events:
+        call, no, note, reviews = self._permission(call, ctx, question)
         for line in reviews:
             yield Notice(f"Reviewed by {line}")
         if no:
@@ -127,14 +130,14 @@ class Calls:
             results[place] = _noted(self._registry.run(call, ctx), note)
         yield CallFinished(call, results[place])
 
-    def _permission(self, call: ToolCall, ctx: ToolContext) -> Permission:
+    def _permission(self, call: ToolCall, ctx: ToolContext, question: Question) -> Permission:
         risk = self._registry.risk(call.name)
         action, reason, *_ = self._policy.decide(call, risk)
         if action == "deny":
             return Permission(call, reason)
         reviews: tuple[str, ...] = ()
         if self._panel and self._panel.wants(risk, action):
-            review = self._panel.review(self.task, call, self._registry.preview(call, ctx))
+            review = self._panel.review(question.text, call, self._registry.preview(call, ctx))
             if review.vote != "none":
                 no = "reviewers rejected it. " + "; ".join(review.lines) if review.vote == "reject" else ""
                 return Permission(call, no, reviews=review.lines)

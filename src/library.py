@@ -15,11 +15,12 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from pathlib import Path
 from threading import Event as Flag
+from threading import Lock
 from types import TracebackType
 
 from .agent import Agent as Loop
 from .client import Client
-from .errors import Cancelled, ConfigError
+from .errors import BotError, Cancelled, ConfigError
 from .messages import Event, Message, Response, SystemMessage, UserMessage
 from .model import Model, random_id, served_models
 from .security.approval import REFUSE_ALL, Answer, Request
@@ -44,6 +45,7 @@ class Agent:
         self._loop = loop
         self._client = client
         self._cancelled = Flag()  # the last run's
+        self._running = Lock()
 
     @classmethod
     def connect(
@@ -67,8 +69,16 @@ class Agent:
         `@tool(risk="low")`, runs when the model calls it; of any other `approve` is asked, and where there is no
         `approve`, it does not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex.
         `workspace` is the folder of tools that work on files. `max_tokens` is of one answer.
-        Raises BotError where the server does not answer, ConfigError where a model must be named.
+        Raises BotError where the server does not answer, ConfigError for what cannot be and where a model must be
+        named, TypeError or ValueError for tools that are none.
         """
+        folder = Path(workspace).resolve()
+        if not folder.is_dir():
+            raise ConfigError(f"workspace: there is no folder {workspace}.")
+        if not base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
+        if max_tool_turns < 1:
+            raise ConfigError(f"max_tool_turns: expected at least 1, got {max_tool_turns}.")
         row = PROVIDERS.get(provider)
         if row is None:
             raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
@@ -76,7 +86,6 @@ class Agent:
         client = Client(url, api_key, key_header=row.key_header, key_prefix=row.key_prefix, headers=row.headers)
         codec = row.codec(random_id)
         name = model or _only(served_models(client, codec), base_url)
-        folder = Path(workspace).resolve()
         answering = Model(
             client,
             name,
@@ -101,6 +110,8 @@ class Agent:
 
         Whatever ends it early, closing this generator included, the conversation can be gone on with.
         """
+        if not self._running.acquire(blocking=False):
+            raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
         self._cancelled = cancelled = Flag()
         self._client.heed(cancelled)
         self.conversation.append(asked := UserMessage(question))
@@ -117,6 +128,7 @@ class Agent:
         finally:
             if self.conversation[-1] is asked:  # nothing was said to it: the next question must not inherit it
                 self.conversation.pop()
+            self._running.release()
 
     def answer(self, question: str) -> str:
         """The model's answer alone. Raises BotError."""
@@ -147,7 +159,9 @@ class _Asking:
 
     def approve(self, request: Request) -> Answer:
         answer = self._approve(request)
-        return answer if isinstance(answer, Answer) else Answer(bool(answer), "it was not approved.")
+        if isinstance(answer, Answer):
+            return answer
+        return Answer(True) if answer else Answer(False, "it was not approved.")
 
 
 def _only(names: list[str], base_url: str) -> str:

@@ -48,30 +48,33 @@ def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
 
 def signature(name: str, parameters: Mapping[str, Any]) -> str:
     """How a tool is called, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
-    return f"{name}({_fields(parameters)})"
+    return f"{name}({_fields(parameters, 1)})"
 
 
-def type_name(schema: object) -> str:
-    """What values a JSON Schema stands for: `"a" | "b"`, `array of {content: string, done?: boolean}`."""
+def type_name(schema: object, depth: int = 1) -> str:
+    """What values a JSON Schema stands for: `"a" | "b"`, `array of {content: string, done?: boolean}`.
+
+    `depth`: of how many objects inside one another the fields are named.
+    """
     match schema:
         case {"enum": [_, *_] as choices}:
             return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
         case {"anyOf": [_, *_] as arms}:
-            return " | ".join(map(type_name, arms))
+            return " | ".join(type_name(arm, depth) for arm in arms)
         case {"type": "array", "items": items}:
-            return f"array of {type_name(items)}"
-        case {"type": "object", **rest} if fields := _fields(rest):
+            return f"array of {type_name(items, depth)}"
+        case {"type": "object", **rest} if depth and (fields := _fields(rest, depth - 1)):
             return f"{{{fields}}}"
         case {"type": kind}:
             return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
     return "any"
 
 
-def _fields(schema: Mapping[Any, Any]) -> str:
+def _fields(schema: Mapping[Any, Any], depth: int) -> str:
     properties, required = schema.get("properties"), schema.get("required")
     needed = required if isinstance(required, list) else []
     fields = properties if isinstance(properties, Mapping) else {}
-    return ", ".join(f"{key}{'' if key in needed else '?'}: {type_name(value)}" for key, value in fields.items())
+    return ", ".join(f"{key}{'' if key in needed else '?'}: {type_name(value, depth)}" for key, value in fields.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from src.calls import NOT_FINISHED, Calls, Repeats, in_order
+from src.calls import NOT_FINISHED, Calls, Question, in_order
 from src.errors import ConnectFailed
 from src.messages import CallDenied, CallFinished, CallStarted, Notice, ToolCall
 from src.security.approval import Answer
@@ -53,7 +53,7 @@ class Turn:
         self.asked = [ToolCall(f"c{number}", name, arguments) for number, (name, arguments) in enumerate(calls)]
         self.calls = Calls(self.registry, self.approver, self.policy, self.at_most, self.panel)
         with context().for_run() as ctx:
-            for event in self.calls.answer(self.asked, ctx, Repeats(), self.results):
+            for event in self.calls.answer(self.asked, ctx, Question("go"), self.results):
                 self.events.append(event)
         return self
 

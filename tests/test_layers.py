@@ -43,7 +43,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "calls": {"tools.registry", "tools.context", "security", *MESSAGES},
     "agent": {"model", "calls", "tools.registry", "tools.context", "security", "context", *MESSAGES},
     "library": {"agent", "model", "client", "wire", "tools", "security", *MESSAGES},  # for programs, as cli for people
-    "": {"library", "tools", *MESSAGES},  # the public names, loaded when they are asked for
+    "": {"library", "tools", "security.approval", *MESSAGES},  # the public names, loaded when they are asked for
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may

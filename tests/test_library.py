@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 import src
-from src import Agent, BotError, CallDenied, CallFinished, CallStarted, Cancelled, Notice, TextDelta, ToolContext
+from src import (
+    Agent,
+    Answer,
+    BotError,
+    CallDenied,
+    CallFinished,
+    CallStarted,
+    Cancelled,
+    Notice,
+    TextDelta,
+    ToolContext,
+)
 from src.cli.demo.loopback import serving
 from src.cli.demo.protocol import MODEL, Protocol, Said
 from src.errors import ConfigError, NeverReached, ServerError
@@ -85,6 +96,14 @@ class TestAskingAboutTools:
         assert requests[0].call.arguments == {"city": "Oslo"}
         assert len(self.of(events, CallStarted)) == yes
 
+    def test_an_approved_call_is_told_nothing_of_a_refusal(self, server):
+        events, _ = self.events(server, approve=lambda request: True)
+        assert self.of(events, CallFinished)[0].result.value == "Oslo: rain"
+
+    def test_who_is_asked_may_say_more_than_yes_or_no(self, server):
+        events, _ = self.events(server, approve=lambda request: Answer(False, "Look outside."))
+        assert "Look outside." in self.of(events, CallFinished)[0].result.value
+
     def test_a_tool_of_low_risk_runs(self, server, forgotten):
         tool = src.tool(risk="low")(weather)
         with Agent.connect(server, tools=[tool]) as agent:
@@ -119,6 +138,15 @@ class TestTheConversation:
         with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
             Agent.connect(scripted.url, system="").answer("Hi")
             assert [message["role"] for message in scripted.requests[0]["messages"]] == ["user"]
+
+    def test_one_question_at_a_time(self):
+        with ScriptedServer(*[[{"content": "Hi"}, {"finish": "stop"}]] * 2) as scripted:
+            agent = Agent.connect(scripted.url)
+            for _ in agent.ask("one"):
+                with pytest.raises(BotError, match="answering another question"):
+                    agent.answer("two")
+                break
+            assert agent.answer("three") == "Hi"
 
 
 class TestCancelling:
@@ -202,6 +230,24 @@ class TestConnecting:
         with pytest.raises(NeverReached):
             Agent.connect("http://127.0.0.1:9/v1")
 
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"base_url": "127.0.0.1:8000/v1"}, "expected an address such as http://localhost:8000/v1"),
+            ({"workspace": "/nowhere"}, "there is no folder /nowhere"),
+            ({"max_tool_turns": 0}, "expected at least 1, got 0"),
+            ({"tools": weather}, "tools is a list of functions"),
+            ({"tools": ["weather"]}, "a tool is a function, and 'weather' is none"),
+        ],
+    )
+    def test_what_cannot_be_is_said_so(self, wrong, said):
+        with pytest.raises((ConfigError, TypeError), match=said):
+            Agent.connect(**{"base_url": "http://127.0.0.1:9/v1", "model": "tiny"} | wrong)
+
+    def test_a_risk_that_is_none(self):
+        with pytest.raises(ValueError, match="low or high"):
+            src.tool(risk="medium")(weather)
+
     def test_no_such_provider(self):
         with pytest.raises(ConfigError, match="vlm"):
             Agent.connect("http://127.0.0.1:9/v1", provider="vlm")
@@ -218,7 +264,7 @@ class TestTheNames:
         assert f"`{name}`" in PAGE
 
     def test_there_are_few(self):
-        assert len(src.__all__) <= 15
+        assert len(src.__all__) <= 16
         assert set(src.__all__) <= set(dir(src))
 
     def test_another_is_none(self):

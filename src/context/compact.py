@@ -46,7 +46,7 @@ LONGEST_QUESTION = 4000  # characters that are repeated word for word
 RETRY_AFTER = 8  # messages until a summary that failed is tried again
 SHOWN = 5  # questions named to the user
 
-ORDER = """\
+PROMPT = """\
 You are given a conversation between a user and an assistant that uses tools. The assistant will go on with it and
 will know nothing of it but your summary. Write down, in at most {words} words, under these headings, what there is:
 - Wishes: what the user wants, in the user's own words where they matter; rules and preferences the user gave
@@ -141,15 +141,15 @@ class Compactor:
         conversation[first:split] = [summary]
         self._tried = -RETRY_AFTER
         yield Compacted(summary, before, before - split, by_hand)
-        yield Notice(_told(dropped, before - split, len(text), by_hand=by_hand))
+        yield Notice(_notice(dropped, before - split, len(text), by_hand=by_hand))
 
     def _summary(self, dropped: Sequence[Message], hint: str) -> str:
         """Raises BotError where there is none."""
         writer = self._writer()
-        order = SystemMessage(ORDER.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
+        prompt = SystemMessage(PROMPT.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
         for transcript in _transcripts(dropped):
-            request: list[Message] = [order, UserMessage(harmless(transcript))]
+            request: list[Message] = [prompt, UserMessage(harmless(transcript))]
             share = writer.filled(request, exact_from=SUMMARY_ROOM)
             if share is not None and share > SUMMARY_ROOM:
                 continue
@@ -243,7 +243,7 @@ def _last_question(dropped: Sequence[Message]) -> str:
     return QUESTION.format(question=_cut(questions[-1], LONGEST_QUESTION)) if questions else ""
 
 
-def _told(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bool) -> str:
+def _notice(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bool) -> str:
     questions = [message.text for message in dropped if isinstance(message, UserMessage)]
     results = sum(len(message.results) for message in dropped if isinstance(message, ToolResults))
     answers = sum(isinstance(message, Response) for message in dropped)

@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from .repair import CallNode, Node, Reader, Source, Unreadable
+from .nodes import CallNode, Node, Source, Unreadable
+from .repair import Reader
 from .tags import Markup
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}

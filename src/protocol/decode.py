@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from .calls import Known, RawCall, calls_in
 from .heads import Found
-from .repair import CallNode, Node, Reader, Unreadable, strict
+from .nodes import CallNode, Node, Unreadable, lenient, strict
+from .repair import Reader
 from .tags import element_call, invoked, keyed
 
 _ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n(.*?)\r?\n?END_ARG", re.DOTALL)
@@ -115,7 +116,7 @@ def _decode_value(found: Found, block: Body, known: Known) -> Decoded:
 
 def _value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
     if text[:1] in ("{", "["):
-        for parse, repairs in ((strict, ()), (_lenient, ("raw newlines",))):
+        for parse, repairs in ((strict, ()), (lenient, ("raw newlines",))):
             try:
                 node, end = parse(text, 0)
             except Unreadable:
@@ -128,13 +129,6 @@ def _value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
     node = reader.value()
     pythonic = {"tuple"} if isinstance(node, CallNode) else set()
     return node, tuple(repair for repair in reader.repairs if repair not in pythonic), reader.unclosed
-
-
-_LENIENT = json.JSONDecoder(strict=False)
-
-
-def _lenient(text: str, position: int) -> tuple[Node, int]:
-    return _LENIENT.raw_decode(text, position)
 
 
 def _surrogates(body: str, node: Node) -> str:
@@ -153,9 +147,9 @@ def _surrogates(body: str, node: Node) -> str:
 def _said(found: Found, node: Node, known: Known) -> list[RawCall]:
     """What the value says; where the name stood before it, the value is the arguments."""
     if found.kind != "named":
-        return list(calls_in(node, known))
+        return calls_in(node, known)
     if isinstance(node, dict):
-        inner = list(calls_in(node, known)) if "arguments" in node or "parameters" in node else []
+        inner = calls_in(node, known) if "arguments" in node or "parameters" in node else []
         if inner and all(known(call.name) for call in inner):
             return inner
         return [RawCall(found.name, node, [], container=node)]

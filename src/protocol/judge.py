@@ -7,22 +7,24 @@ offer and the arguments fit. Placeholders are an explanation, not a call.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Union
 
 from ..messages import MalformedCall, ToolCall
 from .calls import RawCall
 from .decode import Decoded
-from .repair import Node
+from .nodes import Node
 from .schema_fit import Fitter, Misfit
 from .toolbox import Toolbox
 
 _PLACEHOLDER_NAMES = frozenset(
     ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
      "func_name1", "func_name2", "your_tool", "some_tool", "example", "example_function", "example_tool",
-     "tool_name_here")
+     "tool_name_here", "none")
 )  # fmt: skip
 _PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
+_TO_FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
 _MIN_ECHO = 12  # characters; shorter text is found anywhere
 
 Verdict = Union[ToolCall, MalformedCall]
@@ -128,9 +130,7 @@ class Judge:
     def _explains(self, calls: list[RawCall]) -> bool:
         """Whether a call is a pattern to be filled in: placeholders for its name or its arguments."""
         return any(
-            (_is_placeholder_name(call.name) and not self.knows(call.name))
-            or _has_placeholder(call.arguments, call.positional)
-            for call in calls
+            (_is_placeholder_name(call.name) and not self.knows(call.name)) or _has_placeholder(call) for call in calls
         )
 
     def _is_echo(self, raw: str) -> bool:
@@ -139,19 +139,21 @@ class Judge:
 
 
 def _is_placeholder_name(name: str) -> bool:
-    bare = name.strip("<>[]{}$ ").casefold()
+    bare = name.strip("<>[]{}$ ").casefold().replace("-", "_").replace(" ", "_")
     return name in _PLACEHOLDERS or (bare in _PLACEHOLDER_NAMES and name != bare) or bare in _PLACEHOLDER_NAMES
 
 
-def _has_placeholder(arguments: dict[str, Node] | None, positional: list[Node]) -> bool:
-    named = (arguments or {}).items()
-    return any(_is_placeholder(value, name) for name, value in named) or any(
-        _is_placeholder(value, "") for value in positional
-    )
+def _has_placeholder(call: RawCall) -> bool:
+    for name, value in (call.arguments or {}).items():
+        if _is_placeholder(value, name):
+            return True
+    return any(_is_placeholder(value, "") for value in call.positional)
 
 
 def _is_placeholder(value: Node, name: str) -> bool:
-    return isinstance(value, str) and (value.strip() in _PLACEHOLDERS or value == f"<{name}>")
+    if not isinstance(value, str):
+        return False
+    return value.strip() in _PLACEHOLDERS or value == f"<{name}>" or _TO_FILL_IN.fullmatch(value) is not None
 
 
 def _key(call: ToolCall) -> str:

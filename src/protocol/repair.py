@@ -11,60 +11,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple, NoReturn, Union
 
 from .arithmetic import worked_out
 from .escapes import unescape
+from .nodes import CallNode, Node, Pair, Source, Unreadable, put, strict
 
 MAX_DEPTH = 100
 MAX_DOUBTS = 2_000  # quotes in one string that were not escaped
 ATTEMPTS = 8  # at reading a part of a broken value as strict JSON, each as long as the whole
 
-
-class Unreadable(ValueError):
-    """No reading makes this a value; the message is for the model."""
-
-
-class Source(str):
-    """Source text that stood where a value should: an unquoted word, an expression, a nested call."""
-
-    __slots__ = ()
-
-
-class Pair(dict[str, "Node"]):
-    """A name and its value that stood in a list: `["read", path="a"]`."""
-
-    __slots__ = ()
-
-
-class CallNode(NamedTuple):
-    """`name(...)` as written: keyword arguments, positional ones, and the source of it all."""
-
-    name: str
-    keywords: dict[str, Node]
-    positional: list[Node]
-    source: str
-
-
-Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise Unreadable(f"{constant} is not a JSON value.")
-
-
-_STRICT = json.JSONDecoder(parse_constant=_refuse)
-_LENIENT = json.JSONDecoder(parse_constant=_refuse, strict=False)
-
-
-def strict(text: str, position: int = 0) -> tuple[Node, int]:
-    """The JSON value at `position` and where it ends. Raises ValueError or RecursionError as json does."""
-    return _STRICT.raw_decode(text, position)
-
-
 _SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = re.compile(
-    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//|/\*|\\n|<\||\Z))"
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//(?!\d)|/\*|\\n|<\||\Z))"
 )
 _WORD = re.compile(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
 _QUOTED_NAME = re.compile(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")
@@ -201,7 +159,7 @@ class Reader:
                 members.append(self.value("item"))  # a Python set
                 self.repairs["set"] = None
             else:
-                result[key] = self._pair_value()
+                put(result, key, self._pair_value())
                 self._plain_members(result)
             if self.position == start:
                 raise self._stuck()
@@ -224,7 +182,7 @@ class Reader:
                 self.repairs["unquoted keys"] = None
             if single is not None or quoted is not None:
                 self.repairs["quotes"] = None
-            result[double or single or bare] = value
+            put(result, double or single or bare, value)
             position = member.end()
         self.position = position
 
@@ -348,7 +306,7 @@ class Reader:
             keyword = _KEYWORD.match(self.text, begin)
             if keyword:
                 self.position = keyword.end()
-                keywords[_keyword_name(keyword)] = self.value("argument")
+                put(keywords, _keyword_name(keyword), self.value("argument"))
             else:
                 positional.append(self.value("argument"))
             if self.position == begin:
@@ -374,7 +332,7 @@ class Reader:
         if not source:
             raise self._stuck()
         if source in _NO_VALUE:
-            _refuse(source)
+            raise Unreadable(f"{source} is not a JSON value.")
         self.repairs["unquoted text"] = None
         number = worked_out(source)
         if number is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..messages import JSON
 from .coerce import COERCIONS, KINDS, NOTHING, held, kind_of, literal
-from .repair import CallNode, Node, Source
+from .nodes import CallNode, Node, Source
 from .tags import Markup, structure
 from .toolbox import Tool, plain
 
@@ -47,6 +47,7 @@ _TYPE_NAMES = {
     "list": "array",
     "tuple": "array",
 }
+_OF_A_SCHEMA = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
 _PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
 
@@ -70,6 +71,7 @@ class Fitter:
         """The arguments, fitted. Raises Misfit."""
         if not positional and self._fits_as_it_is(given):
             return dict(given)  # type: ignore[arg-type]  # all are scalars
+        given = self._filled_in(given)
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._placed(self._named(given, positional), positional).items():
             schema = tool.properties.get(name)
@@ -88,6 +90,18 @@ class Fitter:
         return all(type(value) is wanted.get(name) for name, value in given.items()) and all(
             name in given for name in self._tool.required
         )
+
+    def _filled_in(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
+        """The values, where they came in the shape of the schema: `{"type": "object", "properties": {...}}`."""
+        filled = given.get("properties")
+        if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _OF_A_SCHEMA:
+            return given
+        if any(isinstance(item, dict) and "type" in item and "value" not in item for item in filled.values()):
+            raise Misfit(f"{self._tool.name}: its definition was given, not the values of its parameters.")
+        self.changes["arguments in the schema"] = None
+        return {
+            key: item["value"] if isinstance(item, dict) and "value" in item else item for key, item in filled.items()
+        }
 
     def _named(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 from ..errors import BotError, ConfigError
 from ..messages import JSON, ToolCall, ToolDefinition, ToolResult, openai_tool, signature, type_name
@@ -34,6 +34,7 @@ Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 PREVIEW = 80  # characters of a wrong value shown back to the model
+LONGEST_LIST = 4_000  # characters that tell how every tool is called; beyond them most are only named
 JSON_NAMES = {
     type(None): "null",
     bool: "boolean",
@@ -249,8 +250,10 @@ class Registry:
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
     def _unknown(self, call: ToolCall) -> ToolResult:
-        names = dict.fromkeys([*_near(call.name, self._tools), *self._tools])
-        usages = "; ".join(self[name].signature for name in names) or "none"
+        near = _near(call.name, self._tools)
+        usages = "; ".join(self[name].signature for name in dict.fromkeys([*near, *self._tools])) or "none"
+        if len(usages) > LONGEST_LIST:
+            usages = "; ".join([*(self[name].signature for name in near), ", ".join(self._tools)])
         said = f"There is no tool {_preview(call.name)}. Available tools, the nearest first: {usages}."
         return ToolResult(call.id, call.name, "error", said)
 
@@ -268,6 +271,8 @@ class Registry:
 
 def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
     """These tools and no others; a function becomes one. Raises TypeError, or ValueError where two have one name."""
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools is a list of functions, and {tools!r} is none")
     registry = Registry()
     for each in tools:
         registry.add(each if isinstance(each, Tool) else tool_of(each))
@@ -276,6 +281,10 @@ def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
 
 def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Preview | None = None) -> Tool:
     """The tool that a typed function with a docstring is; TypeError where it lacks a hint or the docstring."""
+    if not (callable(function) and hasattr(function, "__name__")):
+        raise TypeError(f"a tool is a function, and {function!r} is none")
+    if risk not in get_args(Risk):
+        raise ValueError(f"a tool's risk is {' or '.join(get_args(Risk))}, and not {risk!r}")
     name = function.__name__
     description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     if not description:

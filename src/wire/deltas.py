@@ -88,7 +88,7 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     if not raw.strip() and allow_empty:
         return {}
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
     except json.JSONDecodeError as error:
@@ -100,6 +100,14 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     if _is_deeper(value, MAX_DEPTH):  # it might not be writable from deeper in the stack
         raise ValueError(TOO_DEEP)
     return value
+
+
+def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    members = dict(pairs)
+    for key, value in pairs if len(members) < len(pairs) else ():
+        if members[key] != value:  # whoever looks at the call and whoever runs it may take another
+            raise ValueError(f"The arguments hold {key[:64]!r} twice, with different values.")
+    return members
 
 
 def _finite(digits: str) -> float:

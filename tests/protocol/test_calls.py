@@ -11,7 +11,6 @@ WAYS = {
     "arguments encoded twice": '{"name": "f", "arguments": "\\"{\\\\\\"a\\\\\\": 1}\\""}',
     "arguments as a list of one object": '{"name": "f", "arguments": [{"a": 1}]}',
     "arguments as named values": '{"name": "f", "parameters": [{"name": "a", "value": 1}]}',
-    "arguments in the shape of the schema": '{"name": "f", "parameters": {"type": "object", "properties": {"a": {"value": 1}}}}',
     "arguments beside the name": '{"name": "f", "a": 1}',
     "tool and tool_input": '{"tool": "f", "tool_input": {"a": 1}}',
     "action and action_input": '{"action": "f", "action_input": {"a": 1}}',
@@ -72,6 +71,6 @@ def test_what_cannot_be_arguments_is_a_problem(arguments):
     assert call.problem
 
 
-@pytest.mark.parametrize("text", ['{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
+@pytest.mark.parametrize("text", ['["f", "g"]', '{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
 def test_what_says_no_call_is_none(text):
     assert said(text) == []

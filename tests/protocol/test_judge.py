@@ -41,6 +41,14 @@ def test_placeholders_are_text_even_where_a_call_is_asked_for():
     assert verdict(RawCall("tool_name", {}, [])) is None
     assert verdict(RawCall("get_weather", {"city": "..."}, [])) is None
     assert verdict(RawCall("get_weather", {"city": "<city>"}, [])) is None
+    assert verdict(RawCall("get_weather", {"city": "YOUR_CITY"}, [])) is None
+    assert verdict(RawCall("get_weather", {"city": "<your city>"}, [])) is None
+    assert verdict(RawCall("<function-name>", {}, [])) is None
+    assert verdict(RawCall("None", {}, [])) is None
+
+
+def test_a_value_that_speaks_of_you_is_a_value():
+    assert isinstance(verdict(RawCall("get_weather", {"city": "your name"}, [])), ToolCall)
 
 
 def test_a_tool_that_is_named_like_a_placeholder_is_a_tool():

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.protocol.repair import CallNode, Reader, Source, Unreadable, strict
+from src.protocol.nodes import CallNode, Source, Unreadable, strict
+from src.protocol.repair import Reader
 
 
 def read(text):
@@ -81,6 +82,18 @@ def test_no_text_raises_anything_else(text):
         Reader(text).value()
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', "{'a': [1], 'a': [2],}", "f(a=1, a=2)", '{"b": {"a": "x\ny", "a": "z"}}']
+)
+def test_of_a_key_that_stands_twice_no_value_is_chosen(text):
+    with pytest.raises(Unreadable, match="The key 'a' stands twice, with different values"):
+        Reader(text).value()
+
+
+def test_a_key_that_is_said_again_with_the_same_value_does_no_harm():
+    assert read('{"a": "x", "a": "x"}')[0] == {"a": "x"}
+
+
 def test_a_call_is_read_with_its_arguments_and_its_source():
     call, _ = read("f(1, a='x', b=[g(2)])")
     assert isinstance(call, CallNode)
@@ -114,3 +127,8 @@ def test_what_is_whole_in_a_broken_value_is_read_as_json_reads_it(value, broken)
 def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
     path = "C:" + chr(92) + "temp" + chr(92) + "new.txt"
     assert Reader('{"args": {"path": "' + path + '"}').value() == {"args": {"path": path}}
+
+
+def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
+    assert Reader("f(a=10//3)").value().keywords == {"a": 3}
+    assert Reader('{"a": 10 // 3 of them\n}').value() == {"a": 10}

@@ -80,6 +80,22 @@ def test_one_object_by_position_is_the_arguments():
     assert fit({}, {"n": 1}, n=INTEGER)[0] == {"n": 1}
 
 
+@pytest.mark.parametrize("values", [{"n": {"type": "integer", "value": 1}}, {"n": 1}])
+def test_values_in_the_shape_of_the_schema_are_the_arguments(values):
+    assert fit({"type": "object", "properties": values}, n=INTEGER)[0] == {"n": 1}
+
+
+def test_the_schema_itself_is_no_arguments():
+    with pytest.raises(Misfit) as misfit:
+        fit({"type": "object", "properties": {"n": INTEGER}}, n=STRING)
+    assert str(misfit.value) == "t: its definition was given, not the values of its parameters."
+
+
+def test_a_tool_with_properties_of_its_own_gets_them():
+    page = {"properties": {"Name": {"type": "title"}}, "type": "object"}
+    assert fit(page, properties={"type": "object"}, type=STRING)[0] == page
+
+
 def test_elements_are_taken_apart_as_far_as_the_schema_asks():
     files = Markup("<file><path>a</path><content><p>x</p></content></file>")
     each = {"type": "object", "properties": {"path": STRING, "content": STRING}}

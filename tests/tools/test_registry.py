@@ -227,6 +227,7 @@ def test_a_huge_wrong_value_is_shown_in_part():
     assert len(answer(greet, {"name": ["x" * 5_000_000]}).value) < 300
 
 
+LONG_SCHEMA = {"type": "object", "properties": {f"parameter_{number}": {"type": "string"} for number in range(20)}}
 READ, EDIT, EXEC = (REGISTRY[name].signature for name in ("read", "edit", "exec"))
 UNKNOWN = [
     ("raed", '"raed"', [READ]),
@@ -244,6 +245,16 @@ def test_an_unknown_tool_is_answered_with_how_all_are_called_the_nearest_first(n
     result = REGISTRY.run(ToolCall("1", name, {}), ToolContext(Path.cwd()))
     assert result.kind == "error"
     assert result.value == f"There is no tool {shown}. Available tools, the nearest first: {'; '.join(usages)}."
+
+
+def test_of_very_many_tools_most_are_only_named():
+    registry = Registry()
+    for number in range(100):
+        registry.add(Tool(ToolDefinition(f"greet_{number}", "Greet.", LONG_SCHEMA), greet))
+    said = registry.run(ToolCall("1", "greet_7x", {}), ToolContext(Path.cwd())).value
+    assert said.startswith('There is no tool "greet_7x". Available tools, the nearest first: greet_7(')
+    assert said.endswith("greet_98, greet_99.")
+    assert len(said) < 4_000
 
 
 def test_where_there_are_no_tools_none_are_named():

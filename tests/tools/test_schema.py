@@ -107,6 +107,7 @@ ENTRY = {"type": "object", "properties": {"a": {"enum": ["x", 1]}, "b": {}}, "re
 FOREIGN = [  # schemas as other people write them
     (ENTRY, '{a: "x" | 1, b?: any}'),
     ({"type": "array", "items": ENTRY}, 'array of {a: "x" | 1, b?: any}'),
+    ({"type": "object", "properties": {"inner": ENTRY}}, "{inner?: object}"),
     ({"type": ["string", "null"]}, "string | null"),
     ({"type": "object", "properties": {}}, "object"),
     ({"type": "array"}, "array"),

@@ -112,3 +112,9 @@ def test_what_could_not_be_sent_again_is_malformed(raw):
 
 def test_ordinary_nesting_is_read():
     assert parse_arguments('{"n": ' + "[" * 90 + "]" * 90 + "}")
+
+
+def test_of_a_key_that_stands_twice_no_value_is_chosen():
+    with pytest.raises(ValueError, match="'path' twice, with different values"):
+        parse_arguments('{"path": "a", "path": "../b"}')
+    assert parse_arguments('{"path": "a", "path": "a"}') == {"path": "a"}

@@ -1,0 +1,71 @@
+"""What a value in a call may be, and strict JSON, which is asked before anything is repaired. Pure.
+
+Of a key that stands twice with different values none is chosen: whoever looks at a call and whoever runs it might
+take another.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple, NoReturn, Union
+
+
+class Unreadable(ValueError):
+    """No reading makes this a value; the message is for the model."""
+
+
+class Source(str):
+    """Source text that stood where a value should: an unquoted word, an expression, a nested call."""
+
+    __slots__ = ()
+
+
+class Pair(dict[str, "Node"]):
+    """A name and its value that stood in a list: `["read", path="a"]`."""
+
+    __slots__ = ()
+
+
+class CallNode(NamedTuple):
+    """`name(...)` as written: keyword arguments, positional ones, and the source of it all."""
+
+    name: str
+    keywords: dict[str, Node]
+    positional: list[Node]
+    source: str
+
+
+Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise Unreadable(f"{constant} is not a JSON value.")
+
+
+def _unique(pairs: list[tuple[str, Node]]) -> dict[str, Node]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        for key, value in pairs:
+            put({key: members[key]}, key, value)
+    return members
+
+
+def put(members: dict[str, Node], key: str, value: Node) -> None:
+    """One more member; Unreadable where there is one of that key and another value."""
+    if key in members and members[key] != value:
+        raise Unreadable(f"The key {key[:64]!r} stands twice, with different values.")
+    members[key] = value
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
+_LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique, strict=False)
+
+
+def strict(text: str, position: int = 0) -> tuple[Node, int]:
+    """The JSON value at `position` and where it ends. Raises ValueError or RecursionError as json does."""
+    return _STRICT.raw_decode(text, position)
+
+
+def lenient(text: str, position: int = 0) -> tuple[Node, int]:
+    """The same, where a string may hold control characters as they are."""
+    return _LENIENT.raw_decode(text, position)
