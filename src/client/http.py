@@ -191,10 +191,10 @@ class Client:
         received, read1 = self._stopwatch.received, answer.raw.read1
         try:
             while chunk := read1(READ_SIZE, decode_content=True):
-                received(chunk)
                 if tracing:
                     log.debug("received %s", chunk.decode(errors="replace").rstrip())
                 yield chunk
+                received(chunk)  # after its reader has had it: what is shown is not kept waiting
         except urllib3_errors.ReadTimeoutError as error:
             raise self._stopwatch.overdue(self.base_url) from error
         except urllib3_errors.DecodeError as error:

@@ -5,7 +5,7 @@ Beside what it shows it keeps what tells whether the server's own parser lost so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..messages import (
@@ -47,27 +47,27 @@ class Turn:
         self.raw: str | None = None  # the text that the tokens were, once it was asked for
         self.answered = Response(())
 
-    def take(self, event: WireEvent) -> list[ModelEvent]:
-        """The next event of the server's; what of it is to be shown."""
+    def take(self, event: WireEvent) -> Iterator[ModelEvent]:
+        """The next event of the server's; what of it is to be shown, which is passed on before it is looked at more."""
         if isinstance(event, TextDelta):
+            yield from self._parsed(self._parser.feed(event.text))
             self._watch(event.text)
-            return self._parsed(self._parser.feed(event.text))
-        if isinstance(event, RawTokens):
+        elif isinstance(event, RawTokens):
             self.tokens = event
-            return []
-        if isinstance(event, Broken):  # raised by who decodes
-            return []
-        if not isinstance(event, Completed):
+        elif isinstance(event, Completed):
+            self.answered = event.response
+            truncated = event.response.stop_reason == "max_tokens"
+            # What came to its end by itself is what was wanted, however often it says it.
+            self.repeats = truncated and self._repetition.at_end()
+            yield from self._parsed(self._parser.close(truncated=truncated))
+        elif not isinstance(event, Broken):  # which is raised by who decodes
             if isinstance(event, ReasoningDelta):
                 self._thought.append(event.text)
+            yield event
+            if isinstance(event, ReasoningDelta):
                 self._watch(event.text)
             elif isinstance(event, ToolCallDelta):
                 self._watch(event.arguments_delta)
-            return [event]
-        self.answered = event.response
-        # What came to its end by itself is what was wanted, however often it says it.
-        self.repeats = event.response.stop_reason == "max_tokens" and self._repetition.at_end()
-        return self._parsed(self._parser.close(truncated=event.response.stop_reason == "max_tokens"))
 
     def _watch(self, piece: str) -> None:
         self.repeats = self.repeats or self._repetition.add(piece)

@@ -21,6 +21,7 @@ from .patterns import Matcher
 from .tape import Tape
 
 RESCAN = 65_536  # characters, in all, of blocks that were none and are searched again
+AT_ONCE = 16_384  # characters; json counts the lines before an error, so it is given no more than this
 CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
 _STRUCTURED = frozenset(("json", "named", "pythonic"))
 _HEAD = 400  # characters at most that a block's name is looked for in, for the preview
@@ -57,12 +58,13 @@ class BlockReader:
         self._previewed = None
         tape.start = tape.position = body
         if found.kind in ("json", "named") and tape.text[body] in "{[":
+            whole = tape.text[body : body + AT_ONCE]
             try:
-                node, end = strict(tape.text, body)
+                node, length = strict(whole)
             except (ValueError, RecursionError):
                 pass
             else:
-                self._settle(Body(tape.text[body:end], True, (node,)), end)
+                self._settle(Body(whole[:length], True, (node,)), body + length)
                 return True
         structured = found.kind in _STRUCTURED
         ends = None if structured else closing(found.kind, found.name, tape.text[body : body + _HEAD])

@@ -6,7 +6,7 @@ A raw call has a name as written and arguments as read; whether the tool exists 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .nodes import CallNode, Node, Pair, Source, Unreadable
@@ -49,38 +49,36 @@ class RawCall(NamedTuple):
 Known = Callable[[str], bool]
 
 
-def calls_in(node: Node, known: Known, depth: int = 0) -> Iterator[RawCall]:
+def calls_in(node: Node, known: Known, depth: int = 0) -> list[RawCall]:
     """The calls that `node` says, in order; none where it is no call. `known` tells whether a name is a tool's."""
     if depth > _MAX_NESTING:
-        return
+        return []
+    if isinstance(node, dict):
+        return _from_object(node, known, depth)
     if isinstance(node, CallNode):
-        yield from _from_call(node, known, depth)
-    elif isinstance(node, dict):
-        yield from _from_object(node, known, depth)
-    elif isinstance(node, list):
-        yield from _from_list(node, known, depth)
-    elif isinstance(node, str) and not isinstance(node, Source):
-        yield from _from_string(node, known, depth)
+        return _from_call(node, known, depth)
+    if isinstance(node, list):
+        return _from_list(node, known, depth)
+    if isinstance(node, str) and not isinstance(node, Source):
+        return _from_string(node, known, depth)
+    return []
 
 
-def _from_call(node: CallNode, known: Known, depth: int) -> Iterator[RawCall]:
+def _from_call(node: CallNode, known: Known, depth: int) -> list[RawCall]:
     if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not known(node.name):
-        yield from calls_in(node.positional[0], known, depth + 1)
-        return
+        return calls_in(node.positional[0], known, depth + 1)
     only = node.positional[0] if len(node.positional) == 1 else None
     if isinstance(only, Source) and only.startswith("**") and isinstance(spread := _unwrapped(only.lstrip("* ")), dict):
         node = node._replace(keywords=node.keywords | spread, positional=[])
-    yield RawCall(node.name, node.keywords, node.positional, container=node.keywords)
+    return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
 
 
-def _from_list(node: list[Node], known: Known, depth: int) -> Iterator[RawCall]:
+def _from_list(node: list[Node], known: Known, depth: int) -> list[RawCall]:
     if len(node) > 1 and isinstance(node[0], str) and known(node[0]):
         if all(isinstance(item, str) and known(item) for item in node):
-            return  # a list of tools
-        yield _listed(str(node[0]), node[1:], node)
-        return
-    for item in node:
-        yield from calls_in(item, known, depth + 1)
+            return []  # a list of tools
+        return [_listed(str(node[0]), node[1:], node)]
+    return [call for item in node for call in calls_in(item, known, depth + 1)]
 
 
 def _listed(name: str, rest: list[Node], container: object) -> RawCall:
@@ -92,59 +90,54 @@ def _listed(name: str, rest: list[Node], container: object) -> RawCall:
     return RawCall(name, {}, rest, container=container)
 
 
-def _from_string(node: str, known: Known, depth: int) -> Iterator[RawCall]:
+def _from_string(node: str, known: Known, depth: int) -> list[RawCall]:
     """Calls written as a string: Arctic and DBRX list them so, each in its own or several in one."""
-    if depth and (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
-        reader = Reader(node)
-        try:
-            for _ in range(_MAX_IN_STRING):
-                if reader.position == len(node):
-                    return
-                yield from calls_in(reader.value(), known, depth + 1)
+    calls: list[RawCall] = []
+    if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
+        return calls
+    reader = Reader(node)
+    try:
+        for _ in range(_MAX_IN_STRING):
+            if reader.position == len(node):
+                break
+            calls += calls_in(reader.value(), known, depth + 1)
+            reader.skip()
+            while reader.at(",;"):
+                reader.position += 1
                 reader.skip()
-                while reader.at(",;"):
-                    reader.position += 1
-                    reader.skip()
-        except (Unreadable, RecursionError):
-            return
+    except (Unreadable, RecursionError):
+        pass  # what stood before it counts
+    return calls
 
 
-def _from_object(node: dict[str, Node], known: Known, depth: int) -> Iterator[RawCall]:
-    name_key = next((key for key in NAME_KEYS if isinstance(node.get(key), str)), None)
-    if name_key is not None:
-        yield from _named(node, name_key, known)
-        return
+def _from_object(node: dict[str, Node], known: Known, depth: int) -> list[RawCall]:
+    for key in NAME_KEYS:
+        if isinstance(node.get(key), str):
+            return _named(node, key, known)
     for key in WRAPPER_KEYS:
         if isinstance(inner := node.get(key), (list, dict, CallNode, str)):
-            yield from calls_in(inner, known, depth + 1)
-            return
+            return calls_in(inner, known, depth + 1)
     if node and all(known(key) or key in ENVELOPE_KEYS for key in node):
-        for key, value in node.items():
-            if known(key):
-                yield from _by_key(key, value)
+        return [call for key, value in node.items() if known(key) for call in _by_key(key, value)]
+    return []
 
 
-def _by_key(name: str, value: Node) -> Iterator[RawCall]:
+def _by_key(name: str, value: Node) -> list[RawCall]:
     """`{"read": {"path": "a"}}`: the name is the key. A list of objects is several calls."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        for item in value:
-            yield _with_arguments(name, item)
-    else:
-        yield _with_arguments(name, value)
+        return [_with_arguments(name, item) for item in value]
+    return [_with_arguments(name, value)]
 
 
-def _named(node: dict[str, Node], name_key: str, known: Known) -> Iterator[RawCall]:
+def _named(node: dict[str, Node], name_key: str, known: Known) -> list[RawCall]:
     name = str(node[name_key])
-    if _CALL_IN_STRING.match(name) and (inner := list(_from_string(name, known, 1))):
-        yield from inner
-        return
+    if _CALL_IN_STRING.match(name) and (inner := _from_string(name, known, 1)):
+        return inner
     for key in ARGUMENT_KEYS:
         if key in node and key != name_key:
-            several = _several(node[key])
-            yield from (_with_arguments(name, value) for value in several)
-            return
+            return [_with_arguments(name, value) for value in _several(node[key])]
     siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
-    yield RawCall(name, siblings, [], container=node)
+    return [RawCall(name, siblings, [], container=node)]
 
 
 def _several(value: Node) -> list[Node]:

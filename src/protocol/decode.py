@@ -147,9 +147,9 @@ def _surrogates(body: str, node: Node) -> str:
 def _said(found: Found, node: Node, known: Known) -> list[RawCall]:
     """What the value says; where the name stood before it, the value is the arguments."""
     if found.kind != "named":
-        return list(calls_in(node, known))
+        return calls_in(node, known)
     if isinstance(node, dict):
-        inner = list(calls_in(node, known)) if "arguments" in node or "parameters" in node else []
+        inner = calls_in(node, known) if "arguments" in node or "parameters" in node else []
         if inner and all(known(call.name) for call in inner):
             return inner
         return [RawCall(found.name, node, [], container=node)]

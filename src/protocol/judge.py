@@ -130,9 +130,7 @@ class Judge:
     def _explains(self, calls: list[RawCall]) -> bool:
         """Whether a call is a pattern to be filled in: placeholders for its name or its arguments."""
         return any(
-            (_is_placeholder_name(call.name) and not self.knows(call.name))
-            or _has_placeholder(call.arguments, call.positional)
-            for call in calls
+            (_is_placeholder_name(call.name) and not self.knows(call.name)) or _has_placeholder(call) for call in calls
         )
 
     def _is_echo(self, raw: str) -> bool:
@@ -145,11 +143,11 @@ def _is_placeholder_name(name: str) -> bool:
     return name in _PLACEHOLDERS or (bare in _PLACEHOLDER_NAMES and name != bare) or bare in _PLACEHOLDER_NAMES
 
 
-def _has_placeholder(arguments: dict[str, Node] | None, positional: list[Node]) -> bool:
-    named = (arguments or {}).items()
-    return any(_is_placeholder(value, name) for name, value in named) or any(
-        _is_placeholder(value, "") for value in positional
-    )
+def _has_placeholder(call: RawCall) -> bool:
+    for name, value in (call.arguments or {}).items():
+        if _is_placeholder(value, name):
+            return True
+    return any(_is_placeholder(value, "") for value in call.positional)
 
 
 def _is_placeholder(value: Node, name: str) -> bool:

@@ -19,6 +19,7 @@ from .words import CHANNELS, KEYWORD_BEGINNINGS, KEYWORDS, Word, in_word, last_w
 _OWN = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
+_LEAD = 48  # characters, more than `TOOL_CALL` and its decoration have
 _OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
 _TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
@@ -370,9 +371,8 @@ class Lookout:
             return Hold(at) if matcher.begun(text, at) else None
         if not self._box.find(match["name"]) or not _starts_line(line):
             return None
-        return Found(
-            at, match.end() - 1, "named" if match["bracket"] == "{" else "pythonic", ">>>", match["name"], False
-        )
+        kind = "named" if match["bracket"] == "{" else "pythonic"
+        return Found(at, match.end() - 1, kind, ">>>", match["name"], False)
 
 
 def _starts_line(line: str) -> bool:
@@ -388,9 +388,9 @@ def _inline(text: str, at: int) -> Sight:
 
 def _own_lead(here: Here) -> re.Match[str] | None:
     """`TOOL_CALL` before the anchor."""
-    if here.text[max(here.floor, here.at - 28) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
+    if here.text[max(here.floor, here.at - _LEAD) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
         return None
-    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - LOOK_BACK), here.at)
+    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - _LEAD), here.at)
     return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
 
 

@@ -23,7 +23,7 @@ from .ids import counted_ids
 from .judge import Judge
 from .lookout import Here, Hold, Lookout, Passed
 from .reasoning import Marker, Thinking
-from .tape import LOOK_BACK, MAX_SAID, Tape, solid_length
+from .tape import LOOK_BACK, MAX_SAID, Tape
 from .toolbox import Toolbox
 
 MAX_CALLS = 32
@@ -192,7 +192,7 @@ class StreamParser:
         tape = self._tape
         if tape.in_fence:
             return False
-        return not tape.called or tape.said + solid_length(tape.text[tape.start : found.start]) <= MAX_SAID
+        return not tape.called or tape.said_by(found.start) <= MAX_SAID
 
     def _pass(self, at: int) -> None:
         """Past an anchor that opened nothing; a fence of code is noted."""

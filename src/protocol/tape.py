@@ -12,7 +12,7 @@ from .events import Malformed, ParsedCall, ParserEvent
 from .judge import Verdict
 
 MAX_SAID = 80  # characters of text after a call; what merely looks like a call further on explains or repeats
-_HEAD = 400
+_HEAD = 160  # characters of what is shown; they mostly say enough
 LOOK_BACK = 160  # characters of a line that are looked at backwards
 
 
@@ -25,6 +25,7 @@ class Tape:
         self.position = 0
         self.called = False  # a call or a malformed one was emitted
         self.said = 0  # how much was shown since, space aside, counted up to a bit more than matters
+        self._counted, self._ahead = 0, 0  # how much is written from `start` up to a position that was asked for
         self.answered = False
         self.in_fence = False  # in a fence that holds other than a call
         self.trailing_calls: list[ToolCall] = []  # the calls after which nothing was shown
@@ -50,21 +51,32 @@ class Tape:
             self._behind = self.line(start)
             self.text = self.text[start:]
             self.position = max(0, self.position - start)
-            self.start = self._floor = 0
+            self.start = self._floor = self._counted = 0
         return start
 
     def show(self, end: int) -> None:
         """The text up to `end` is shown."""
         if end <= self.start:
             return
+        if self.called:
+            self.said = self.said_by(end)
         text = self.text[self.start : end]
         self._events.append(TextDelta(text))
         self.start = end
-        if self.called and self.said <= MAX_SAID:
-            self.said += solid_length(text)
+        self._counted = 0
         if (self.trailing_calls or not self.answered) and not text.isspace():
             self.answered = True
             self.trailing_calls = []
+
+    def said_by(self, at: int) -> int:
+        """How much will have been said, space aside, once the text up to `at` is shown; counts no text twice."""
+        if self.said > MAX_SAID:
+            return self.said
+        if not self.start < self._counted <= at:
+            self._counted, self._ahead = self.start, 0
+        self._ahead += solid_length(self.text[self._counted : at])
+        self._counted = at
+        return self.said + self._ahead
 
     def verdict(self, verdict: Verdict, raw: str) -> None:
         """A call or a malformed one, whose block is `raw`, is emitted."""
@@ -84,11 +96,13 @@ class Tape:
     def skip_to(self, end: int) -> None:
         """All up to `end` was emitted, as other than text; a line begins there."""
         self.start = self.position = self._floor = end
+        self._counted = 0
         self._behind = ""
 
     def replace(self, text: str, behind: str) -> None:
         """What is to be read next is `text`, on a line that began with `behind`."""
-        self.text, self.start, self.position, self._floor, self._behind = text, 0, 0, 0, behind
+        self.text, self._behind = text, behind
+        self.start = self.position = self._floor = self._counted = 0
 
     def line(self, at: int) -> str:
         """The line up to `at`, as much of it as is looked at."""

@@ -20,7 +20,6 @@ KEYWORDS = frozenset(
 )  # fmt: skip
 KEYWORD_BEGINNINGS = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
 _MAX_GAP, _MAX_WORD = 16, 90
-_SPACES = " \n\t\r"
 
 
 class Word(NamedTuple):
@@ -39,8 +38,8 @@ def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Wo
     gap_start = max(floor, end - _MAX_GAP - 1)
     solid = gap_start + len(text[gap_start:end].rstrip())
     low = max(floor, solid - _MAX_WORD)
-    begin = max(low, *(text.rfind(space, low, solid) + 1 for space in _SPACES))
-    match = _WORD.search(text, begin, end)
+    parts = text[low:solid].rsplit(None, 1)
+    match = _WORD.search(text, solid - len(parts[-1]), end) if parts else None
     if not match:
         return
     _, name, mark, gap = match.groups()

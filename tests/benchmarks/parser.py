@@ -38,6 +38,7 @@ WRITE = {
     },
 }
 OWN, HERMES, HERMES_END = "TOOL_CALL: ", "<tool_call>\n", "\n</tool_call>"
+NEARLY = ('{"id": 1,} ', "write\n{a}\n", "write(x) y\n", "`x` ", '```json\n{"id":', "{'type': '")  # what is looked into
 CAP = 60.0  # seconds a peer may take
 
 
@@ -329,6 +330,9 @@ def hostile(options):
         "objects that never end": '{"name": "write", ' * (size // 18),
         "calls that never end": "write(" * (size // 6),
     }
+    for unit in NEARLY:
+        texts[f"many {unit!r}"] = unit * (size // len(unit))
+        texts[f"a call, then many {unit!r}"] = OWN + call("x") + "\n" + texts[f"many {unit!r}"]
 
     def run(text):
         parser = StreamParser([WRITE])

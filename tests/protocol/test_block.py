@@ -4,6 +4,7 @@ import pytest
 
 from src.messages import ToolCallDelta
 from src.protocol import Malformed, ParsedCall, extract_tool_calls
+from src.protocol.block import AT_ONCE
 from tests.protocol.laws import TOOLS, account, events_of, shown
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -70,3 +71,9 @@ class TestGivenBack:
             '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>\nDone.', TOOLS
         )
         assert found.content.strip() == "Done."
+
+
+def test_a_call_of_any_length_is_read_whole():
+    for size in (10, AT_ONCE, 10 * AT_ONCE):
+        (call,) = extract_tool_calls(CALL.replace("a.txt", "x" * size) + " Done.", TOOLS).calls
+        assert (call.arguments, call.repaired) == ({"path": "x" * size}, ())

@@ -210,6 +210,9 @@ HOSTILE = {
     "names": "read\n",
     "labels": "Action: read\n",
     "tags": "<function=read><parameter=path>",
+    "objects that say no call": '{"id": 1,} ',
+    "calls in running text": "read(x) y\n",
+    "fences never closed": '```json\n{"id":',
     **{f"{opener} alone": opener for opener in sorted({row.opener for row in FORMATS if row.opener} | {*MORE_OPENERS})},
 }
 warm = events_of("".join(PIECES))  # patterns are compiled once, and not counted

@@ -25,3 +25,13 @@ def test_how_much_was_written_is_exact_where_it_is_little():
     assert solid_length(" a  b\n" * 5) == 10
     assert solid_length("x" * 10_000) > MAX_SAID
     assert solid_length(" " * 1_000 + "abc") == 3
+
+
+def test_how_much_was_said_counts_what_was_shown_and_what_would_be():
+    tape = Tape()
+    tape.called = True
+    tape.add("one two three four")
+    tape.show(4)
+    assert [tape.said_by(end) for end in (8, 14, 8, 18)] == [6, 11, 6, 15]
+    tape.show(14)
+    assert (tape.said, tape.said_by(18)) == (11, 15)
