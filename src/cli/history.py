@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # sessions in a list
 LONGEST_DIFF = 400  # lines
+RECORDED = ("write", "edit")  # tools that record every file they write, as long as the session is saved
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
 FORMATS = ("md", "json", "html")
 INIT = """\
@@ -34,7 +36,7 @@ def resume_session(state: State, wanted: str) -> None:
     """Continue a session; "" is the last one in this folder. Raises BotError."""
     if not state.store:
         raise BotError("Conversations are not saved here.")
-    if state.session.id and wanted == state.session.id:
+    if state.store.find(wanted, state.settings.root) == state.session.id:
         raise BotError("You are already in that conversation.")
     session, notices = state.store.resume(wanted, state.session.messages[:1], state.settings.root)
     state.go_on_with(session)
@@ -99,8 +101,11 @@ def _say_undone(state: State, undone: Undone) -> None:
 
 
 def _changes_things(state: State, name: str) -> bool:
+    """Whether a call that recorded no write may have changed something."""
     from . import start
 
+    if name in RECORDED and state.session.path:
+        return False
     return start.tools(state.settings).risk(name) == "high"
 
 
@@ -174,7 +179,7 @@ def _rename(state: State, name: str) -> None:
         )
         return
     state.session.rename(name)
-    state.screen.say(f"  Continue it later with --resume {plain(name)}.")
+    state.screen.say(f"  Continue it later with --resume {plain(shlex.quote(name))}.")
 
 
 def _fork(state: State, _: str) -> None:

@@ -34,6 +34,7 @@ FOLDED = 20  # results that can be looked at again
 FINE = "[exit code 0]"  # not worth showing
 _FAILED = re.compile(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
 _HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # meant for the model
+_CHANGED_BY_USER = re.compile(r"\A\[The user changed the arguments to .*\]\n")  # so is this
 SHORT = 60  # characters of an argument or outcome on a call's line
 
 
@@ -70,7 +71,7 @@ def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
 
 def outcome(result: ToolResult) -> str:
     """The result of a call in one short line."""
-    lines = _HASH.sub("", result.text).strip().splitlines()
+    lines = _CHANGED_BY_USER.sub("", _HASH.sub("", result.text)).strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
         said = first.removeprefix("Error executing tool: ")  # meant for the model

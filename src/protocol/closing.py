@@ -32,7 +32,8 @@ _PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _INVOKES = re.compile(rf"\s*(?:\]<\]minimax\[>\[)?<{_PREFIX}(?:function|invoke)\b", re.IGNORECASE)
 _ENDS = rf"/{_PREFIX}(?:function|invoke|tool_calls?|function_calls?)>|｜tool_call_end｜>"
 _INVOKE_CLOSES = re.compile(rf"<(?:{_ENDS})", re.IGNORECASE)
-_TAGS_CLOSE = re.compile(rf"<(?:{_ENDS}|/{_PREFIX}(?:call|tool)>|\|close\|>call<\|sep\|>)", re.IGNORECASE)
+_TAGS_CLOSE = re.compile(rf"<(?:{_ENDS}|/{_PREFIX}(?:call|tool)>)", re.IGNORECASE)
+_XTML_CLOSE = re.compile(r"<\|close\|>(?:call|tools)<\|sep\|>")
 LONGEST = 48  # characters of the longest closing marker
 
 
@@ -40,6 +41,8 @@ def closing(kind: str, name: str, body: str) -> re.Pattern[str]:
     """What ends a block of `kind` that begins as `body` does; an element ends with the tag of its name."""
     if kind == "element":
         return re.compile(f"</{re.escape(name)}>")
+    if kind == "tags" and body.lstrip().startswith("<|open|>"):
+        return _XTML_CLOSE
     if kind == "tags" and _INVOKES.match(body):
         return _INVOKE_CLOSES
     return _CLOSES["pairs"] if kind == "empty" else _CLOSES.get(kind, _TAGS_CLOSE)

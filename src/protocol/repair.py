@@ -22,7 +22,7 @@ ATTEMPTS = 8  # at reading a part of a broken value as strict JSON, each as long
 
 _SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = re.compile(
-    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//|/\*|\\n|<\||\Z))"
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//(?!\d)|/\*|\\n|<\||\Z))"
 )
 _WORD = re.compile(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
 _QUOTED_NAME = re.compile(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")

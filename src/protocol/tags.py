@@ -20,13 +20,16 @@ _INVOKE = re.compile(
     rf"<{PREFIX}(?:function|invoke|tool|call|tool_call|tool_use|function_call)(?:\s*=\s*|\s+(?:name|tool|function)\s*=\s*){_QUOTED}([^<>]*)>?"
 )
 _PARAMETER = re.compile(
-    rf"<{PREFIX}(?:parameter|param|argument|arg)(?:\s*=\s*|\s+(?:name|key)\s*=\s*){_QUOTED}"
+    rf"<{PREFIX}(?:parameter|param|argument|arg)(?:(\s+(?:name|key))?\s*=\s*){_QUOTED}"
     r"(?:=|([^<>\n]*)(?:>|(?=\n)))"  # `<parameter=city=Oslo</parameter>` is what it drifts to
 )
 _PART = re.compile(f"{_PARAMETER.pattern}|{_INVOKE.pattern}")
-_VALUE_END = re.compile(
-    rf"</{PREFIX}(?:parameter|param|argument|arg)\b[^<>]*>|(?=<{PREFIX}(?:parameter|param|argument|arg)\b[\s=])"
-)
+_VALUE_ENDS = {  # with the value itself, or before the next parameter, which is written as this one is
+    named: re.compile(
+        rf"</{PREFIX}(?:parameter|param|argument|arg)\b[^<>]*>|(?=<{PREFIX}(?:parameter|param|argument|arg){style}\s*=)"
+    )
+    for named, style in ((True, r"\s+(?:name|key)"), (False, ""))
+}
 _CALL_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|call|function_calls?|tool)\b|\Z")
 _PAIR = re.compile(
     rf"<{PREFIX}arg_key(?::[\w-]+)?>\s*(.*?)\s*</{PREFIX}arg_key(?::[\w-]+)?>\s*"
@@ -89,13 +92,13 @@ def _invocation(name: str, body: str) -> RawCall:
 def _parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
     """The parameters from `position` on, before another call begins, and where they end."""
     arguments: dict[str, Node] = {}
-    while (start := _PART.search(text, position)) and start.group(1):
-        end = _VALUE_END.search(text, start.end())
+    while (start := _PART.search(text, position)) and start.group(2):
+        end = _VALUE_ENDS[bool(start.group(1))].search(text, start.end())
         if not end or not end.group():  # it is not closed: another begins, or the call ends
             end = _CALL_END.search(text, start.end(), end.start() if end else len(text))
             assert end  # noqa: S101 - the pattern ends with the end of the text
         value = _trimmed(text[start.end() : end.start()])
-        arguments[start.group(1)] = _typed(value, start.group(2) or "")
+        arguments[start.group(2)] = _typed(value, start.group(3) or "")
         position = end.end()
     return arguments, position
 

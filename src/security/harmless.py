@@ -79,7 +79,12 @@ def require_inside(change: Command, view: View) -> None:
 
 
 def launched(command: Command) -> Command | None:
-    """What a command runs that only runs another; None where it is no such. Unclear where that is not clear."""
+    """What a command runs that only runs another, and git without its --no-pager; None where it is no such.
+
+    Unclear where that is not clear.
+    """
+    if command.texts[:2] in (("git", "--no-pager"), ("git", "-P")):
+        return command._replace(words=(command.words[0], *command.words[2:]))
     row = LAUNCHING.get(command.name)
     if row is None:
         return None

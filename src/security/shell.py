@@ -38,6 +38,7 @@ OUTPUTS = (">", ">>", ">|", "&>", "&>>")
 _RESERVED = "! { } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
 RESERVED = frozenset(_RESERVED.split())
 DESCRIPTOR = re.compile("[0-9]+")
+VARIABLE = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 NAME = re.compile(r"[A-Za-z0-9_./+-]+|\[")
 
 
@@ -231,6 +232,11 @@ class Scanner:
         """At a command's end, which an operator follows; a line that is empty ends none."""
         if self._current:
             start = next((at for at, word in enumerate(self._current) if not _is_assignment(word)), -1)
+            name = self._current[start].text
+            if name in RESERVED:
+                raise Unclear(f"{name} makes it more than simple commands")
+            if VARIABLE.match(name):
+                raise Unclear(f"a variable is set that may change what runs: {name[:60]!a}")
             if not is_name(self._current[start]):
                 raise Unclear(f"{self._current[start].text!a} is not a command's plain name")
             command = Command(tuple(self._current[start:]), tuple(self._reads), tuple(sorted(self._here)))

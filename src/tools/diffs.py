@@ -11,6 +11,8 @@ from itertools import groupby
 from operator import eq
 from typing import Any
 
+from .edits import is_crlf
+
 AROUND = 3  # lines shown before and after a change
 COMPARED = 1_000_000  # pairs of lines that may be compared: about half a second at worst
 NO_NEWLINE = "\n\\ No newline at end of file"
@@ -25,7 +27,7 @@ def unified(path: str, before: str | None, after: str) -> str:
     """
     if before == after:
         return ""
-    crlf = all(0 < each.count("\n") == each.count("\r\n") for each in (before or after, after))
+    crlf = is_crlf(before or after) and is_crlf(after)
     old, new = _lines(before or "", crlf), _lines(after, crlf)
     source = "/dev/null" if before is None else f"a/{path}"
     lines = [f"--- {source}", f"+++ b/{path}"]

@@ -51,7 +51,7 @@ def replaced(
     `mode` is a key of MODES or "auto". Raises ToolError where `old` occurs nowhere, several times without
     `every`, or not as often as `expected`.
     """
-    crlf = 0 < text.count("\n") == text.count("\r\n")
+    crlf = is_crlf(text)
     if crlf or "\r\n" not in text:
         text, old, new = (each.replace("\r\n", "\n") for each in (text, old, new))
     used, spans = _found(text, old, every, mode)
@@ -64,6 +64,11 @@ def replaced(
         raise ToolError(f"{_several(used, spans, lines)}; expected_replacements is {expected}")
     changed = _put(text, spans, new)
     return Edited(changed.replace("\n", "\r\n") if crlf else changed, len(spans), lines, used)
+
+
+def is_crlf(text: str) -> bool:
+    """Whether there are line ends, and all of them are CRLF."""
+    return 0 < text.count("\n") == text.count("\r\n")
 
 
 def _found(text: str, old: str, every: bool, mode: str) -> tuple[str, list[Span]]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 from ..errors import ToolError
 from .context import ToolContext
 from .diffs import unified
-from .edits import numbered, replaced
+from .edits import is_crlf, numbered, replaced
 from .registry import tool
 from .texts import CHUNK, UTF_8, Content, Encoding, encode, encoding_of, opened, read_before_change, replace_file
 from .window import Window, window
@@ -137,8 +137,7 @@ def _refuse_other(path: str, old: Content | None, expected: str | None) -> None:
 
 
 def _with_line_ends_of(before: str, text: str) -> str:
-    crlf = 0 < before.count("\n") == before.count("\r\n")
-    return text.replace("\r\n", "\n").replace("\n", "\r\n") if crlf else text
+    return text.replace("\r\n", "\n").replace("\n", "\r\n") if is_crlf(before) else text
 
 
 def _sha256(data: bytes) -> str:

@@ -99,6 +99,12 @@ class TestUndo:
         run = ToolCall("x", "exec", {"command": "true"})
         assert 'exec(command="true")' in Chatting(folder, "go", "/undo", turns=[says("", run), says("ok")]).shown
 
+    def test_an_edit_that_changed_nothing_is_not_listed(self, folder):
+        edit = ToolCall("x", "edit", {"path": "none.txt", "oldText": "a", "newText": "b"})
+        chat = Chatting(folder, "go", "/undo", turns=[says("", edit), says("ok")])
+        assert "Undone: go" in chat.shown
+        assert "not undone" not in chat.shown
+
     def test_nothing_to_take_back(self, folder):
         assert "nothing to undo" in Chatting(folder, "/undo").shown
 
@@ -180,7 +186,12 @@ def test_init_asks_the_model_to_write_agents_md(folder):
     assert Chatting(folder, "/init", turns=[says("Written.")]).questions == [[INIT]]
 
 
-def test_a_session_is_not_resumed_into_itself(folder):
+@pytest.mark.parametrize("wanted", ["", "my", "my chat"])
+def test_a_session_is_not_resumed_into_itself(folder, wanted):
+    chat = Chatting(folder, "a", "/rename my chat", turns=[says("1")])
     with pytest.raises(BotError, match="already in that conversation"):
-        chat = Chatting(folder, "a", turns=[says("1")])
-        resume_session(chat.state, chat.state.session.id)
+        resume_session(chat.state, wanted)
+
+
+def test_a_name_with_blanks_is_shown_as_the_shell_takes_it(folder):
+    assert "--resume 'my chat'" in Chatting(folder, "a", "/rename my chat", turns=[says("1")]).shown

@@ -71,6 +71,12 @@ def test_a_call_line_shortens_long_arguments():
             ToolResult("c", "edit", "text", "Changed a: 1 [sha256 0f]\n--- a\n+++ b\n-x\n+y\n+z\n"),
             "changed +2 -1 lines",
         ),
+        (
+            ToolResult(
+                "c", "edit", "text", '[The user changed the arguments to {"a": 1}]\nChanged a\n--- a\n+++ b\n-x\n+y\n'
+            ),
+            "changed +1 -1 lines",
+        ),
         (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
         (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
         (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "Oh [exit code 1]"),

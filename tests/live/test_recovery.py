@@ -7,8 +7,8 @@ import pytest
 from src.client import Client
 from src.messages import Completed, Notice, ToolDefinition, UserMessage
 from src.model import CallPath, Model
-from src.model.model import ASKED_AGAIN
-from src.model.recovery import fits
+from src.model.recovery import ASKED_AGAIN
+from src.model.turn import fits
 from src.tools import REGISTRY
 from src.wire.strictness import grammatical
 

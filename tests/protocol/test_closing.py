@@ -22,8 +22,14 @@ def test_each_kind_ends_with_its_own_marker(kind, block):
     assert closing(kind, "", block).search(block).end() == len(block)
 
 
-def test_a_tag_of_another_name_in_a_value_ends_nothing():
-    block = "<function=f><parameter=a><tool><call>x</call></tool></parameter></function>"
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<function=f><parameter=a><tool><call>x</call></tool></parameter></function>",
+        '<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|></tool></function><|close|>argument<|sep|><|close|>call<|sep|>',
+    ],
+)
+def test_a_tag_of_another_name_in_a_value_ends_nothing(block):
     assert closing("tags", "", block).search(block).end() == len(block)
 
 

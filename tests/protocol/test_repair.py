@@ -127,3 +127,8 @@ def test_what_is_whole_in_a_broken_value_is_read_as_json_reads_it(value, broken)
 def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
     path = "C:" + chr(92) + "temp" + chr(92) + "new.txt"
     assert Reader('{"args": {"path": "' + path + '"}').value() == {"args": {"path": path}}
+
+
+def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
+    assert Reader("f(a=10//3)").value().keywords == {"a": 3}
+    assert Reader('{"a": 10 // 3 of them\n}').value() == {"a": 10}

@@ -67,6 +67,11 @@ def test_markup_in_a_value_stays_as_it_is(block):
     assert call.arguments["a"].replace("<p>", '<invoke name="g">') == HTML
 
 
+def test_a_parameter_written_otherwise_is_part_of_the_value():
+    block = '<invoke name="f"><parameter name="a">write <parameter=b> so</parameter></invoke>'
+    assert invoked(block, KNOWN)[0].arguments == {"a": "write <parameter=b> so"}
+
+
 def test_markup_in_a_value_of_pairs_and_of_an_element_stays_as_it_is():
     assert keyed(f"f<arg_key>a</arg_key><arg_value>{HTML}</arg_value></tool_call>")[0].arguments == {"a": HTML}
     assert element_call("f", f"<a>{HTML}</a></f>")[0].arguments == {"a": HTML}

@@ -102,6 +102,12 @@ MUTATIONS = {
     "capitals": lambda command, _: command.upper(),
     "something harmless before": lambda command, _: f"ls; {command}",
     "something harmless behind": lambda command, _: f"{command}\nls",
+    "in a group": lambda command, _: f"({command}\n)",
+    "before a group": lambda command, _: f"{command}\n(ls)",
+    "negated": lambda command, _: f"! {command}",
+    "timed": lambda command, _: f"time {command}",
+    "behind a change of folders": lambda command, _: f"cd . && {command}",
+    "behind one that may fail": lambda command, _: f"cd src; {command}",
 }
 
 

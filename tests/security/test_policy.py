@@ -323,6 +323,18 @@ class TestCommands:
         )
         assert {self.action(policy, command) for command in commands} == {"ask"}
 
+    def test_git_without_its_pager_is_the_same(self, workspace):
+        policy = Policy(workspace, allowed_commands=("git log",), path="/usr/bin:/bin")
+        assert {self.action(policy, f"git {each} log -1") for each in ("--no-pager", "-P")} == {"allow"}
+        commands = (
+            "git --no-pager push",
+            "git --no-pager",
+            "git --no-pager -c a=b log",
+            "git --paginate log",
+            "git -p log",
+        )
+        assert {self.action(policy, command) for command in commands} == {"ask"}
+
     def test_links_matter_only_where_they_are_followed_from(self, workspace):
         for folder in ("closed", "open", "around"):
             (workspace / folder).mkdir()
@@ -402,6 +414,7 @@ class TestAlways:
             ("find . -name x", "find"),
             ("cd sub && ls -l", "ls"),
             ("timeout 5 ls -l", "ls"),
+            ("git --no-pager diff --stat", "git diff"),
         ],
     )
     def test_the_rule_for_a_command_that_only_reads_names_it_and_its_sub_command(self, command, rule, workspace):

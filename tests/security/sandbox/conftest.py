@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,6 @@ def sandboxed(kind: str, workspace: Path, environment: dict[str, str], limits: L
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
 
     def run(command: str, timeout: float = 20) -> str:
-        from dataclasses import replace
-
         result = REGISTRY.run(ToolCall("1", "exec", {"command": command}), replace(context, exec_timeout=timeout))
         return str(result.value)
 
