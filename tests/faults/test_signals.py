@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,10 @@ def listen():
 
 def alive(group):
     """The processes of a group, less the dead that nobody waits for."""
-    stats = [stat.read_text().rpartition(")")[2].split() for stat in Path("/proc").glob("[0-9]*/stat")]
+    stats = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # another test's, which has ended meanwhile
+            stats.append(stat.read_text().rpartition(")")[2].split())
     return [stat for stat in stats if int(stat[2]) == group and stat[0] not in "ZX"]
 
 
