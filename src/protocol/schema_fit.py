@@ -87,9 +87,10 @@ class Fitter:
 
     def _fits_as_it_is(self, given: Mapping[str, Node]) -> bool:
         wanted = self._tool.plain
-        return all(type(value) is wanted.get(name) for name, value in given.items()) and all(
-            name in given for name in self._tool.required
-        )
+        for name, value in given.items():
+            if type(value) is not wanted.get(name):
+                return False
+        return all(map(given.__contains__, self._tool.required))
 
     def _filled_in(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
         """The values, where they came in the shape of the schema: `{"type": "object", "properties": {...}}`."""

@@ -45,13 +45,13 @@ class Toolbox:
             _put(self._by_plain, plain(name), name)
             _put(self._by_tail, plain(_PARTS.split(name)[-1]), name)
         self._found: dict[str, Tool | None] = {}
+        self._leading: dict[str, bool] = {}
         self._beginnings: frozenset[str] = frozenset()
 
     def find(self, written: str) -> Tool | None:
         """The offered tool that `written` names, or None."""
         if written not in self._found:
-            if len(self._found) > 1000:
-                self._found.clear()  # what a model may write is unbounded
+            _bound(self._found)
             self._found[written] = self._look_up(written)
         return self._found[written]
 
@@ -72,10 +72,16 @@ class Toolbox:
 
     def leads(self, word: str) -> bool:
         """Whether `word`, standing before a bracket, names a tool: with no namespace but the usual ones."""
+        if word not in self._leading:
+            _bound(self._leading)
+            self._leading[word] = self._is_leading(word)
+        return self._leading[word]
+
+    def _is_leading(self, word: str) -> bool:
         bare = _TAIL.sub("", word.replace("\\", ""))
         parts = _PARTS.split(bare)
         if len(parts) > 1 and parts[0] in NAMESPACES:
-            return self.leads(bare[len(parts[0]) + 1 :])
+            return self._is_leading(bare[len(parts[0]) + 1 :])
         if not all(map(plain, parts)):
             return False
         return bool(self._by_plain.get(plain(bare)) or (len(parts) == 1 and self._by_tail.get(plain(bare))))
@@ -99,6 +105,12 @@ class Toolbox:
 def plain(name: str) -> str:
     """The name without case and punctuation."""
     return _PUNCTUATION.sub("", name).casefold()
+
+
+def _bound(remembered: dict[str, Any]) -> None:
+    """What a model may write is unbounded, what is remembered of it is not."""
+    if len(remembered) > 1000:
+        remembered.clear()
 
 
 def _put(table: dict[str, str], key: str, name: str) -> None:
