@@ -36,7 +36,7 @@ from .scripts import (
 )
 from .server import KEEP, RESET, STALL, Again, Script, Trickle
 
-SHORT = 0.15  # seconds, for a clock that shall run out
+SHORT = 0.3  # seconds, for a clock that shall run out
 KEY = "sekret-key-0123456789"
 PARTIAL = "Half an answer\n"
 KEPT = "What came is kept: ask to go on from there."
@@ -123,17 +123,17 @@ ROWS = (
     failing(9, "a call, and no end", stream(delta({"tool_calls": [CALL]})), said=(ENDED,)),
     fine(10, "finish_reason without [DONE]", stream(*HELLO_PARTS[:-2])),
     fine(10, "finish_reason, then a reset", [chunked(*HELLO_PARTS[:-2]), RESET]),
-    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for 0.15 s", "vllm.first_token_timeout")),
-    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for 0.15 s",)),
+    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for 0.3 s", "vllm.first_token_timeout")),
+    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for 0.3 s",)),
     failing(12, "stall mid-stream", [HALF, STALL], settings=QUICK, out=PARTIAL, said=("fell silent", "vllm.timeout", KEPT)),
     fine(12, "stall after finish_reason", [chunked(*HELLO_PARTS[:-1]), STALL], settings=QUICK),
     fine(12, "no end of the body after [DONE]", [chunked(*HELLO_PARTS), STALL]),
-    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for 0.15 s",)),
+    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for 0.3 s",)),
     failing(13, "slow-loris in the body", [HALF, Trickle(framed(b"x"), 0.005, True)], settings=QUICK, out=PARTIAL, said=("fell silent",)),
     failing(13, "slow-loris in a chunk's size", [HALF, Trickle(b"0", 0.01, True)], settings=QUICK, out=PARTIAL, said=("fell silent",)),
     failing(
         13, "comments for ever", [HALF, Trickle(framed(b":\n\n"), 0.005, True)],
-        settings={"timeout": SHORT, "total_timeout": 0.4}, out=PARTIAL, said=("did not finish within 0.4 s", "vllm.total_timeout"),
+        settings={"timeout": SHORT, "total_timeout": 0.8}, out=PARTIAL, said=("did not finish within 0.8 s", "vllm.total_timeout"),
     ),
     fine(14, "keep-alive comments, then data", stream(*[b": keep-alive\n\n"] * 3, *HELLO_PARTS)),
     fine(15, "429 with Retry-After", refused("429 Too Many Requests", "slow down", "Retry-After: 1"), HELLO,

@@ -15,7 +15,7 @@ from .server import STALL, FaultServer
 
 ROOT = Path(__file__).resolve().parents[2]
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
-BOUND = 20.0  # seconds for anything to happen
+BOUND = 45.0  # seconds for anything to happen
 
 
 def until(true, what):
