@@ -41,7 +41,7 @@ _LITERALS: dict[str, Node] = {
 _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 
 # What may follow the quote that ends a string, by where the string stands. Code that was not escaped has much of it.
-_GAP = r"(?:\s|\\n|(?://|\#)[^\n]*\n)*"
+_GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
 _AFTER = {
