@@ -14,7 +14,7 @@ from typing import Protocol
 
 from .calls import Asked, Calls, Question, error, in_order
 from .context import Compactor, budget, make_room, trim
-from .errors import ContextTooLong, WireError
+from .errors import BotError, ContextTooLong, WireError
 from .messages import (
     Completed,
     Event,
@@ -43,6 +43,7 @@ MAX_MALFORMED_TURNS = 2
 
 SUM_UP = UserMessage("No more tool calls are possible for this question. Answer now with what you have found so far.")
 NUDGE = UserMessage("Your last turn was empty. Answer the question, or call a tool for what you still need to know.")
+GO_ON = "What came is kept: ask to go on from there."
 ORDERS = (SUM_UP, NUDGE)
 
 
@@ -151,6 +152,10 @@ class Agent:
                     conversation.append(response)
                 yield event
             ended = True
+        except BotError as broken:
+            if said:
+                broken.hint = f"{broken.hint} {GO_ON}".lstrip()
+            raise
         finally:
             if response is None and said:  # interrupted or cut: what was shown stays said
                 conversation.append(Response((Text("".join(said)),), "other"))
@@ -207,7 +212,8 @@ def _end(conversation: list[Message], summary: str) -> Iterator[Event]:
 def _said_why(response: Response) -> Iterator[Event]:
     """A turn that ended otherwise than by the model's own will is no silent success."""
     if response.stop_reason == "max_tokens":
-        yield Notice("The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).")
+        rest = "" if _asked(response) else " Ask to go on for the rest."
+        yield Notice(f"The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).{rest}")
     elif response.stop_reason == "repetition":
         yield Notice("The answer kept repeating itself, so it was stopped.")
     elif response.stop_reason == "other":

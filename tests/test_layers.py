@@ -258,10 +258,12 @@ class TestAToolIsDescribedInOnePlace:
                 if isinstance(node, ast.Dict) and any(is_string(each) and each.value == key for each in node.keys)
             }
 
-        # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one
-        # and security.review says what an answer of a reviewer is
-        assert writers("properties") == {"tools.schema", "wire.vllm", "wire.gemini_schema", "security.review"}
-        assert writers("parameters") == {"messages", "tools.commands"}  # the latter: a key of a row in YAML
+        # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one, security.review says what an answer
+        # of a reviewer is, and tools.commands which keys a row in YAML has
+        assert writers("properties") == {
+            "tools.schema", "wire.vllm", "wire.gemini_schema", "security.review", "tools.commands",
+        }  # fmt: skip
+        assert writers("parameters") == {"messages", "tools.commands"}
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
         registry = Registry()

@@ -166,9 +166,9 @@ class TestCancelling:
 
         worker = threading.Thread(target=run, daemon=True)
         worker.start()
-        assert come.wait(20)
+        assert come.wait(60)
         agent.cancel()
-        worker.join(20)
+        worker.join(60)
         assert not worker.is_alive()
         return raised
 

@@ -110,7 +110,7 @@ def at_the_prompt(tmp_path_factory) -> dict:
             stdout=end,
             stderr=subprocess.PIPE,
             check=True,
-            timeout=30,
+            timeout=60,
         )
     finally:
         os.close(terminal)
@@ -164,7 +164,7 @@ def test_on_a_full_terminal_neither_rich_nor_prompt_toolkit_is_waited_for(tmp_pa
     environment.pop("NO_COLOR", None)
     try:
         command = [sys.executable, "-c", TO_THE_FULL_PROMPT, str(report)]
-        subprocess.run(command, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end, check=True, timeout=30)
+        subprocess.run(command, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end, check=True, timeout=60)
     finally:
         os.close(terminal)
         os.close(end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from . import kept
+from . import json_file
 
 FILE = "allowed.json"
 
@@ -19,19 +19,19 @@ class Allowed:
 
     def rules(self) -> list[dict[str, Any]]:
         """Entries as in `security.rules`; only those that allow."""
-        entries = kept.read(self._file).get(self._workspace)
+        entries = json_file.read(self._file).get(self._workspace)
         return [each for each in entries if _allows(each)] if isinstance(entries, list) else []
 
     def keep(self, rule: dict[str, Any]) -> None:
         """Raises OSError where it cannot be written."""
         known = self.rules()
         if rule not in known:
-            kept.write(self._file, {**kept.read(self._file), self._workspace: [*known, rule]})
+            json_file.write(self._file, {**json_file.read(self._file), self._workspace: [*known, rule]})
 
     def forget(self) -> None:
         """Raises OSError."""
-        kept.write(
-            self._file, {name: rules for name, rules in kept.read(self._file).items() if name != self._workspace}
+        json_file.write(
+            self._file, {name: rules for name, rules in json_file.read(self._file).items() if name != self._workspace}
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import __version__
 from ..security.sanitise import plain
 from .find import Met
-from .hang import hung
+from .wrap import wrapped
 
 PATHS = {
     "native": "native tool calls",
@@ -29,7 +29,7 @@ def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
     }
     lines = [f"  {name:9}  {plain(value)}" for name, value in rows.items()]
     text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
-    return hung(text, columns - 1) if columns else text
+    return wrapped(text, columns - 1) if columns else text
 
 
 def _path(met: Met) -> str:

@@ -145,10 +145,6 @@ class State:
         return next((text for text in said if text.strip()), "")
 
 
-def no_words(_state: State) -> Iterable[str]:
-    return ()
-
-
 class Command(NamedTuple):
     """A slash command. `argument` describes its argument; `complete` gives the possible values."""
 
@@ -157,7 +153,7 @@ class Command(NamedTuple):
     run: Callable[[State, str], None]
     argument: str = ""
     aliases: tuple[str, ...] = ()
-    complete: Callable[[State], Iterable[str]] = no_words
+    complete: Callable[[State], Iterable[str]] = lambda _: ()
 
     @property
     def usage(self) -> str:

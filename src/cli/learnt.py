@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..model import CallPath
-from . import kept
+from . import json_file
 
 FILE = "servers.json"
 
@@ -20,7 +20,7 @@ class Learnt:
         self._file = folder / FILE
 
     def recall(self, server: str, model: str, version: str) -> CallPath | None:
-        entry = kept.read(self._file).get(_key(server, model))
+        entry = json_file.read(self._file).get(_key(server, model))
         if not isinstance(entry, dict) or entry.get("version") != version:
             return None
         try:
@@ -30,10 +30,10 @@ class Learnt:
 
     def keep(self, server: str, model: str, version: str, path: CallPath) -> None:
         """Raises OSError where it cannot be written."""
-        known = kept.read(self._file)
+        known = json_file.read(self._file)
         entries = known | {_key(server, model): {"version": version, "path": path.to_dict()}}
         if entries != known:
-            kept.write(self._file, entries)
+            json_file.write(self._file, entries)
 
     def forget(self) -> None:
         self._file.unlink(missing_ok=True)

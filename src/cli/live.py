@@ -31,11 +31,11 @@ from ..messages import (
 )
 from ..security.sanitise import Sanitiser, plain
 from .blocks import Block, Blocks
-from .hang import hang, hung
 from .keys import Typed
 from .region import Line, Region
 from .render import FOLDED, Folded, call_parts, folded_call, has_failed, outcome
 from .widths import cut, last_part, width_of
+from .wrap import wrapped, wrapped_line
 
 if TYPE_CHECKING:
     from .markdown import Painter
@@ -157,7 +157,7 @@ class Live:
             self.frame(now=not self._active)  # nobody draws later what comes between two answers
 
     def say(self, text: str) -> None:
-        self.put(hung(text, self._size()[0] - 1, width_of))
+        self.put(wrapped(text, self._size()[0] - 1, width_of))
 
     def put(self, text: str) -> None:
         with self.unbroken(), self.lock:
@@ -221,7 +221,7 @@ class Live:
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
             self._settle()
-            lines = [hang(plain(line), self._size()[0] - 3, width_of) for line in event.text.splitlines()]
+            lines = [wrapped_line(plain(line), self._size()[0] - 3, width_of) for line in event.text.splitlines()]
             marked = [f"{'  ' if number else '! '}{piece}" for line in lines for number, piece in enumerate(line)]
             self._add("aside", [f"\x1b[33m{line}\x1b[0m" for line in marked])
         elif isinstance(event, Completed):

@@ -27,7 +27,7 @@ from ..messages import (
     ToolResult,
 )
 from ..security.sanitise import Sanitiser, plain, revealed
-from .hang import hung
+from .wrap import wrapped
 
 _DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
 FOLDED = 20  # results that can be looked at again
@@ -160,7 +160,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Lines of the program's own, on a line of their own."""
-        self.put(hung(text, columns - 1) if (columns := columns_of(self._aside)) else text)
+        self.put(wrapped(text, columns - 1) if (columns := columns_of(self._aside)) else text)
 
     def put(self, text: str) -> None:
         self.end_line()

@@ -40,12 +40,15 @@ _LITERALS: dict[str, Node] = {
 }
 _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 
-# What may follow the quote that ends a string, by where the string stands.
+# What may follow the quote that ends a string, by where the string stands. Code that was not escaped has much of it.
+_GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
+_QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
 _AFTER = {
     "key": re.compile(r"\s*(?::|=)"),
     "pair": re.compile(
-        rf"\s*(?:[}}\]]|\\n|<\||</|\Z|,\s*(?:[}}\]]|\Z|//|\#|{_NEXT_KEY})|;|\n\s*{_NEXT_KEY}|\s+\"[\w.-]{{1,64}}\"\s*:|//|\#)"
+        rf"{_GAP}(?:\}}|\](?=\s*(?:[}}\],<]|\Z))|<\||</|\Z|,{_GAP}(?:[}}\]]|\Z|{_NEXT_KEY})|;{_GAP}(?:[}}\]]|{_QUOTED_KEY}))"
+        rf"|\s*\n\s*(?:{_QUOTED_KEY}|[\w$-]{{1,64}}\s*:)|\s+\"[\w.-]{{1,64}}\"\s*:"
     ),
     "item": re.compile(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
     "argument": re.compile(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
@@ -163,7 +166,9 @@ class Reader:
                 self._plain_members(result)
             if self.position == start:
                 raise self._stuck()
-        return members if members and not result else result
+        if members and result:
+            raise Unreadable("Some of it is neither a key nor its value: are the quotes inside a string escaped?")
+        return members or result
 
     def _plain_members(self, result: dict[str, Node]) -> None:
         """Members with a simple value that another one follows, each read in one match."""

@@ -1,8 +1,7 @@
-"""What files held before a tool wrote them, kept by the hash of it; and files put back to it.
+"""Earlier contents of files that tools wrote, stored by hash, and restoring them.
 
-The content is kept as it is, secrets and all, or it could not be put back: in the session's own folder,
-which nobody else can look into, and only for so long: what a session kept that was not used for 90 days is removed when
-another one begins to keep something.
+The content is stored unchanged, including secrets, as it could not be restored otherwise. Only the user can read the
+folder. Contents of a session that was not used for 90 days are removed when another session stores something.
 """
 
 from __future__ import annotations

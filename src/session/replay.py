@@ -1,11 +1,11 @@
-"""A journal read back: the conversation as it stood, what of it can be taken back, and what was not finished.
+"""Reading a journal back: the conversation, what can be undone, and what was not finished.
 
-Two passes. The first, in lines.py, drops what does not count any more: pieces of an answer that came whole later, and
-what an `undo` took back. The second parses the rest, except the messages that a `compaction` replaced. So resuming
-costs what the conversation is long, not what the file is.
+There are two passes. The first, in lines.py, drops what no longer counts: pieces of answers that were completed later,
+and what `undo` removed. The second parses the rest, except messages that a `compaction` replaced. So the cost of
+resuming depends on the conversation, not on the size of the file.
 
-Nothing in a file can stop it: a torn last line is ignored, any other that cannot be read is named in
-`problems` and skipped.
+No content can stop it: a torn last line is ignored, and other lines that cannot be read are skipped and listed in
+`problems`.
 """
 
 from __future__ import annotations

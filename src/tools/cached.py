@@ -43,7 +43,7 @@ def tool_output_cache_grep(
     with _opened(ref_id, ctx) as file:
         parts = takewhile(lambda _: not ctx.cancelled.is_set(), blocks(file, binary=True))
         found = (("", line) for line in matches(parts, matcher, before, after))
-        return shown_matches(found, max_matches, around=before + after > 0) or "[no line matches]"
+        return shown_matches(found, max_matches, before, after) or "[no line matches]"
 
 
 def _opened(ref_id: str, ctx: ToolContext) -> BinaryIO:

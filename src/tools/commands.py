@@ -46,12 +46,18 @@ PARAMETER_KEYS = {
     "type": one_of(*TYPES),
     "description": Key("a string", is_string),
     "enum": Key("a list of strings or numbers", partial(is_list_of, is_scalar)),
-    "items": one_of("string", "integer", "number"),
+    "items": Key("string, integer or number", lambda value: _item_type(value) in ("string", "integer", "number")),
     "minimum": Key("a number", is_number),
     "maximum": Key("a number", is_number),
     "default": Key("a value, or a list of some", lambda value: is_scalar(value) or is_list_of(is_scalar, value)),
     "optional": Key("true or false", lambda value: isinstance(value, bool)),
     "flag": Key("a string", is_string),
+}
+SCHEMA_KEYS = {
+    "type": Key("object", "object".__eq__),
+    "properties": Key("an object: each name with what it is", lambda value: isinstance(value, dict)),
+    "required": Key("a list of names", lambda value: not value or is_list_of(is_string, value)),
+    "additionalProperties": Key("false", lambda value: value is False),
 }
 
 
@@ -150,7 +156,7 @@ def _tool(place: str, entry: Any) -> Tool:
     if isinstance(entry, dict) and is_string(entry.get("name")):
         place = f"{place} ({entry['name']})"
     row = checked(place, entry, KEYS, required=("name", "description", "command"))
-    parameters = {str(name): _parameter(f"{place}: {name}", each) for name, each in row.get("parameters", {}).items()}
+    parameters = _parameters(place, row.get("parameters", {}))
     command = Command(_words(place, row["command"]), parameters)
     _match(place, command)
     schema = object_schema(
@@ -184,16 +190,32 @@ def _words(place: str, command: str | list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _parameters(place: str, entries: dict[Any, Any]) -> dict[str, Parameter]:
+    """By name, from each name with what it is, or from a JSON Schema of the arguments as OpenAI's tools have it."""
+    if entries.get("type") != "object" or not isinstance(entries.get("properties"), dict):
+        return {str(name): _parameter(f"{place}: {name}", entry) for name, entry in entries.items()}
+    schema = checked(f"{place}: parameters", entries, SCHEMA_KEYS)
+    required = schema.get("required", [])
+    return {
+        name: each if name in required else each._replace(required=False)
+        for name, each in _parameters(place, schema["properties"]).items()
+    }
+
+
 def _parameter(place: str, entry: Any) -> Parameter:
     row = checked(place, {"description": entry} if is_string(entry) else entry, PARAMETER_KEYS)
     schema: Schema = {"type": row.get("type", "string")}
     if schema["type"] == "boolean" and "flag" not in row:
         raise ConfigError(f"{place}: a boolean needs the flag that it stands for, e.g. flag: --verbose")
     if schema["type"] == "array":
-        schema["items"] = {"type": row.get("items", "string")}
+        schema["items"] = {"type": _item_type(row.get("items", "string"))}
     schema |= {key: row[key] for key in ("description", "enum", "minimum", "maximum") if key in row}
     optional = "default" in row or schema["type"] == "boolean" or row.get("optional", False)
     return Parameter(schema, not optional, row.get("default"), row.get("flag", ""))
+
+
+def _item_type(items: Any) -> Any:
+    return items.get("type") if isinstance(items, dict) and len(items) == 1 else items
 
 
 def _match(place: str, command: Command) -> None:

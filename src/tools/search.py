@@ -63,23 +63,27 @@ def grep(
             for file in _worth_reading(batch, matcher, ctx)
             for line in _lines(tree, file, matcher, before, after)
         )
-        shown = shown_matches(found, max_matches, around=before + after > 0)
+        shown = shown_matches(found, max_matches, before, after)
     return "\n".join(filter(None, [shown, tree.cut and f"[{tree.cut}]"])) or "[no line matches]"
 
 
-def shown_matches(found: Iterable[tuple[str, Line]], most: int, *, around: bool) -> str:
-    """Lines as grep shows them, until as many match; a path that is "" is left out."""
+def shown_matches(found: Iterable[tuple[str, Line]], most: int, before: int, after: int) -> str:
+    """Lines as grep shows them, until as many match, with those around these; a path that is "" is left out."""
     if most < 1:
         raise ToolError("max_matches counts from 1")
     shown: list[str] = []
     count = 0
-    last = ("", 0)
+    last = match = ("", 0)
     for path, line in found:
         count += line.matches
         if count > most:
             shown.append(f"[there are more than {most:,} matches]")
             break
-        if around and shown and last != (path, line.number - 1):
+        if line.matches:
+            match = (path, line.number)
+        elif count == most and (path != match[0] or line.number > match[1] + after):
+            continue  # it belongs to a match that is not shown
+        if before + after and shown and last != (path, line.number - 1):
             shown.append("--")
         mark = ":" if line.matches else "-"
         shown.append(f"{path}{path and mark}{line.number}{mark}{line.text}")

@@ -117,4 +117,4 @@ class WholeDecoder:
 
 def cut() -> StreamCut:
     """The error for an answer that ended too early."""
-    return StreamCut("The server's answer ended in the middle.", "None of it was run. Ask again.")
+    return StreamCut("The server's answer ended in the middle.", "None of it was run.")

@@ -57,7 +57,7 @@ def main() -> int:
                 times[kind].append(run())
     bare = statistics.median(times["bare"])
     missed = False
-    print(f"{'':12} {'fastest':>8} {'median':>8} {'added':>8}   ms a command, {rounds} rounds")
+    print(f"{'':12} {'fastest':>8} {'median':>8} {'added':>8}   ms a command, {rounds} rounds; goal: added < {GOAL:g}")
     for kind, each in times.items():
         added = statistics.median(each) - bare
         missed = missed or added >= GOAL

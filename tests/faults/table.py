@@ -36,9 +36,10 @@ from .scripts import (
 )
 from .server import KEEP, RESET, STALL, Again, Script, Trickle
 
-SHORT = 0.15  # seconds, for a clock that shall run out
+SHORT = 0.3  # seconds, for a clock that shall run out
 KEY = "sekret-key-0123456789"
 PARTIAL = "Half an answer\n"
+KEPT = "What came is kept: ask to go on from there."
 CUT = "broke in the middle of the answer"
 ENDED = "The server's answer ended in the middle."
 CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "notes.txt"}'}}
@@ -114,25 +115,25 @@ ROWS = (
     failing(4, "close in the headers", [b"HTTP/1.1 200 OK\r\nContent-Ty"], requests=2, waits=(0.5,), said=("answer was empty",)),
     failing(5, "non-HTTP bytes", [b"SSH-2.0-OpenSSH_9.6\r\n"], code=4, said=("is not an HTTP server", "Another program may be listening")),
     failing(5, "binary bytes", [bytes(range(256))], code=4, said=("is not an HTTP server",)),
-    failing(6, "reset mid-stream", [HALF, RESET], out=PARTIAL, said=(CUT,)),
+    failing(6, "reset mid-stream", [HALF, RESET], out=PARTIAL, said=(CUT, KEPT)),
     failing(6, "reset before the first token", [chunked(HALF_PARTS[0]), RESET], **THREE, said=(CUT,)),
     failing(7, "EOF inside a chunk", [HALF + b"40\r\ndata: {"], out=PARTIAL, said=(CUT,)),
     failing(8, "EOF with Connection: close", closing(b"".join(HALF_PARTS) + b'data: {"choi'), out=PARTIAL, said=(ENDED,)),
-    failing(9, "neither [DONE] nor finish_reason", stream(*HALF_PARTS), out=PARTIAL, said=(ENDED, "None of it was run")),
+    failing(9, "neither [DONE] nor finish_reason", stream(*HALF_PARTS), out=PARTIAL, said=(ENDED, "None of it was run", KEPT)),
     failing(9, "a call, and no end", stream(delta({"tool_calls": [CALL]})), said=(ENDED,)),
     fine(10, "finish_reason without [DONE]", stream(*HELLO_PARTS[:-2])),
     fine(10, "finish_reason, then a reset", [chunked(*HELLO_PARTS[:-2]), RESET]),
-    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for 0.15 s", "vllm.first_token_timeout")),
-    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for 0.15 s",)),
-    failing(12, "stall mid-stream", [HALF, STALL], settings=QUICK, out=PARTIAL, said=("fell silent", "vllm.timeout")),
+    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for 0.3 s", "vllm.first_token_timeout")),
+    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for 0.3 s",)),
+    failing(12, "stall mid-stream", [HALF, STALL], settings=QUICK, out=PARTIAL, said=("fell silent", "vllm.timeout", KEPT)),
     fine(12, "stall after finish_reason", [chunked(*HELLO_PARTS[:-1]), STALL], settings=QUICK),
     fine(12, "no end of the body after [DONE]", [chunked(*HELLO_PARTS), STALL]),
-    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for 0.15 s",)),
+    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for 0.3 s",)),
     failing(13, "slow-loris in the body", [HALF, Trickle(framed(b"x"), 0.005, True)], settings=QUICK, out=PARTIAL, said=("fell silent",)),
     failing(13, "slow-loris in a chunk's size", [HALF, Trickle(b"0", 0.01, True)], settings=QUICK, out=PARTIAL, said=("fell silent",)),
     failing(
         13, "comments for ever", [HALF, Trickle(framed(b":\n\n"), 0.005, True)],
-        settings={"timeout": SHORT, "total_timeout": 0.4}, out=PARTIAL, said=("did not finish within 0.4 s", "vllm.total_timeout"),
+        settings={"timeout": SHORT, "total_timeout": 0.8}, out=PARTIAL, said=("did not finish within 0.8 s", "vllm.total_timeout"),
     ),
     fine(14, "keep-alive comments, then data", stream(*[b": keep-alive\n\n"] * 3, *HELLO_PARTS)),
     fine(15, "429 with Retry-After", refused("429 Too Many Requests", "slow down", "Retry-After: 1"), HELLO,
@@ -227,7 +228,7 @@ ROWS = (
          requests=2, said=("-> error: The call was cut off", "cut off at max_tokens")),
     fine(49, "served as a whole one", stream(delta({"tool_calls": [CALL | {"function": {"name": "read", "arguments": "{}"}}]}, "tool_calls"),
          used(20), DONE), HELLO, settings={"max_tokens": 20}, requests=2, said=("-> error: The call was cut off", "its 20 tokens")),
-    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, code=3, said=("cut off at max_tokens",)),
+    fine(50, "cut at max_tokens", stream(text("Half an answer", "length"), DONE), out=PARTIAL, code=3, said=("cut off at max_tokens", "Ask to go on for the rest.")),
     fine(51, "calls promised, and none: raw", SWALLOWED, HELLO, requests=2, aside=RAW, said=("it was recovered", READ)),
     fine(51, "calls promised, and none: again without a stream", SWALLOWED, REPLAYED, HELLO, requests=3, said=("it was recovered", READ)),
     fine(51, "calls promised, and none whatever is done", stream(delta({}, "tool_calls"), DONE), body(

@@ -98,7 +98,10 @@ def test_an_answer_cut_off_by_max_tokens_is_said_to_be_cut(program, server):
     answer = program.ask(server, "Count to four hundred.", vllm={"max_tokens": 20})
     assert answer.code == 3
     assert answer.stdout.startswith("1 2 3")
-    assert "! The answer was cut off at max_tokens (vllm.max_tokens, or the model's context)." in answer.notices
+    assert (
+        "! The answer was cut off at max_tokens (vllm.max_tokens, or the model's context). Ask to go on for the rest."
+        in answer.notices
+    )
 
 
 @pytest.mark.parametrize("server", ["strict"], indirect=True)

@@ -88,7 +88,7 @@ def effect(command: str, base: Path, shell: str = "/bin/bash", before: tuple[str
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=10,
+            timeout=60,
         )
     except (subprocess.TimeoutExpired, ValueError):
         return ""

@@ -71,6 +71,18 @@ class TestTold:
         assert [tool.definition.name for tool in tools("{name: one, description: One., command: 'true'}")] == ["one"]
         assert len(tools(echoing("true"), echoing("true") | {"name": "other"})) == 2
 
+    def test_parameters_may_be_a_json_schema(self, tools):
+        files = {"type": "array", "items": {"type": "string"}}
+        schema = {"type": "object", "properties": {"files": files, "text": {"type": "string"}}, "required": ["text"]}
+        (tool,) = tools(echoing("grep -e {text} -- {files}") | {"parameters": schema})
+        (plain,) = tools(echoing("grep -e {text} -- {files}", text={}, files={"type": "array", "optional": True}))
+        assert tool.definition == plain.definition
+        assert argv_of(tool, text="x") == ["grep", "-e", "x", "--"]
+
+    def test_a_parameter_may_have_the_name_of_a_schemas_word(self, tools):
+        (tool,) = tools(echoing("echo {type} {properties}", type="What", properties="Which"))
+        assert argv_of(tool, type="a", properties="b") == ["echo", "a", "b"]
+
 
 class TestWords:
     def test_what_is_left_out_takes_its_word_along(self, tools):
@@ -174,6 +186,14 @@ WRONG = [
     ("{name: a, description: x, command: 'c x{b}', parameters: {b: {flag: -b}}}", "must be a word of its own"),
     ("{name: a, description: x, command: 'c x{b}', parameters: {b: {type: array}}}", "must be a word of its own"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {type: array, items: array}}}", "items is string"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {type: array, items: {type: [a]}}}}",
+        "items is string",
+    ),
+    (
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: 5}}",
+        "required is a list",
+    ),
     ("{name: a, description: x, command: 'c {b}', parameters: [b]}", "parameters is an object"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: 5}}", "b: expected an object of type"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: 5}}}", "enum is a list"),

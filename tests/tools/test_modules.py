@@ -54,7 +54,7 @@ def load(tmp_path):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         done = subprocess.run(
-            [sys.executable, "-c", LOAD, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=30
+            [sys.executable, "-c", LOAD, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60
         )
         return (done.stdout + done.stderr).strip().replace(str(tmp_path), "")
 

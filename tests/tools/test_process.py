@@ -6,6 +6,7 @@ was killed may take a while to be gone where the machine is busy, so that the en
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -209,11 +210,13 @@ def test_a_command_runs_in_any_thread(run):
 
 @contextmanager
 def heeding_ctrl_c() -> Iterator[None]:
-    """A shell that starts the tests in its background has them ignore it."""
+    """A shell that starts the tests in its background has them ignore it; so does a callback of the collector."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
     try:
         yield
     finally:
+        gc.enable()
         signal.signal(signal.SIGINT, before)
 
 

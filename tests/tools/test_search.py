@@ -160,6 +160,13 @@ def test_matches_are_bounded_and_the_model_is_told(workspace, found):
     assert len(found("grep", pattern="x", max_matches=10)) == 10
 
 
+def test_what_is_around_a_match_that_is_not_shown_is_not_shown_either(workspace, found):
+    make(workspace, {"a.txt": "x\n1\n2\n3\nx\n", "b.txt": "0\nx\n"})
+    more = "[there are more than {} matches]"
+    assert found("grep", pattern="x", max_matches=1, before=1, after=1) == ["a.txt:1:x", "a.txt-2-1", more.format(1)]
+    assert found("grep", pattern="x", max_matches=2, before=1)[-3:] == ["a.txt-4-3", "a.txt:5:x", more.format(2)]
+
+
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 @pytest.mark.parametrize("pattern", ["grün", "gr.n", "^gr", "Wald"])
 def test_text_is_searched_in_its_encoding(codec, pattern, workspace, found):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 
-def hang(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
+def wrapped_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
     """The line in pieces that fit, indented to the last column of text that starts in its left half.
 
     A word that would not fit on a line of its own is left for the terminal to break.
@@ -24,8 +24,8 @@ def hang(line: str, columns: int, width: Callable[[str], int] = len) -> list[str
     return [*pieces, piece.rstrip()]
 
 
-def hung(text: str, columns: int, width: Callable[[str], int] = len) -> str:
-    return "\n".join(piece for line in text.split("\n") for piece in hang(line, columns, width))
+def wrapped(text: str, columns: int, width: Callable[[str], int] = len) -> str:
+    return "\n".join(piece for line in text.split("\n") for piece in wrapped_line(line, columns, width))
 
 
 def _indent(line: str, columns: int) -> int:

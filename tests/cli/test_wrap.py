@@ -1,6 +1,6 @@
 import pytest
 
-from src.cli.hang import hang, hung
+from src.cli.wrap import wrapped, wrapped_line
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from src.cli.hang import hang, hung
     ],
 )
 def test_a_line_is_broken_at_blanks_and_goes_on_below_its_last_column(line, pieces):
-    assert hang(line, 20) == pieces
+    assert wrapped_line(line, 20) == pieces
 
 
 def test_each_line_for_itself():
-    assert hung("a\n\none two", 5) == "a\n\none\ntwo"
+    assert wrapped("a\n\none two", 5) == "a\n\none\ntwo"
 
 
 def test_wide_characters_are_as_wide_as_they_are_said_to_be():
-    assert hang("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]
+    assert wrapped_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]
