@@ -58,7 +58,7 @@ class View(NamedTuple):
             if where is None:
                 raise Unclear(f"{path} is outside the workspace")
             if self.is_hidden(where):
-                raise Unclear(f"a rule denies that {path} is read")
+                raise Unclear(f"a rule denies reading {path}")
 
 
 def require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
@@ -93,13 +93,13 @@ def launched(command: Command) -> Command | None:
         raise Unclear(f"it is not clear what {command.name} would run")
     inner = command._replace(words=command.words[own:])
     if not is_name(inner.words[0]) or (inner.name in OF_THE_SHELL and row_of(inner) not in ROWS):
-        raise Unclear(f"{inner.name!a} is not the plain name of a program")
+        raise Unclear(f"{inner.name!a} is not a plain program name")
     return inner
 
 
 def require_systems_own(name: str, view: View) -> None:
     if in_workspace(name, view.path, view.ground):
-        raise Unclear(f"{name} may be a program of the workspace's own")
+        raise Unclear(f"{name} may be a program in the workspace")
 
 
 def row_of(command: Command) -> str:
@@ -115,7 +115,7 @@ def _require_harmless(command: Command, ruled: Sequence[str], view: View) -> Non
             require_systems_own(command.name, view)
         return
     if command.name in LAUNCHERS:
-        raise Unclear(f"{command.name} runs what it is given, so that a rule must name all of its words")
+        raise Unclear(f"{command.name} runs what it is given, so a rule must name all of its words")
     name = row_of(command).split()
     words = [text for word in command.words[len(name) :] for text in expand(word, view.ground)]
     given = _given(name, words, ruled, view)
@@ -136,7 +136,7 @@ def _given(name: Sequence[str], words: Sequence[str], ruled: Sequence[str], view
     row = ROWS.get(" ".join(name))
     is_find = tuple(name) == ("find",)
     if name[0] == "git" and view.ground.has_repository_of_its_own():
-        raise Unclear("git would take a folder of the workspace for a repository, and run what its settings say")
+        raise Unclear("git may take a folder of the workspace for a repository, and run what its settings say")
     if row is None and not is_find:
         _refuse_unknown(name[0], words, ruled, view)
         return Given([piece for word in words for piece in _pieces(word)])
@@ -149,14 +149,14 @@ def _refuse_unknown(name: str, words: Sequence[str], ruled: Sequence[str], view:
     if name in OF_THE_SHELL:
         raise Unclear(f"{name} changes the shell itself, or runs what it is given")
     if any(not folder.startswith("/") for folder in view.path.split(":")):
-        raise Unclear("PATH holds a relative folder")
+        raise Unclear("PATH contains a relative folder")
     if name == "git" and (len(ruled) < 2 or any(word.startswith("-") for word in words[len(ruled) - 1 :])):
-        raise Unclear("what git does with that is not known, and a rule does not say it word for word")
+        raise Unclear("it is not known what git does with that, and no rule allows it word for word")
     if word := running(name, words[len(ruled) - 1 :]):
-        raise Unclear(f"{name} {word} runs what it is given, so that a rule must name it")
+        raise Unclear(f"{name} {word} runs what it is given, so a rule must name it")
     for word in words:
         if not PLAIN.fullmatch(word):
-            raise Unclear(f"{word!a} is no plain word, and what {name} makes of it is not known")
+            raise Unclear(f"{word!a} is not a plain word, and it is not known what {name} does with it")
 
 
 def _pieces(word: str) -> list[str]:
