@@ -85,7 +85,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """0 where nothing fails, else 1."""
     return report(lambda: start.settings_of(given), as_json=given.output not in (None, "text"))
 
 

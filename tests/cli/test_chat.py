@@ -180,7 +180,7 @@ class TestCommands:
         assert "800 of 1,000 tokens (80%)" in shown
         assert "[########################......]" in shown
         assert "system prompt" in shown
-        assert "tools and form about 7" in shown
+        assert "tools and form about 699 tokens" in shown
 
     def test_before_an_answer_it_is_a_guess(self):
         assert "about " in self.shown("/context")
