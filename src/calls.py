@@ -144,30 +144,31 @@ class Calls:
             reviews, reason = review.lines, f"{reason}; its reviewers came to no decision"
         elif action == "allow":
             return Permission(call)
-        return self._asked(call, Request(call, reason, self._registry.preview(call, ctx), reviews=reviews))
+        return self._asked(self._request(call, ctx, reason)._replace(reviews=reviews))
 
-    def _asked(self, call: ToolCall, request: Request) -> Permission:
+    def _request(self, call: ToolCall, ctx: ToolContext, reason: str) -> Request:
+        preview = self._registry.preview(call, ctx)
+        return Request(call, reason, lambda changed: self._revised(changed, ctx), preview)
+
+    def _revised(self, call: ToolCall, ctx: ToolContext) -> Request | str:
+        """What is asked of a call as the user changed it; why, where it can never run."""
+        if wrong := self._registry.check(call):
+            return wrong.text
+        decision = self._policy.decide(call, self._registry.risk(call.name))
+        return decision.reason if decision.action == "deny" else self._request(call, ctx, decision.reason)
+
+    def _asked(self, request: Request) -> Permission:
+        call = request.call
         always = self._policy.always(call)
         answer = self._approver.approve(request._replace(rule=str(always or "")))
         if not answer.allowed:
             said = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
             return Permission(call, (answer.message or "the user said no.") + said)
         if answer.arguments is not None and answer.arguments != call.arguments:
-            return self._changed(call, answer, answer.arguments)
+            return _changed(request, answer, answer.arguments)
         if answer.always and always:
             self._policy = self._policy.plus(always)
         return Permission(call, note=_said(answer))
-
-    def _changed(self, call: ToolCall, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
-        """The call as the user made it, who is asked no second time; what can never run still does not."""
-        changed = replace(call, arguments=arguments)
-        if wrong := self._registry.check(changed):
-            return Permission(changed, f"the user changed the arguments. {wrong.text}")
-        decision = self._policy.decide(changed, self._registry.risk(call.name))
-        if decision.action == "deny":
-            return Permission(changed, f"the user changed the arguments, and then {decision.reason}")
-        what = ToolResult(call.id, call.name, "data", dict(arguments)).text
-        return Permission(changed, note=f"[The user changed the arguments to {what}]\n{_said(answer)}")
 
     def _together(self, calls: Mapping[int, ToolCall], ctx: ToolContext, results: dict[int, ToolResult]) -> Events:
         for call in calls.values():
@@ -247,6 +248,15 @@ def error(call: Asked, value: str) -> ToolResult:
 
 def _said(answer: Answer) -> str:
     return f"[The user says: {answer.message}]\n" if answer.message else ""
+
+
+def _changed(request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
+    """The call as the user made it, who is asked no second time."""
+    call = replace(request.call, arguments=arguments)
+    if isinstance(why_not := request.revise(call), str):
+        return Permission(call, f"the user changed the arguments: {why_not}")
+    what = ToolResult(call.id, call.name, "data", dict(arguments)).text
+    return Permission(call, note=f"[The user changed the arguments to {what}]\n{_said(answer)}")
 
 
 def _noted(result: ToolResult, note: str) -> ToolResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -238,8 +239,15 @@ class TestWhatAnApproverSays:
 
     def test_changed_arguments_are_checked_like_any(self):
         turn = self.changing(Answer(True, arguments={"pth": "b"})).run(("change", {"path": "a"}))
-        assert turn.said[0].startswith("Not run: the user changed the arguments. Wrong arguments for change: ")
+        assert turn.said[0].startswith("Not run: the user changed the arguments: Wrong arguments for change: ")
         assert turn.results[0].kind == "error"
+
+    def test_who_is_asked_can_see_what_changed_arguments_would_do(self):
+        turn = self.changing(Answer(False), preview=lambda arguments, ctx: f"+++ {arguments['path']}")
+        turn.run(("change", {"path": "a"}))
+        (request,) = turn.approver.asked
+        assert request.revise(replace(request.call, arguments={"path": "b"})).preview == "+++ b"
+        assert request.revise(replace(request.call, arguments={})).startswith("Wrong arguments for change: ")
 
     def test_what_a_rule_denies_is_denied_however_it_was_changed(self):
         def exec(command: str) -> str:
@@ -249,9 +257,7 @@ class TestWhatAnApproverSays:
         deny = {"tool": "exec", "command": "rm", "action": "deny"}
         turn = Turn(Answer(True, arguments={"command": "rm build"}), rules=[deny]).tool(exec, "high")
         turn.run(("exec", {"command": "make"}))
-        assert turn.said == [
-            "Not run: the user changed the arguments, and then a rule denies it, or what it may turn out to be"
-        ]
+        assert turn.said == ["Not run: the user changed the arguments: a rule denies it, or what it may turn out to be"]
 
     def test_a_word_with_the_yes_reaches_the_model(self):
         turn = self.changing(Answer(True, "but be careful.")).run(("change", {"path": "a"}))

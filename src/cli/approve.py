@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from ..errors import BotError
 from ..messages import JSON
 from ..security.approval import Answer, Request
 from ..security.sanitise import plain, revealed
@@ -81,8 +82,8 @@ class AtTerminal:
         colour = COLOURS.get(line[:1]) if self._coloured else None
         return f"{colour}{text}\x1b[0m" if colour else text
 
-    def _answer(self, request: Request, arguments: Mapping[str, JSON] | None = None) -> Answer:
-        always = bool(request.rule) and arguments is None
+    def _answer(self, request: Request, *, changed: bool = False) -> Answer:
+        always = bool(request.rule) and not changed
         if always:
             self._show(f"  a: run it, and always allow {_in_short(request.rule)}")
         self._show("  y: run it   n: don't   e: change it first   or type what to do instead")
@@ -91,14 +92,14 @@ class AtTerminal:
             said = self._ask("  Run it? [y/N] ", "").strip()
             word = said.lower()
             if word in ("y", "yes"):
-                return Answer(True, arguments=arguments)
+                return Answer(True, arguments=request.call.arguments if changed else None)
             if word in ("", "n", "no"):
                 return NO
             if word in ("a", "always") and always:
                 self._keep(request.rule)
                 return Answer(True, always=True)
             if word in ("e", "edit"):
-                return self._changed(request, arguments or request.call.arguments)
+                return self._changed(request, changed=changed)
             if len(said) > 1:
                 return Answer(False, INSTEAD.format(said=said))
             self._show(f"  {plain(said)} is not one of the answers.")
@@ -111,33 +112,42 @@ class AtTerminal:
         except (OSError, ValueError) as error:
             self._show(f"  It could not be saved, so it holds for this chat only: {error}")
 
-    def _changed(self, request: Request, arguments: Mapping[str, JSON]) -> Answer:
+    def _changed(self, request: Request, *, changed: bool) -> Answer:
         """Let the user change the arguments, show the call again and ask again."""
-        new = self._new_arguments(request.call.name, arguments)
-        if new is None or new == arguments:
+        try:
+            new = self._new_arguments(request)
+        except (ValueError, BotError) as error:
+            self._show(f"  {plain(str(error))}")
+            new = request.call.arguments
+        if new == request.call.arguments:
             self._show("  Nothing was changed.")
-            return self._answer(request, arguments if arguments != request.call.arguments else None)
+            return self._answer(request, changed=changed)
         from dataclasses import replace
 
-        changed = Request(replace(request.call, arguments=new), request.reason)
-        self._show_whole(changed, changed=True)
-        return self._answer(changed, new)
+        revised = request.revise(replace(request.call, arguments=new))
+        if isinstance(revised, str):
+            self._show(f"  It cannot run like that: {plain(revised)}")
+            return self._answer(request, changed=changed)
+        self._show_whole(revised, changed=True)
+        return self._answer(revised, changed=True)
 
-    def _new_arguments(self, name: str, arguments: Mapping[str, JSON]) -> dict[str, JSON] | None:
-        """None if the input is not valid."""
+    def _new_arguments(self, request: Request) -> Mapping[str, JSON]:
+        """What the user makes of them. Raises ValueError if it is no JSON object, BotError without an editor."""
+        arguments = request.call.arguments
         command = arguments.get("command")
-        if name == "exec" and isinstance(command, str) and "\n" not in command:
+        if request.call.name == "exec" and isinstance(command, str) and "\n" not in command:
             return {**arguments, "command": self._ask("  Change it to: ", command)}
-        text = json.dumps(arguments, indent=2, ensure_ascii=False)
-        text = (
-            self._edit(text) if self._edit else self._ask("  Change it to: ", json.dumps(arguments, ensure_ascii=False))
-        )
+        if self._edit:
+            text = self._edit(json.dumps(arguments, indent=2, ensure_ascii=False))
+        else:
+            text = self._ask("  Change it to: ", json.dumps(arguments, ensure_ascii=False))
         try:
             new = json.loads(text)
         except ValueError as error:
-            self._show(f"  That is not valid JSON: {error}")
-            return None
-        return new if isinstance(new, dict) else None
+            raise ValueError(f"That is not valid JSON: {error}") from error
+        if not isinstance(new, dict):
+            raise ValueError("That is not a JSON object.")
+        return new
 
 
 def _arguments(request: Request) -> list[tuple[str, JSON]]:

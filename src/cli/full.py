@@ -33,7 +33,7 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
                 _print,
                 coloured=True,
                 paused=terminal.paused,
-                edit=edited,
+                edit=lambda text: edited(text, "arguments.json"),
                 remember=start.allowed(met.settings).keep,
             )
             approver = start.approver(yes, met.settings) if yes else asking

@@ -83,13 +83,13 @@ def _bounded(text: str) -> str:
     return f"{text[:half]}\n[... {cut:,} characters cut out of the middle ...]\n{text[-half:]}"
 
 
-def edited(text: str) -> str:
+def edited(text: str, name: str = "message.md") -> str:
     """The text after the user edited it with VISUAL, EDITOR, or a usual editor. Raises ConfigError."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
     if not command:
         raise ConfigError("No editor found.", "Set EDITOR, e.g. EDITOR=nano.")
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "message.md"
+        file = Path(folder) / name
         file.write_text(text, encoding="utf-8")
         try:
             done = subprocess.run([*shlex.split(command), str(file)], check=False)  # noqa: S603 - the user's own

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from ..messages import JSON, ToolCall
 
 
 class Request(NamedTuple):
-    """What is asked: the call, why it does not run unasked, and what helps to decide."""
+    """What is asked: the call, why it does not run unasked, and what helps to decide.
+
+    `revise` gives the request for the call as the user changed it, or says why that can never run.
+    """
 
     call: ToolCall
     reason: str
+    revise: Callable[[ToolCall], Request | str]
     preview: str = ""  # a unified diff of what would change; empty: nothing to show
     rule: str = ""  # the rule that "always" would write; empty: there is none for this call
     reviews: tuple[str, ...] = ()  # what each reviewing model said, a line each

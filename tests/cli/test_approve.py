@@ -4,6 +4,7 @@ import json
 import pytest
 
 from src.cli.approve import AtTerminal
+from src.errors import BotError
 from src.messages import ToolCall
 from src.security.approval import Request
 
@@ -14,6 +15,7 @@ class Asked:
     def __init__(self, *answers, edit=None, remember=None, **fields):
         self.answers, self.shown, self.questions = list(answers), "", []
         call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
+        revise = fields.pop("revise", lambda call: Request(call, "it changes files", revise))
         terminal = AtTerminal(
             self._ask,
             self._show,
@@ -23,7 +25,7 @@ class Asked:
             coloured=fields.pop("coloured", False),
         )
         self.inside = False
-        self.answer = terminal.approve(Request(call, "it changes files", **fields))
+        self.answer = terminal.approve(Request(call, "it changes files", revise, **fields))
 
     @contextlib.contextmanager
     def _paused(self):
@@ -139,6 +141,32 @@ class TestChanges:
 
     def test_no_rule_is_made_of_a_changed_call(self):
         assert Asked("e", "ls -a", "a", "n", rule="exec: ls").answer.allowed is False
+
+    def test_what_the_changed_call_would_do_is_shown_like_the_first(self):
+        def revise(call):
+            return Request(call, "it changes files", revise, f"-old\n+{call.arguments['content']}")
+
+        edit = lambda _: '{"path": "a", "content": "new"}'  # noqa: E731
+        asked = Asked("e", "y", name="write", arguments={"path": "a", "content": "old"}, edit=edit, revise=revise)
+        assert "write as you changed it:\n    path: a\n  \n    -old\n    +new\n" in asked.shown
+
+    def test_a_change_that_can_never_run_is_refused_at_once_and_asked_about_again(self):
+        asked = Asked("e", "rm x", "y", revise=lambda _: "a rule denies it")
+        assert asked.answer == (True, "", False, None)
+        assert "It cannot run like that: a rule denies it" in asked.shown
+
+    def test_a_call_changed_twice_starts_from_the_first_change(self):
+        asked = Asked("e", "ls -a", "e", "ls -al", "y")
+        assert asked.questions[3] == ("Change it to:", "ls -a")
+        assert asked.answer.arguments == {"command": "ls -al"}
+
+    def test_without_an_editor_nothing_changes(self):
+        def edit(_):
+            raise BotError("No editor found.")
+
+        asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=edit)
+        assert asked.answer == (True, "", False, None)
+        assert "No editor found.\n  Nothing was changed." in asked.shown
 
     @pytest.mark.parametrize("text", ["{", "[1]"])
     def test_what_cannot_be_read_changes_nothing(self, text):

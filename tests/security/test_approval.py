@@ -5,7 +5,7 @@ from __future__ import annotations
 from src.messages import ToolCall
 from src.security.approval import APPROVE_ALL, REFUSE_ALL, Request
 
-REQUEST = Request(ToolCall("1", "exec", {"command": "ls"}), "why")
+REQUEST = Request(ToolCall("1", "exec", {"command": "ls"}), "why", lambda _: "never")
 
 
 def test_who_approves_all_and_who_refuses_all():
@@ -21,4 +21,4 @@ def test_and_why_it_was_to_be_asked_and_what_needs_no_asking():
     said = REFUSE_ALL.approve(REQUEST).message
     assert "(why)" in said
     assert "read, glob or grep" in said
-    assert "grep" not in REFUSE_ALL.approve(Request(ToolCall("1", "write", {}), "why")).message
+    assert "grep" not in REFUSE_ALL.approve(REQUEST._replace(call=ToolCall("1", "write", {}))).message
