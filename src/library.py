@@ -68,8 +68,8 @@ class Agent:
         `@tool(risk="low")`, runs when the model calls it; of any other `approve` is asked, and where there is no
         `approve`, it does not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex.
         `workspace` is the folder of tools that work on files. `max_tokens` is of one answer.
-        Raises BotError if the server does not answer, ConfigError for impossible arguments and if a model must be named,
-        TypeError or ValueError for tools that are not tools.
+        Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named,
+        TypeError or ValueError for tools that are none.
         """
         folder = Path(workspace).resolve()
         _check(base_url, provider, folder, max_tool_turns)

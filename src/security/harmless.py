@@ -110,6 +110,8 @@ def row_of(command: Command) -> str:
 
 def _require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
     view.check(word.text for word in command.reads)
+    if command.name == "git" and view.ground.has_repository_of_its_own():
+        raise Unclear("git would take a folder of the workspace for a repository, and run what its settings say")
     if _is_own(command, ruled):
         if command.name in KNOWN:
             require_systems_own(command.name, view)
@@ -135,8 +137,6 @@ def _is_own(command: Command, ruled: Sequence[str]) -> bool:
 def _given(name: Sequence[str], words: Sequence[str], ruled: Sequence[str], view: View) -> Given:
     row = ROWS.get(" ".join(name))
     is_find = tuple(name) == ("find",)
-    if name[0] == "git" and view.ground.has_repository_of_its_own():
-        raise Unclear("git may take a folder of the workspace for a repository, and run what its settings say")
     if row is None and not is_find:
         _refuse_unknown(name[0], words, ruled, view)
         return Given([piece for word in words for piece in _pieces(word)])

@@ -278,7 +278,7 @@ class TestCommands:
     def test_git_does_not_take_the_workspace_itself_for_a_repository(self, workspace):
         (workspace / "HEAD").touch()
         policy = Policy(workspace, allowed_commands=("git status",), path="/usr/bin:/bin")
-        assert self.action(policy, "git status -s") == "ask"
+        assert {self.action(policy, command) for command in ("git status", "git status -s")} == {"ask"}
 
     def test_a_change_of_folders_needs_no_rule_and_changes_what_paths_mean(self, workspace):
         (workspace / "src" / "deep").mkdir(parents=True)
