@@ -38,7 +38,7 @@ class Pastes:
 
     def note(self, text: str) -> str:
         """What goes into the line: the text itself, where it is short."""
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= LONG_PASTE and lines <= LONG_PASTE_LINES:
             return text
         note = f"[pasted text {len(self._texts) + 1}: {lines:,} lines]"
