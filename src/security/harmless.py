@@ -41,11 +41,14 @@ OF_THE_SHELL = frozenset(_OF_THE_SHELL.split())  # run or evaluate what they are
 
 
 class View(NamedTuple):
-    """What a command is judged in: the workspace, the PATH, and which paths in the workspace must not be read."""
+    """What a command is judged in: the workspace, the PATH, which paths in the workspace must not be read, and why
+    one must not be written, if so.
+    """
 
     ground: Ground
     path: str
     is_hidden: Callable[[str], bool]
+    protected: Callable[[str], str]
 
     def of(self, command: Command) -> Iterator[View]:
         """What the command is judged in, for each folder that it may run in."""
@@ -59,6 +62,12 @@ class View(NamedTuple):
                 raise Unclear(f"{path} is outside the workspace")
             if self.is_hidden(where):
                 raise Unclear(f"a rule denies reading {path}")
+
+    def check_unwritten(self, paths: Iterable[str]) -> None:
+        """Unclear for a path that no file tool may write, given to a command that may write it."""
+        for path in paths:
+            if (where := self.ground.where(path)) and (why := self.protected(where)):
+                raise Unclear(f"{path}: {why}")
 
 
 def require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
@@ -111,7 +120,7 @@ def row_of(command: Command) -> str:
 def _require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
     view.check(word.text for word in command.reads)
     if command.name == "git" and view.ground.has_repository_of_its_own():
-        raise Unclear("git would take a folder of the workspace for a repository, and run what its settings say")
+        raise Unclear("git may take a folder of the workspace for a repository, and run what its settings say")
     if _is_own(command, ruled):
         if command.name in KNOWN:
             require_systems_own(command.name, view)
@@ -139,7 +148,9 @@ def _given(name: Sequence[str], words: Sequence[str], ruled: Sequence[str], view
     is_find = tuple(name) == ("find",)
     if row is None and not is_find:
         _refuse_unknown(name[0], words, ruled, view)
-        return Given([piece for word in words for piece in _pieces(word)])
+        pieces = [piece for word in words for piece in _pieces(word)]
+        view.check_unwritten(pieces)
+        return Given(pieces)
     require_systems_own(name[0], view)
     return read_find(words) if row is None else read_options(" ".join(name), row, words, view.ground)
 
@@ -152,6 +163,8 @@ def _refuse_unknown(name: str, words: Sequence[str], ruled: Sequence[str], view:
         raise Unclear("PATH contains a relative folder")
     if name == "git" and (len(ruled) < 2 or any(word.startswith("-") for word in words[len(ruled) - 1 :])):
         raise Unclear("it is not known what git does with that, and no rule allows it word for word")
+    if name == "ln":
+        raise Unclear("where a link leads depends on where it is made, so a rule must name all of its words")
     if word := running(name, words[len(ruled) - 1 :]):
         raise Unclear(f"{name} {word} runs what it is given, so a rule must name it")
     for word in words:

@@ -145,7 +145,12 @@ class Policy:
         if not entries:
             return self._by_profile(call, risk, "")
         hidden = [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.names("read")]
-        view = View(places.Ground(self.workspace), self.path, lambda where: any(each.covers(where) for each in hidden))
+        view = View(
+            places.Ground(self.workspace),
+            self.path,
+            lambda where: any(each.covers(where) for each in hidden),
+            lambda where: places.protected(where, self.workspace, self.protected),
+        )
         verdict = judge(call.arguments.get("command"), entries, view)
         if verdict.allowed:
             return Decision("allow", verdict.why, verdict.label)

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 # Variables before a command that change how something looks, and name no file and no program; a / would be a path.
+# In some encodings a letter ends in a byte that is an ASCII sign elsewhere, and a script reads as another.
 ASSIGNMENT = re.compile(
-    "(?:LC_[A-Z]+|LANG|TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
-    "|PYTHONHASHSEED|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"
+    r"(?:LC_[A-Z]+|LANG)=(?:C|POSIX|(?:[A-Za-z_]+\.)?[Uu][Tt][Ff]-?8)?"
+    "|(?:TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED"
+    "|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"
 )
 WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation"})
 KNOWN = WORDS | {

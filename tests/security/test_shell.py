@@ -72,6 +72,7 @@ def test_a_glob_is_one_only_where_it_is_not_quoted():
         ("! ! ls", "! is not at the beginning of a pipeline"),
         ("LC_ALL=C", "a variable is set"),
         ("LC_ALL=../x ls", "a variable is set"),
+        ("LC_ALL=ja_JP.SJIS sed p a", "a variable is set"),
         ("[ a = b ]", "it tests more than whether a file exists"),
         ("cd a b", "where that cd leads"),
         ("cd a | ls", "where that cd leads"),
