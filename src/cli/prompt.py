@@ -41,7 +41,8 @@ class Pastes:
         lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= LONG_PASTE and lines <= LONG_PASTE_LINES:
             return text
-        note = f"[pasted text {len(self._texts) + 1}: {lines:,} lines]"
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        note = f"[pasted text {len(self._texts) + 1}: {size}]"
         self._texts[note] = text
         return note
 

@@ -65,7 +65,7 @@ def confirm(source: str, words: Sequence[tuple[int, int]], names: Sequence[int],
     """
     root = parse(source)
     if root.has_error:
-        raise Unclear("it is no correct command line")
+        raise Unclear("it is not a valid command line")
     seen: list[tuple[int, int]] = []
     begun: list[int] = []
     marked: list[int] = []
@@ -80,7 +80,7 @@ def confirm(source: str, words: Sequence[tuple[int, int]], names: Sequence[int],
             seen.append((node.start_byte, node.end_byte))
             continue
         if node.type not in KNOWN:
-            raise Unclear(f"it holds more than simple commands ({node.type.replace('_', ' ')})")
+            raise Unclear(f"it contains more than simple commands ({node.type.replace('_', ' ')})")
         if node.type in WORDS:
             _refuse_inner(node)
             seen.append((node.start_byte, node.end_byte))
@@ -108,7 +108,7 @@ def _test_words(test: Node) -> Iterator[tuple[int, int]]:
             _refuse_inner(node)
             yield node.start_byte, node.end_byte
         else:
-            raise Unclear("it tests more than whether a file is there")
+            raise Unclear("it tests more than whether a file exists")
 
 
 def _refuse_inner(word: Node) -> None:
@@ -116,7 +116,7 @@ def _refuse_inner(word: Node) -> None:
     while stack:
         node = stack.pop()
         if node.type not in KNOWN:
-            raise Unclear(f"it holds more than simple commands ({node.type.replace('_', ' ')})")
+            raise Unclear(f"it contains more than simple commands ({node.type.replace('_', ' ')})")
         stack.extend(node.named_children)
 
 

@@ -216,3 +216,18 @@ def test_every_command_can_be_typed_first(command, tmp_path, monkeypatch):
     session = Session(command, turns=[says("Written.")], url="http://127.0.0.1:9/v1")
     assert session.lines == [] or command == "/exit"
     assert "Unexpected" not in session.aside.getvalue()
+
+
+class TestTheEditor:
+    def test_what_was_written_is_asked(self, tmp_path, monkeypatch):
+        editor = tmp_path / "editor"
+        editor.write_text('#!/bin/sh\necho more >> "$1"\n')
+        editor.chmod(0o700)
+        monkeypatch.setenv("VISUAL", str(editor))
+        assert Session("/edit text ", turns=[says("Yes.")]).questions == [["textmore"]]
+
+    def test_what_was_left_as_it_was_is_in_the_prompt_again(self, monkeypatch):
+        monkeypatch.setenv("VISUAL", "true")
+        session = Session("/edit text")
+        assert session.questions == []
+        assert session.state.draft == "text"
