@@ -5,8 +5,7 @@
         ...
 
 Everything is as in the chat: calls land natively or in the text, bad ones are answered to the model, those of high
-risk ask.
-Nothing is read from a configuration file or the environment, nothing is printed, nothing is written.
+risk ask. Nothing is read from a configuration file or the environment, nothing is printed, nothing is written.
 """
 
 from __future__ import annotations
@@ -69,19 +68,13 @@ class Agent:
         `@tool(risk="low")`, runs when the model calls it; of any other `approve` is asked, and where there is no
         `approve`, it does not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex.
         `workspace` is the folder of tools that work on files. `max_tokens` is of one answer.
-        Raises BotError where the server does not answer, ConfigError for what cannot be and where a model must be
-        named, TypeError or ValueError for tools that are none.
+        Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named,
+        TypeError or ValueError for tools that are none.
         """
         folder = Path(workspace).resolve()
-        if not folder.is_dir():
-            raise ConfigError(f"workspace: there is no folder {workspace}.")
-        if not base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
-        if max_tool_turns < 1:
-            raise ConfigError(f"max_tool_turns: expected at least 1, got {max_tool_turns}.")
-        row = PROVIDERS.get(provider)
-        if row is None:
-            raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
+        _check(base_url, provider, folder, max_tool_turns)
+        registry = registry_of(tools)
+        row = PROVIDERS[provider]
         url = base_url.rstrip("/")
         client = Client(url, api_key, key_header=row.key_header, key_prefix=row.key_prefix, headers=row.headers)
         codec = row.codec(random_id)
@@ -97,7 +90,7 @@ class Agent:
         )
         loop = Loop(
             answering,
-            registry_of(tools),
+            registry,
             ToolContext(workspace=folder),
             _Asking(approve) if approve else REFUSE_ALL,
             Policy(workspace=folder),
@@ -110,12 +103,13 @@ class Agent:
 
         Whatever ends it early, closing this generator included, the conversation can be gone on with.
         """
+        asked, cancelled = UserMessage(question), Flag()
         if not self._running.acquire(blocking=False):
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
-        self._cancelled = cancelled = Flag()
-        self._client.heed(cancelled)
-        self.conversation.append(asked := UserMessage(question))
         try:
+            self._cancelled = cancelled
+            self._client.heed(cancelled)
+            self.conversation.append(asked)
             with closing(self._loop.run(self.conversation, cancelled)) as events:
                 for event in events:
                     yield event
@@ -126,8 +120,8 @@ class Agent:
                 raise
             raise Cancelled(CANCELLED) from None
         finally:
-            if self.conversation[-1] is asked:  # nothing was said to it: the next question must not inherit it
-                self.conversation.pop()
+            if any(last is asked for last in self.conversation[-1:]):
+                self.conversation.pop()  # nothing was said to it: the next question must not inherit it
             self._running.release()
 
     def answer(self, question: str) -> str:
@@ -162,6 +156,18 @@ class _Asking:
         if isinstance(answer, Answer):
             return answer
         return Answer(True) if answer else Answer(False, "it was not approved.")
+
+
+def _check(base_url: str, provider: str, workspace: Path, max_tool_turns: int) -> None:
+    """Raises ConfigError for what cannot be right, before the server is asked anything."""
+    if not workspace.is_dir():
+        raise ConfigError(f"workspace: there is no folder {workspace}.")
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
+    if max_tool_turns < 1:
+        raise ConfigError(f"max_tool_turns: expected at least 1, got {max_tool_turns}.")
+    if provider not in PROVIDERS:
+        raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
 
 
 def _only(names: list[str], base_url: str) -> str:

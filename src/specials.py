@@ -14,7 +14,11 @@ import re
 SPECIAL = re.compile(
     r"<(?=[|｜][^\s<>|｜]{1,60}[|｜]>"  # ChatML, Llama 3, GLM, Cohere, DeepSeek, gpt-oss
     r"|/?(?:start_of_turn|end_of_turn|start_of_image|tool_response|extra_id_[0-9]{1,3})>"  # Gemma, Qwen, Nemotron
+    r"|(?:\|(?:turn|tool_response)|(?:turn|tool_response)\|)>"  # Gemma 4
+    r"|seed:[be]os>"  # Seed-OSS
     r"|</?SYS>>)"  # Llama 2
+    r"|\](?=~!?b[\]\[])|\[(?=e~\[)"  # MiniMax-M2
+    r"|\[(?=\|[a-z]{1,20}\|\])"  # EXAONE
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|TOOL_CALLS)\])",  # Mistral
     re.IGNORECASE,
 )

@@ -257,7 +257,9 @@ class TestWhatAnApproverSays:
         deny = {"tool": "exec", "command": "rm", "action": "deny"}
         turn = Turn(Answer(True, arguments={"command": "rm build"}), rules=[deny]).tool(exec, "high")
         turn.run(("exec", {"command": "make"}))
-        assert turn.said == ["Not run: the user changed the arguments: a rule denies it, or what it may turn out to be"]
+        assert turn.said == [
+            "Not run: the user changed the arguments: a rule denies it, or something it may turn out to be"
+        ]
 
     def test_a_word_with_the_yes_reaches_the_model(self):
         turn = self.changing(Answer(True, "but be careful.")).run(("change", {"path": "a"}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from pkgutil import resolve_name
 
 import pytest
 
@@ -78,6 +79,12 @@ def test_every_relative_link_leads_somewhere(page):
 def test_every_file_of_ours_that_is_named_is_there(page):
     named = re.findall(r"`((?:src|tests|docs)/[\w./]+)`", page.read_text(encoding="utf-8"))
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_name_of_the_package_that_is_given_is_there(page):
+    for name in re.findall(r"\bvllm_bot((?:\.[a-zA-Z]\w*)+)", page.read_text(encoding="utf-8")):
+        resolve_name(f"src{name}")
 
 
 def test_every_page_is_on_the_map():

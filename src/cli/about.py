@@ -42,6 +42,8 @@ def _context(state: State, _: str) -> None:
     sizes = dict.fromkeys(KINDS.values(), 0)
     for message in state.conversation:
         sizes[KINDS[type(message)]] += len(str(message)) // CHARACTERS_PER_TOKEN
+    if state.last:  # the server counts what it is sent beside the messages, too
+        sizes["tools and form"] = max(0, state.context_used - sum(sizes.values()))
     rows = [f"    {name:14} about {size:,} tokens" for name, size in sizes.items() if size]
     length = state.context_length = state.bot().model.context_length
     bar = ""
@@ -87,7 +89,7 @@ def _copy(state: State, what: str) -> None:
 
     text = last_code(state.last_answer) if what == "code" else state.last_answer
     if not text:
-        state.screen.say("The last answer contains no code block." if what == "code" else "There is no answer yet.")
+        state.screen.say("The last answer contains no code block." if state.last_answer else "There is no answer yet.")
         return
     state.screen.say(f"  {len(text):,} characters copied {copied(text)}")
 
@@ -124,24 +126,9 @@ def _todos(state: State, _: str) -> None:
 
 
 def _doctor(state: State, _: str) -> None:
-    from argparse import Namespace
+    from .doctor import report
 
-    from .doctor import run
-
-    settings = state.settings
-    file = next((str(each) for each in settings.files if each.is_file()), None)
-    run(
-        Namespace(
-            config=file,
-            base_url=settings.vllm.base_url,
-            model=state.model_name,
-            no_function_calling=not settings.vllm.enable_function_calling,
-            workspace=str(settings.root),
-            profile=settings.security.profile,
-            max_turns=settings.agent.max_tool_turns,
-            output="text",
-        )
-    )
+    report(lambda: state.settings)
 
 
 def _expand(state: State, _: str) -> None:

@@ -60,8 +60,8 @@ class Finding(NamedTuple):
 class Patient:
     """The setup that is checked, and what is known about it so far."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self.given = given
+    def __init__(self, settings_of: Callable[[], config.Settings]) -> None:
+        self.settings_of = settings_of  # may raise ConfigError
         self.settings = config.Settings()
         self.model_name = ""
         self.root = ""  # what the model's weights are called, where the server says it
@@ -85,9 +85,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """0 where nothing fails, else 1."""
-    as_json = given.output not in (None, "text")
-    patient, checks = Patient(given), dict[str, Finding]()
+    return report(lambda: start.settings_of(given), as_json=given.output not in (None, "text"))
+
+
+def report(settings_of: Callable[[], config.Settings], *, as_json: bool = False) -> int:
+    """Check these settings and print what was found; 0 where nothing fails, else 1."""
+    patient, checks = Patient(settings_of), dict[str, Finding]()
     for name, found in examine(patient):
         checks[name] = found
         if not as_json:
@@ -148,12 +151,12 @@ def _advice(patient: Patient) -> str:
 
 def _configuration(patient: Patient) -> Finding:
     try:
-        patient.settings = start.settings_of(patient.given)
+        patient.settings = patient.settings_of()
         start.policy(patient.settings)
     except ConfigError as error:
         return Finding("fail", error.message, error.hint)
     usual = [file for file in patient.settings.files if file.is_file()]
-    source = patient.given.config or (usual[0] if usual else "no file, the defaults")
+    source = usual[0] if usual else "no file, the defaults"
     places = patient.settings.places.items()
     elsewhere = [key for key, place in places if place.startswith(("environment", "command line"))]
     beside = f"; also {', '.join(elsewhere)}" if elsewhere else ""

@@ -91,11 +91,9 @@ def tools(settings: config.Settings) -> Registry:
         more += load_commands(given.commands)
     if given.mcp:
         servers = _servers(json.dumps(given.mcp), settings.root)
-        taken = {
-            tool.definition.name for tool in (*registry, *more)
-        }  # no error: a server must not keep the program from starting
+        taken = {tool.definition.name for tool in (*registry, *more)}
         for tool in servers.tools:
-            if tool.definition.name in taken:
+            if tool.definition.name in taken:  # no error: a server must not keep the program from starting
                 notices.append(
                     f"The tool {tool.definition.name} of an MCP server is left out: another tool has that name."
                 )

@@ -86,12 +86,13 @@ def _thinking(state: State, mode: str) -> None:
 
 
 def _edit(state: State, words: str) -> None:
-    """Write the next message in an editor; an empty one is not sent."""
+    """Write the next message in an editor; an empty one is not sent, and one left as it was is in the prompt again."""
     from .own import edited
 
-    text = edited(words or state.draft)
-    state.draft = ""
-    if text.strip():
+    before = words or state.draft
+    text = edited(before)
+    state.draft = text if text == before else ""
+    if text.strip() and not state.draft:
         state.questions.append(text)
 
 

@@ -36,7 +36,7 @@ class StreamParser:
 
     `new_id` makes the ids of calls; `given` are texts the model was given (messages, results), to tell an echo;
     `max_calls` bounds the calls of one answer; `previews` adds ToolCallDelta events for the call being written,
-    its text as the model writes it; `reasoning=False` reads reasoning markers as text.
+    its text as the model writes it.
     """
 
     def __init__(
@@ -47,11 +47,10 @@ class StreamParser:
         given: Iterable[str] = (),
         max_calls: int = MAX_CALLS,
         previews: bool = False,
-        reasoning: bool = True,
     ) -> None:
         box = Toolbox(tools)
         self._setup = (Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
-        self._begin(*self._setup, previews=previews, reasoning=reasoning)
+        self._begin(*self._setup, previews=previews, reasoning=True)
 
     def _begin(self, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
         self._judge = judge

@@ -6,7 +6,9 @@ and their like, in what `sh -c` and `eval` are given. What a word becomes only w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from .harmless import LAUNCHERS, SHELLS
@@ -21,7 +23,8 @@ UNKNOWN: Words = (None,)
 DEEPEST = 5  # command lines inside command lines
 MOST_WORDS = 200  # of a command that runs another
 EVALUATING = frozenset({"eval", "source", ".", "trap", "alias"})
-RUNNING = LAUNCHERS | frozenset({"exec", "command", "builtin", "trap"})
+RUNNING = LAUNCHERS | frozenset({"exec", "command", "builtin", "trap", "coproc", "alias"})
+COMPOSED = re.compile(r"[\s;&|()<>`{}!]")  # what makes a word more than one plain command's name
 FINDING = {"find": ("-exec", "-execdir", "-ok", "-okdir"), "fd": ("-x", "-X", "--exec", "--exec-batch")}
 
 
@@ -91,13 +94,28 @@ def _direct(words: Words, depth: int) -> Iterator[Words]:
     name, rest = _name(words), words[1:]
     if name in SHELLS and not any(word and not word.startswith("-") for word in rest):
         yield UNKNOWN  # it reads what to run
-    if name in EVALUATING and None in rest:
+    if (name in EVALUATING and None in rest) or (name == "git" and _sets_alias(rest)):
         yield UNKNOWN
-    lines = [word for word in rest if word and " " in word] if name in RUNNING else []
+    lines = [line for word in rest if word for line in _lines(word)] if name in RUNNING else []
     if name == "eval":
         lines = [" ".join(word or "" for word in rest)]
     for line in lines:
         yield from _commands(line, depth + 1)
+
+
+def _lines(word: str) -> Iterator[str]:
+    """The command lines that a word may be, hold behind an option's letter (`env -Sls`), or give a name to (`l=ls`)."""
+    if COMPOSED.search(word):
+        yield word
+    if word.startswith("-") and not word.startswith("--") and len(word) > 2:
+        yield word[2:]
+    if "=" in word:
+        yield word.partition("=")[2]
+
+
+def _sets_alias(words: Words) -> bool:
+    """Whether git is told, for this once, what a word of its own shall mean."""
+    return any(word == "-c" and (name or "alias.").casefold().startswith("alias.") for word, name in pairwise(words))
 
 
 def _name(words: Words) -> str:

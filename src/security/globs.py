@@ -63,11 +63,11 @@ def expand(word: Word, ground: Ground) -> list[str]:
         else:
             found = [prefix + name for prefix in found for name in _matching(part, prefix, ground)]
         if len(found) > MOST_WORDS:
-            raise Unclear(f"{word.text} stands for more than {MOST_WORDS:,} files")
+            raise Unclear(f"{word.text} matches more than {MOST_WORDS:,} files")
         if not last:
             found = [f"{path}/" for path in found]
     if any(each.startswith("-") for each in found):
-        raise Unclear(f"{word.text} stands for a file whose name reads as an option")
+        raise Unclear(f"{word.text} matches a file whose name looks like an option")
     return found or [word.text]
 
 
@@ -80,7 +80,7 @@ def _matching(part: Pattern, prefix: str, ground: Ground) -> list[str]:
     _refuse_outside(prefix, f"{prefix}{part.literal}", ground)
     names = ground.names(prefix)
     if names is None:
-        raise Unclear("the workspace holds too many files to look at")
+        raise Unclear("the workspace has too many files to check")
     candidates = [*names, ".", ".."] if part.hidden else [name for name in names if not name.startswith(".")]
     return [name for name in candidates if part.matches(name)]
 

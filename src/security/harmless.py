@@ -41,11 +41,14 @@ OF_THE_SHELL = frozenset(_OF_THE_SHELL.split())  # run or evaluate what they are
 
 
 class View(NamedTuple):
-    """What a command is judged in: the workspace, the PATH, and which paths in the workspace must not be read."""
+    """What a command is judged in: the workspace, the PATH, which paths in the workspace must not be read, and why
+    one must not be written, if so.
+    """
 
     ground: Ground
     path: str
     is_hidden: Callable[[str], bool]
+    protected: Callable[[str], str]
 
     def of(self, command: Command) -> Iterator[View]:
         """What the command is judged in, for each folder that it may run in."""
@@ -58,7 +61,13 @@ class View(NamedTuple):
             if where is None:
                 raise Unclear(f"{path} is outside the workspace")
             if self.is_hidden(where):
-                raise Unclear(f"a rule denies that {path} is read")
+                raise Unclear(f"a rule denies reading {path}")
+
+    def check_unwritten(self, paths: Iterable[str]) -> None:
+        """Unclear for a path that no file tool may write, given to a command that may write it."""
+        for path in paths:
+            if (where := self.ground.where(path)) and (why := self.protected(where)):
+                raise Unclear(f"{path}: {why}")
 
 
 def require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
@@ -93,13 +102,13 @@ def launched(command: Command) -> Command | None:
         raise Unclear(f"it is not clear what {command.name} would run")
     inner = command._replace(words=command.words[own:])
     if not is_name(inner.words[0]) or (inner.name in OF_THE_SHELL and row_of(inner) not in ROWS):
-        raise Unclear(f"{inner.name!a} is not the plain name of a program")
+        raise Unclear(f"{inner.name!a} is not a plain program name")
     return inner
 
 
 def require_systems_own(name: str, view: View) -> None:
     if in_workspace(name, view.path, view.ground):
-        raise Unclear(f"{name} may be a program of the workspace's own")
+        raise Unclear(f"{name} may be a program in the workspace")
 
 
 def row_of(command: Command) -> str:
@@ -110,12 +119,14 @@ def row_of(command: Command) -> str:
 
 def _require_harmless(command: Command, ruled: Sequence[str], view: View) -> None:
     view.check(word.text for word in command.reads)
+    if command.name == "git" and view.ground.has_repository_of_its_own():
+        raise Unclear("git may take a folder of the workspace for a repository, and run what its settings say")
     if _is_own(command, ruled):
         if command.name in KNOWN:
             require_systems_own(command.name, view)
         return
     if command.name in LAUNCHERS:
-        raise Unclear(f"{command.name} runs what it is given, so that a rule must name all of its words")
+        raise Unclear(f"{command.name} runs what it is given, so a rule must name all of its words")
     name = row_of(command).split()
     words = [text for word in command.words[len(name) :] for text in expand(word, view.ground)]
     given = _given(name, words, ruled, view)
@@ -135,11 +146,11 @@ def _is_own(command: Command, ruled: Sequence[str]) -> bool:
 def _given(name: Sequence[str], words: Sequence[str], ruled: Sequence[str], view: View) -> Given:
     row = ROWS.get(" ".join(name))
     is_find = tuple(name) == ("find",)
-    if name[0] == "git" and view.ground.has_repository_of_its_own():
-        raise Unclear("git would take a folder of the workspace for a repository, and run what its settings say")
     if row is None and not is_find:
         _refuse_unknown(name[0], words, ruled, view)
-        return Given([piece for word in words for piece in _pieces(word)])
+        pieces = [piece for word in words for piece in _pieces(word)]
+        view.check_unwritten(pieces)
+        return Given(pieces)
     require_systems_own(name[0], view)
     return read_find(words) if row is None else read_options(" ".join(name), row, words, view.ground)
 
@@ -149,14 +160,16 @@ def _refuse_unknown(name: str, words: Sequence[str], ruled: Sequence[str], view:
     if name in OF_THE_SHELL:
         raise Unclear(f"{name} changes the shell itself, or runs what it is given")
     if any(not folder.startswith("/") for folder in view.path.split(":")):
-        raise Unclear("PATH holds a relative folder")
+        raise Unclear("PATH contains a relative folder")
     if name == "git" and (len(ruled) < 2 or any(word.startswith("-") for word in words[len(ruled) - 1 :])):
-        raise Unclear("what git does with that is not known, and a rule does not say it word for word")
+        raise Unclear("it is not known what git does with that, and no rule allows it word for word")
+    if name == "ln":
+        raise Unclear("where a link leads depends on where it is made, so a rule must name all of its words")
     if word := running(name, words[len(ruled) - 1 :]):
-        raise Unclear(f"{name} {word} runs what it is given, so that a rule must name it")
+        raise Unclear(f"{name} {word} runs what it is given, so a rule must name it")
     for word in words:
         if not PLAIN.fullmatch(word):
-            raise Unclear(f"{word!a} is no plain word, and what {name} makes of it is not known")
+            raise Unclear(f"{word!a} is not a plain word, and it is not known what {name} does with it")
 
 
 def _pieces(word: str) -> list[str]:

@@ -60,7 +60,7 @@ def _tested(name: str, words: Sequence[str]) -> str:
     if asked[:1] == ["!"]:
         asked = asked[1:]
     if len(asked) != 2 or asked[0] not in TESTS:
-        raise Unclear(f"{name} would do more than look whether a file is there")
+        raise Unclear(f"{name} would do more than check whether a file exists")
     return asked[1]
 
 
@@ -76,7 +76,7 @@ def _paths_of(name: str, row: Row, reader: _Reader) -> list[str]:
         return []
     if row.operands == "print":
         if not operands or not FORMAT.fullmatch(operands[0]):
-            raise Unclear(f"what {name} makes of that format is not known")
+            raise Unclear(f"it is not known what {name} does with that format")
         return []
     if row.operands == "format" and any(not each.startswith("+") for each in operands):
         raise Unclear(f"{name} would be given something to set")
@@ -149,7 +149,7 @@ class _Reader:
     def _value(self, option: str, kind: str, value: str | None, rest: list[str]) -> None:
         if value is None:
             if not rest:
-                raise Unclear(f"{option} lacks its value")
+                raise Unclear(f"{option} needs a value")
             value = rest.pop()
             if self.operands:  # where options end at the first operand, as on BSD, it is an operand
                 self.paths.append(value)
@@ -162,7 +162,7 @@ class _Reader:
 
     def check_script(self, script: str) -> None:
         if not LANGUAGES[self._name].fullmatch(script):
-            raise Unclear(f"{self._name} would be given more than what is known to show what is there")
+            raise Unclear(f"{self._name} would be given a script that is not known to be harmless")
 
 
 def read_find(words: Sequence[str]) -> Given:
@@ -183,7 +183,7 @@ def read_find(words: Sequence[str]) -> Given:
         follows = follows or predicate.follows
         if predicate.takes != "nothing":
             if not rest:
-                raise Unclear(f"{word} lacks its value")
+                raise Unclear(f"{word} needs a value")
             value = rest.pop()
             if predicate.takes == "path":
                 paths.append(value)

@@ -156,10 +156,10 @@ def protected(path: str, workspace: Path, files: tuple[Path, ...]) -> str:
     parts = _folded(Path(os.path.realpath(workspace / path)))
     below = parts[len(_folded(Path(os.path.realpath(workspace)))) :]
     if any(name in below for name in UNWRITABLE):
-        return "git's own files are not written"
+        return "git's own files are never written"
     for file in files:
         if parts[: len(_folded(file))] == _folded(file):
-            return f"{file.name} is never written: it holds settings of yours, or commands that a shell runs"
+            return f"{file.name} is never written: it contains your settings, or commands that a shell runs"
     return ""
 
 

@@ -27,10 +27,10 @@ CLIMBS = re.compile(r"^(?:\./)?[/~]|(?:^|[/{},])\.\.(?:[/{},]|$)")  # a pattern 
 FILE_TOOLS = ("read", *WRITERS, "glob", "grep")  # the tools whose `path` leads nowhere but into the workspace
 REASONS = {"write": "write changes files", "edit": "edit changes files", "exec": "no rule allows the command"}
 PROFILES: Mapping[str, str] = {
-    "read-only": "reading is free, everything else is denied",
-    "ask": "reading is free, everything else asks",
-    "workspace": "reading and writing inside the workspace are free, everything else asks",
-    "full": "everything is free",
+    "read-only": "reading is allowed, everything else is denied",
+    "ask": "reading is allowed, everything else asks",
+    "workspace": "reading and writing in the workspace are allowed, everything else asks",
+    "full": "everything is allowed",
 }
 GUESSED = frozenset({"quotes inside a string", "unquoted text"})  # repairs by which an argument may have lost a part
 
@@ -58,14 +58,14 @@ class Policy:
         """Whether a call may run. `risk` is its tool's: whatever is not "low" is high."""
         decision = self._decide(call, risk)
         if call.echo and decision.action == "allow":  # it may be a file's words, not the model's wish
-            return Decision("ask", "it repeats what stood in a message or a tool result", "echo")
+            return Decision("ask", "it merely repeats text from a message or a tool result", "echo")
         if (
             GUESSED.intersection(call.repaired)
             and decision.action == "allow"
             and risk != "low"
             and self.profile != "full"
         ):
-            return Decision("ask", "where its text begins and ends had to be guessed", "repaired")
+            return Decision("ask", "its quoting is ambiguous, so its arguments had to be guessed", "repaired")
         return decision
 
     def always(self, call: ToolCall) -> Rule | None:
@@ -88,9 +88,9 @@ class Policy:
             if why:
                 return Decision("deny", why, principle)
         for rule in self._speaking("deny", call):
-            return Decision("deny", "a rule denies it, or what it may turn out to be", str(rule))
+            return Decision("deny", "a rule denies it, or something it may turn out to be", str(rule))
         for rule in self._speaking("ask", call):
-            return Decision("ask", "a rule wants to be asked", str(rule))
+            return Decision("ask", "a rule asks about it", str(rule))
         for rule in self._speaking("allow", call):
             return Decision("allow", "a rule allows it", str(rule))
         if call.name == "exec":
@@ -145,7 +145,12 @@ class Policy:
         if not entries:
             return self._by_profile(call, risk, "")
         hidden = [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.names("read")]
-        view = View(places.Ground(self.workspace), self.path, lambda where: any(each.covers(where) for each in hidden))
+        view = View(
+            places.Ground(self.workspace),
+            self.path,
+            lambda where: any(each.covers(where) for each in hidden),
+            lambda where: places.protected(where, self.workspace, self.protected),
+        )
         verdict = judge(call.arguments.get("command"), entries, view)
         if verdict.allowed:
             return Decision("allow", verdict.why, verdict.label)
@@ -165,7 +170,7 @@ class Policy:
             return Decision("allow", PROFILES[self.profile], rule)
         why = why or REASONS.get(call.name, f"{call.name} is of high risk")
         if self.profile == "read-only":
-            return Decision("deny", f"{why}, and {PROFILES[self.profile]}", rule)
+            return Decision("deny", f"{why}; with this profile {PROFILES[self.profile]}", rule)
         return Decision("ask", why, rule)
 
 

@@ -48,7 +48,8 @@ def _jq() -> re.Pattern[str]:
     text = r'"[^"\\\n]*"'
     key = rf"(?:[A-Za-z_]\w*|{text})"
     inside = rf"\[(?:-?[0-9]*(?::-?[0-9]*)?|{text})\]"
-    path = rf"\.(?:{key}|(?={{end}}|\[))(?:\.{key}|\.?{inside}|\?)*".replace("{end}", r"[ |,)\]}?]|$")
+    end = r"[ |,)\]}?]|$"
+    path = rf"\.(?:{key}|(?={end}|\[))(?:\.{key}|\.?{inside}|\?)*"
     plain = (
         "keys|length|type|values|add|sort|unique|reverse|not|to_entries|from_entries|flatten|min|max|first|last|tostring"
         "|tonumber|ascii_downcase|ascii_upcase|any|all|empty|keys_unsorted|true|false|null"

@@ -8,8 +8,8 @@ know, or what they see differently, is Unclear: never allowed without asking.
 
 Known are words, quotes, globs, comments, `|`, `|&`, `&&`, `||`, `;`, line ends, `!`, `( )`, `cd`, variables that only
 change how something looks, descriptors joined (`2>&1`), output to /dev/null, input from a file, and here-documents and
-here-strings in which nothing is replaced. Source of the
-rules: POSIX XCU chapter 2 and bash(1) 5.2, read for a shell that runs `-c` and is not interactive.
+here-strings in which nothing is replaced. Source of the rules: POSIX XCU chapter 2 and bash(1) 5.2, read for a shell
+that runs `-c` and is not interactive.
 """
 
 from __future__ import annotations
@@ -121,9 +121,11 @@ def _is_assignment(word: Word) -> bool:
 def _refuse_unseen(source: str) -> None:
     for character in source if not source.isascii() else set(source):
         if character not in " \n\t" and unicodedata.category(character) in INVISIBLE:
-            raise Unclear(f"it holds the character U+{ord(character):04X}, which is not seen for what it is")
+            raise Unclear(
+                f"it contains the character U+{ord(character):04X}, which may be invisible or look like another"
+            )
     if DRAWN_AS_NOTHING.search(source):
-        raise Unclear("it holds a character that is not seen")
+        raise Unclear("it contains an invisible character")
 
 
 class Scanner:
@@ -165,7 +167,7 @@ class Scanner:
         if self._wanted or self._documents or self._outer:
             raise Unclear("it ends too early")
         if not self._found:
-            raise Unclear("there is no command in it")
+            raise Unclear("it contains no command")
         return tuple(self._found)
 
     def _skip_blanks(self) -> bool:
@@ -185,9 +187,9 @@ class Scanner:
             raise Unclear("a word follows )")
         if word.plain and word.text == "!" and not self._current:
             if self._negated or self._before in PIPES:
-                raise Unclear("! stands where it means nothing")
+                raise Unclear("! is not at the beginning of a pipeline")
             if following not in (" ", "\t"):
-                raise Unclear("! and what follows it may be a pattern")
+                raise Unclear("! and what follows may be a pattern")
             self._negated = True
             self.negations.append(word.start)
             return
@@ -217,7 +219,7 @@ class Scanner:
         self._outer.append((self._at, self._here, self._else))
         self._at += 1
         if self._source.startswith("(", self._at):
-            raise Unclear("(( is a sum")
+            raise Unclear("(( begins arithmetic")
         self._else, self._before, self._negated, self._wanted = frozenset(), "", False, "("
 
     def _close(self) -> None:
@@ -238,7 +240,7 @@ class Scanner:
             if VARIABLE.match(name):
                 raise Unclear(f"a variable is set that may change what runs: {name[:60]!a}")
             if not is_name(self._current[start]):
-                raise Unclear(f"{self._current[start].text!a} is not a command's plain name")
+                raise Unclear(f"{self._current[start].text!a} is not a plain command name")
             command = Command(tuple(self._current[start:]), tuple(self._reads), tuple(sorted(self._here)))
             self._found.append(command)
             if command.name == "cd":
@@ -257,7 +259,7 @@ class Scanner:
         operands = command.words[1:]
         is_one = len(operands) == 1 and not operands[0].is_glob and operands[0].text[:1] not in ("", "-")
         if not is_one or self._negated or self._before in (*PIPES, "||") or following in PIPES:
-            raise Unclear("where that cd leads, or what runs there, is not clear")
+            raise Unclear("it is not clear where that cd leads, or what runs there")
         there = frozenset(posixpath.join(here, operands[0].text) for here in self._here)
         if following == "&&":
             self._here, self._else = there, self._here | self._else
@@ -271,7 +273,7 @@ class Scanner:
         self._skip_blanks()
         target = self.word()
         if len(descriptor) > 1:  # beyond some number it is a word
-            raise Unclear(f"{descriptor} is no usual descriptor")
+            raise Unclear(f"{descriptor} is not a usual file descriptor")
         if target.start == target.end:
             raise Unclear(f"nothing follows {operator}")
         if operator not in ("<<", "<<-"):
@@ -287,7 +289,7 @@ class Scanner:
         elif operator in ("<<", "<<-") and descriptor in ("", "0"):
             self._documents.append((target.text, not target.plain, operator == "<<-"))
         elif operator != "<<<" or descriptor not in ("", "0"):
-            raise Unclear(f"{descriptor}{operator} is no redirection that is known to be harmless")
+            raise Unclear(f"{descriptor}{operator} is not a redirection known to be harmless")
 
     def _skip_documents(self) -> None:
         """Past the here-documents that were announced on the line that has just ended."""
@@ -302,7 +304,7 @@ class Scanner:
                 if (line.lstrip("\t") if stripped else line) == end:
                     break
                 if not quoted and re.search(r"[$`\\]", line):
-                    raise Unclear("something is replaced in a here-document")
+                    raise Unclear("the shell would replace something in a here-document")
         self._documents = []
 
     def word(self) -> Word:
@@ -329,14 +331,16 @@ class Scanner:
         if character == "$" and following not in ("", " ", "\t", "\n"):
             self._refuse_dollar(following)
         if character == "`":
-            raise Unclear("a command in ` ` runs")
+            raise Unclear("backquotes run a command")
         if character in "{}":
-            raise Unclear("braces may make several words of one")
+            raise Unclear("braces may turn one word into several")
         if character == "~" and (not before or before[-1] in "=:"):
             raise Unclear("~ stands for a home folder")
 
     def _refuse_dollar(self, following: str) -> NoReturn:
-        raise Unclear("a command in $( ) runs, or a sum in it" if following == "(" else "$ stands for something else")
+        raise Unclear(
+            "$( ) runs a command, or is arithmetic" if following == "(" else "$ is replaced by something unknown"
+        )
 
     def _single(self) -> str:
         end = self._source.find("'", self._at + 1)
@@ -359,7 +363,7 @@ class Scanner:
         while at < len(source) and source[at] != '"':
             character, following = source[at], source[at + 1 : at + 2]
             if character == "`":
-                raise Unclear("a command in ` ` runs")
+                raise Unclear("backquotes run a command")
             if character == "$" and following not in ('"', " ", "|", ")"):
                 self._refuse_dollar(following)
             if character == "\\" and following and following in '$`"\\\n':

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 # Variables before a command that change how something looks, and name no file and no program; a / would be a path.
+# In some encodings a letter ends in a byte that is an ASCII sign elsewhere, and a script reads as another.
 ASSIGNMENT = re.compile(
-    "(?:LC_[A-Z]+|LANG|TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
-    "|PYTHONHASHSEED|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"
+    r"(?:LC_[A-Z]+|LANG)=(?:C|POSIX|(?:[A-Za-z_]+\.)?[Uu][Tt][Ff]-?8)?"
+    "|(?:TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED"
+    "|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"
 )
 WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation"})
 KNOWN = WORDS | {
@@ -63,7 +65,7 @@ def confirm(source: str, words: Sequence[tuple[int, int]], names: Sequence[int],
     """
     root = parse(source)
     if root.has_error:
-        raise Unclear("it is no correct command line")
+        raise Unclear("it is not a valid command line")
     seen: list[tuple[int, int]] = []
     begun: list[int] = []
     marked: list[int] = []
@@ -78,7 +80,7 @@ def confirm(source: str, words: Sequence[tuple[int, int]], names: Sequence[int],
             seen.append((node.start_byte, node.end_byte))
             continue
         if node.type not in KNOWN:
-            raise Unclear(f"it holds more than simple commands ({node.type.replace('_', ' ')})")
+            raise Unclear(f"it contains more than simple commands ({node.type.replace('_', ' ')})")
         if node.type in WORDS:
             _refuse_inner(node)
             seen.append((node.start_byte, node.end_byte))
@@ -106,7 +108,7 @@ def _test_words(test: Node) -> Iterator[tuple[int, int]]:
             _refuse_inner(node)
             yield node.start_byte, node.end_byte
         else:
-            raise Unclear("it tests more than whether a file is there")
+            raise Unclear("it tests more than whether a file exists")
 
 
 def _refuse_inner(word: Node) -> None:
@@ -114,7 +116,7 @@ def _refuse_inner(word: Node) -> None:
     while stack:
         node = stack.pop()
         if node.type not in KNOWN:
-            raise Unclear(f"it holds more than simple commands ({node.type.replace('_', ' ')})")
+            raise Unclear(f"it contains more than simple commands ({node.type.replace('_', ' ')})")
         stack.extend(node.named_children)
 
 

@@ -70,7 +70,7 @@ class Lines:
         """Where the next line begins."""
         end = self._end_of(start)
         head = HEAD.match(self._data, start, end)
-        if head is None and start < end:
+        if head is None and start < end and len(self.problems) < SHOWN_PROBLEMS:  # to count takes time
             place = self._data.count(b"\n", 0, start) + 1
             problem(self.problems, f"line {place} could not be read and was skipped")
         elif head and (self._until is None or int(head[2]) < self._until):
@@ -90,11 +90,11 @@ class Lines:
     def _take_back(self, line: Line) -> None:
         to = parsed(line, self.problems).get("to")
         if isinstance(to, int) and to > 0:
-            names = []  # a name stays
+            names: list[Line] = []  # the last name stays
             while self.kept and self.kept[-1].number >= to:
                 gone = self.kept.pop()
-                names += [gone] if gone.kind == "rename" else []
-            self.kept += reversed(names)
+                names = names or ([gone] if gone.kind == "rename" else [])
+            self.kept += names
 
 
 def parsed(line: Line, problems: list[str]) -> dict[str, Any]:

@@ -25,24 +25,26 @@ class Todos(NamedTuple):
 def todos_of(lines: Iterable[Line]) -> Iterator[Todos]:
     """The oldest first. Only lines that have to do with it are parsed."""
     said = b""
+    calls: list[ToolCall] | None = None  # those of what was said; None: not yet parsed
     for line in lines:
         if line.kind == "response":
-            said = line.data
+            said, calls = line.data, None
         elif line.kind == "result" and _NAMED in line.data[:HEAD]:
             result = _parsed(line.data).get("result")
             if isinstance(result, dict) and result.get("name") == TODO_WRITE and result.get("kind") != "error":
-                wrote = _call(said, result.get("tool_call_id"))
+                calls = _calls(said) if calls is None else calls
+                wrote = next((call for call in calls if call.id == result.get("tool_call_id")), None)
                 if wrote:
                     yield Todos(line.number, wrote.arguments)
 
 
-def _call(response: bytes, id: JSON) -> ToolCall | None:
+def _calls(response: bytes) -> list[ToolCall]:
     try:
         message = from_json(_parsed(response).get("message"))
     except ValueError:
-        return None
+        return []
     calls = message.calls if isinstance(message, Response) else ()
-    return next((call for call in calls if call.id == id and call.name == TODO_WRITE), None)
+    return [call for call in calls if call.name == TODO_WRITE]
 
 
 def _parsed(data: bytes) -> dict[str, JSON]:

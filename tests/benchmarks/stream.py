@@ -36,7 +36,7 @@ from tests.benchmarks.serving import serving  # noqa: E402
 
 EVENTS = 20_000
 PACED, PACE = 200, 0.005  # events, seconds between them
-BUSY = 0.5  # ms that the bare loop is late by where the machine has other work
+LATEST = 1.0  # ms for the latest of a hundred chunks
 HUGE = 20_000_000  # bytes of one event
 LONG = 100_000_000  # bytes of a stream
 BARE = 200  # bytes of an event without text
@@ -192,7 +192,7 @@ def chunk_costs(server: str, rounds: int, peers: Path | None) -> Iterator[Row]:
 
 
 def lag_rows(server: str, rounds: int) -> Iterator[Row]:
-    """In turns, for what else the machine does changes from second to second."""
+    """In turns, as the load of the machine changes. Where the bare loop's p99 is over the goal, it is too busy to tell."""
     for framing in ("chunked", "close"):
         base_url = f"{server}/{PACED}/{PACE}/5/{framing}"
         pairs = [(lags(ours, base_url), lags(with_http_client, base_url)) for _ in range(rounds)]
@@ -200,9 +200,7 @@ def lag_rows(server: str, rounds: int) -> Iterator[Row]:
         median, theirs = statistics.median(mine), statistics.median(floor)
         late, theirs_late = (statistics.quantiles(each, n=100)[98] for each in (mine, floor))
         yield Row(f"lag, {framing}: median", "ms", median, theirs, "<= 1.5", median <= 1.5 * theirs)
-        busy = " (busy: x 1.5)" if theirs_late > BUSY else ""
-        kept = late <= max(1.0, 1.5 * theirs_late if busy else 0.0)
-        yield Row(f"lag, {framing}: p99", "ms", late, theirs_late, f"<= 1 ms{busy}", kept)
+        yield Row(f"lag, {framing}: p99", "ms", late, theirs_late, f"<= {LATEST:g} ms", late <= LATEST)
 
 
 def size_rows(server: str) -> Iterator[Row]:

@@ -25,14 +25,16 @@ SOWING = [says("", ToolCall("c", "todo_write", {"todos": [{"content": "sow", "st
 class Session:
     """A chat in which these lines are typed; an exception in their place is raised, as input() would."""
 
-    def __init__(self, *lines, turns=(), partial=""):
+    def __init__(self, *lines, turns=(), partial="", url="http://localhost:8000/v1"):
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns, partial=partial)
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
         self.todos = []
-        self.state = State(Settings(), screen, Debug(0), self._bot, "tiny")
+        self.state = State(
+            replace(Settings(), vllm=replace(Settings().vllm, base_url=url)), screen, Debug(0), self._bot, "tiny"
+        )
         self.registry = registry
         self.code = Chat(self.state, Front(self._read)).run()
 
@@ -178,6 +180,7 @@ class TestCommands:
         assert "800 of 1,000 tokens (80%)" in shown
         assert "[########################......]" in shown
         assert "system prompt" in shown
+        assert "tools and form about 699 tokens" in shown
 
     def test_before_an_answer_it_is_a_guess(self):
         assert "about " in self.shown("/context")
@@ -205,3 +208,26 @@ class TestCommands:
         session = Session("/models", "hi", turns=[says("Hello.")])
         assert "! No server" in session.aside.getvalue()
         assert session.answer.getvalue() == "Hello.\n"
+
+
+@pytest.mark.parametrize("command", [each.name for each in COMMANDS if each.name != "/edit"])
+def test_every_command_can_be_typed_first(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # /export writes there
+    session = Session(command, turns=[says("Written.")], url="http://127.0.0.1:9/v1")
+    assert session.lines == [] or command == "/exit"
+    assert "Unexpected" not in session.aside.getvalue()
+
+
+class TestTheEditor:
+    def test_what_was_written_is_asked(self, tmp_path, monkeypatch):
+        editor = tmp_path / "editor"
+        editor.write_text('#!/bin/sh\necho more >> "$1"\n')
+        editor.chmod(0o700)
+        monkeypatch.setenv("VISUAL", str(editor))
+        assert Session("/edit text ", turns=[says("Yes.")]).questions == [["textmore"]]
+
+    def test_what_was_left_as_it_was_is_in_the_prompt_again(self, monkeypatch):
+        monkeypatch.setenv("VISUAL", "true")
+        session = Session("/edit text")
+        assert session.questions == []
+        assert session.state.draft == "text"

@@ -84,5 +84,5 @@ class TestWhatIsNotThere:
         answer = program.ask(any_server, GREETING, "--model", "any", "--base-url", address)
         assert (answer.stdout, answer.code) == ("", 1)
         assert "HTTP 404" in answer.stderr
-        assert f"Set vllm.base_url to {any_server.base_url}" in answer.stderr
+        assert f"There is a server at {any_server.base_url}:" in answer.stderr
         assert "Traceback" not in answer.stderr

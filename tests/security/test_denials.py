@@ -40,6 +40,15 @@ bash -s
 time git push
 git push &
 git push > log
+sh -c 'ls;git	push'
+sh -c '(git push)'
+env '-Sgit push'
+env --split-string='git push'
+coproc git push
+alias p='git push'; p
+git -c alias.p=push p
+git -c Alias.p='!git push' p
+git -c "$setting" p
 """.splitlines()
 OTHERS = """\
 ls

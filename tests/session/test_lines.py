@@ -1,5 +1,7 @@
 """The lines of a journal that count: what came whole later, was taken back or torn does not."""
 
+import time
+
 import pytest
 
 from src.session.lines import Lines
@@ -15,6 +17,10 @@ CASES = {
     "an answer that was": ([META, ASKED, SAID, MORE, WHOLE[:-3], RESUMED], [0, 1, 2, 3]),
     "what was taken back": ([META, ASKED, WHOLE, '{"type":"undo","n":5,"to":1}'], [0]),
     "but no name": ([META, ASKED, '{"type":"rename","n":2}', '{"type":"undo","n":3,"to":1}'], [0, 2]),
+    "nor the last of several": (
+        [META, ASKED, '{"type":"rename","n":2}', '{"type":"rename","n":3}', '{"type":"undo","n":4,"to":1}'],
+        [0, 3],
+    ),
     "an empty line": ([META, "", ASKED], [0, 1]),
 }
 
@@ -37,3 +43,12 @@ def test_another_that_is_not_whole_is_named():
 
 def test_as_it_stood_before_a_record():
     assert [line.number for line in Lines(f"{META}\n{ASKED}\n{SAID}\n".encode(), until=2).kept] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "line", ["junk", "", SAID, RESUMED, '{"type":"rename","n":2}\n{"type":"undo","n":3,"to":1}', "[" * 1000]
+)
+def test_a_megabyte_of_one_line_is_read_at_once(line):
+    started = time.process_time()
+    Lines(f"{line}\n".encode() * (1_000_000 // (len(line) + 1)))
+    assert time.process_time() - started < 10
