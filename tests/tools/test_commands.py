@@ -191,8 +191,12 @@ WRONG = [
         "items is string",
     ),
     (
-        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: 5}}",
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: false}}",
         "required is a list",
+    ),
+    (
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: [b]}}",
+        "b is required, and not among the properties",
     ),
     ("{name: a, description: x, command: 'c {b}', parameters: [b]}", "parameters is an object"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: 5}}", "b: expected an object of type"),
