@@ -96,7 +96,6 @@ class Prompt:
             key_bindings=_keys(self._pastes, expand),
             bottom_toolbar=lambda: _toolbar(toolbar()),
             style=STYLE,
-            enable_open_in_editor=True,
             reserve_space_for_menu=6,
         )
         self._short: PromptSession[str] = PromptSession(history=InMemoryHistory())
@@ -167,6 +166,10 @@ def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
     @keys.add("c-z")
     def _(_event: KeyPressEvent) -> None:
         run_in_terminal(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+    @keys.add("c-x", "c-e")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()  # Enter sends it: prompt_toolkit's own binding sends what :q! left, too
 
     @keys.add("c-o")
     def _(_event: KeyPressEvent) -> None:

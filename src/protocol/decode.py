@@ -12,7 +12,8 @@ from .nodes import CallNode, Node, Unreadable, lenient, strict
 from .repair import Reader
 from .tags import element_call, invoked, keyed
 
-_ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n(.*?)\r?\n?END_ARG", re.DOTALL)
+_ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n")
+_ARGUMENT_ENDS = re.compile(r"\r?\n?END_ARG")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,63}\s?=(?!=)")
 _TOOL_NAME = re.compile(r"TOOL_NAME:\s*(\S+)")
 _NOTHING_CLOSED = re.compile(r"[^}\])]*\Z")
@@ -86,11 +87,13 @@ def _labelled(name: str, line: str) -> RawCall:
 def _argument_blocks(body: str) -> list[RawCall]:
     name = _TOOL_NAME.search(body)
     arguments: dict[str, Node] = {}
-    for key, value in _ARGUMENT.findall(body):
+    end = 0
+    while (begun := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, begun.end())):
+        value, end = body[begun.end() : ends.start()], ends.end()
         try:
-            arguments[key] = strict(value.strip())[0]
+            arguments[begun[1]] = strict(value.strip())[0]
         except (ValueError, RecursionError):
-            arguments[key] = value
+            arguments[begun[1]] = value
     return [RawCall(name.group(1), arguments, [])] if name else []
 
 

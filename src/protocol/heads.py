@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .calls import CALL_KEYS, NAME_KEYS
 from .formats import FORMATS, MORE_CLOSERS, MORE_OPENERS, REASONING
-from .patterns import Matcher, Pattern, any_of, either, literal, maybe, named, repeated, sequence, some
+from .patterns import Matcher, Pattern, any_of, either, literal, maybe, named, repeated, sequence, some, whole_run
 
 MAX_NAME = 80
 
@@ -64,7 +64,7 @@ TOKEN = either(
 )
 _CALL_ID = sequence(literal("[CALL_ID]"), some(r"\w", 1, 32))
 _BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")
-SEPARATOR = maybe(repeated(either(some(r"\s", 1, 16), TOKEN, _CALL_ID, any_of(_BETWEEN), some(r"[:*=]", 1, 2)), 8))
+SEPARATOR = maybe(repeated(either(whole_run(r"\s", 64), TOKEN, _CALL_ID, any_of(_BETWEEN), whole_run("[:*=]", 16)), 8))
 
 _ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")  # with an attribute
 _BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
@@ -107,7 +107,7 @@ NAMED_BODY = named(
     "named",
     sequence(
         SPACE,
-        maybe(sequence(maybe(any_of(("commentary", "analysis", "final"))), SPACE, literal("to="))),
+        maybe(sequence(maybe(sequence(any_of(("commentary", "analysis", "final")), SPACE)), literal("to="))),
         maybe(literal("call:")),
         _renamed(NAME, "name", "called"),
         SEPARATOR,

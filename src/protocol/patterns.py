@@ -55,6 +55,11 @@ def some(characters: str, least: int, most: int) -> Pattern:
     return Pattern(f"{characters}{{{least},{most}}}", f"{characters}{{0,{most}}}{END}")
 
 
+def whole_run(characters: str, most: int) -> Pattern:
+    """All that stand there of a character class, from one to `most`: repeated, there is one way to divide them."""
+    return Pattern(f"{characters}{{1,{most}}}(?!{characters})", f"{characters}{{0,{most}}}{END}")
+
+
 def sequence(*parts: Pattern) -> Pattern:
     whole = "".join(part.whole for part in parts)
     begun = parts[-1].begun

@@ -7,6 +7,7 @@ A block is complete here: its end was found by the scanner. Prefixes of namespac
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from .calls import ARGUMENT_KEYS, Known, RawCall, calls_in
 from .nodes import Node, Unreadable
@@ -14,7 +15,7 @@ from .repair import Reader
 
 PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _NOISE = re.compile(r"\]<\]minimax\[>\[")
-_XTML = re.compile(r"<\|(open|close)\|>(.*?)<\|sep\|>", re.DOTALL)
+_XTML = re.compile(r"<\|(open|close)\|>([^<]*)<\|sep\|>")
 _QUOTED = r"""["']?([^\s"'<>=/]+)["']?"""
 _INVOKE = re.compile(
     rf"<{PREFIX}(?:function|invoke|tool|call|tool_call|tool_use|function_call)(?:\s*=\s*|\s+(?:name|tool|function)\s*=\s*){_QUOTED}([^<>]*)>?"
@@ -31,11 +32,9 @@ _VALUE_ENDS = {  # with the value itself, or before the next parameter, which is
     for named, style in ((True, r"\s+(?:name|key)"), (False, ""))
 }
 _CALL_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|call|function_calls?|tool)\b|\Z")
-_PAIR = re.compile(
-    rf"<{PREFIX}arg_key(?::[\w-]+)?>\s*(.*?)\s*</{PREFIX}arg_key(?::[\w-]+)?>\s*"
-    rf"<{PREFIX}arg_value(?::[\w-]+)?>(.*?)(?:</{PREFIX}arg_value(?::[\w-]+)?>|(?=<{PREFIX}arg_key)|(?=</{PREFIX}tool_call)|\Z)",
-    re.DOTALL,
-)
+_KEY_BEGINS = re.compile(rf"<{PREFIX}arg_key(?::[\w-]+)?>")
+_VALUE_BEGINS = re.compile(rf"</{PREFIX}arg_key(?::[\w-]+)?>\s*<{PREFIX}arg_value(?::[\w-]+)?>")
+_PAIR_ENDS = re.compile(rf"</{PREFIX}arg_value(?::[\w-]+)?>|(?=<{PREFIX}arg_key)|(?=</{PREFIX}tool_call)|\Z")
 _KEYED_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|\Z)")
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
@@ -66,7 +65,16 @@ def invoked(block: str, known: Known) -> list[RawCall]:
 def keyed(block: str) -> list[RawCall]:
     """The call of a block that is a name and pairs of key and value tags; no pair is no argument."""
     name = _KEYED_NAME.match(block)
-    return [RawCall(name.group(1), {key: _trimmed(value) for key, value in _PAIR.findall(block)}, [])] if name else []
+    return [RawCall(name.group(1), dict(_pairs(block)), [])] if name else []
+
+
+def _pairs(block: str) -> Iterator[tuple[str, str]]:
+    end = 0
+    while (key := _KEY_BEGINS.search(block, end)) and (value := _VALUE_BEGINS.search(block, key.end())):
+        ends = _PAIR_ENDS.search(block, value.end())
+        assert ends  # noqa: S101 - the pattern ends with the end of the text
+        yield block[key.end() : value.start()].strip(), _trimmed(block[value.end() : ends.start()])
+        end = ends.end()
 
 
 def element_call(name: str, block: str) -> list[RawCall]:

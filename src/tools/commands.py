@@ -57,7 +57,7 @@ ENUM_TYPES = {"string": is_string, "integer": is_integer, "number": is_number}
 SCHEMA_KEYS = {
     "type": Key("object", "object".__eq__),
     "properties": Key("an object: each name with what it is", lambda value: isinstance(value, dict)),
-    "required": Key("a list of names", lambda value: not value or is_list_of(is_string, value)),
+    "required": Key("a list of names", lambda value: value == [] or is_list_of(is_string, value)),
     "additionalProperties": Key("false", lambda value: value is False),
 }
 
@@ -197,9 +197,8 @@ def _parameters(place: str, entries: dict[Any, Any]) -> dict[str, Parameter]:
         return {str(name): _parameter(f"{place}: {name}", entry) for name, entry in entries.items()}
     schema = checked(f"{place}: parameters", entries, SCHEMA_KEYS)
     required = schema.get("required", [])
-    for name in required:
-        if name not in schema["properties"]:
-            raise ConfigError(f"{place}: parameters: required: {name} is not among the properties")
+    if missing := [name for name in required if name not in schema["properties"]]:
+        raise ConfigError(f"{place}: parameters: {missing[0]} is required, and not among the properties")
     return {
         name: each if name in required else each._replace(required=False)
         for name, each in _parameters(place, schema["properties"]).items()

@@ -3,7 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.protocol.patterns import LONGEST, Matcher, any_of, either, literal, maybe, named, repeated, sequence, some
+from src.protocol.patterns import (
+    LONGEST,
+    Matcher,
+    any_of,
+    either,
+    literal,
+    maybe,
+    named,
+    repeated,
+    sequence,
+    some,
+    whole_run,
+)
 
 PATTERN = sequence(
     either(literal("<a>"), literal("[b]")),
@@ -45,3 +57,11 @@ def test_any_of_matches_the_longest_text_and_begins_where_one_of_them_does(texts
     match = tree.match(text)
     assert (match[0] if match else None) == max(filter(text.startswith, texts), key=len, default=None)
     assert tree.begun(text, 0) == any(whole.startswith(text) for whole in texts)
+
+
+def test_whole_runs_one_after_the_other_are_divided_in_one_way_only():
+    """Were there more, the space before what does not come would be tried in millions of them."""
+    matcher = Matcher(sequence(repeated(either(whole_run(r"\s", 64), whole_run("[:=]", 16)), 8), literal("{")))
+    assert matcher.match(" : = \n{")
+    assert not matcher.match(" " * 64 + "x")
+    assert not matcher.begun(" " * 64 + "x", 0)

@@ -224,6 +224,12 @@ class TestLinear:
         small, large = (steps(unit * (size // len(unit)), size) for size in (3_000, 6_000))
         assert large <= 2.2 * small + 4_000
 
+    @pytest.mark.parametrize("opening", ["[Calling tool: read", "<|python_tag|>read", "<tool_call>read\n", "read"])
+    @pytest.mark.parametrize("unit", [" ", "\n\n", "\t", ":", "BEGIN_ARG: a\n", "<arg_key>a</arg_key>", "<|open|>"])
+    def test_what_may_stand_after_a_name_is_read_in_one_way_only(self, opening, unit):
+        """A pattern that could divide it in many would not come back."""
+        assert joined(events_of(opening + unit * 5_000)) == opening + unit * 5_000
+
     @pytest.mark.parametrize(
         "opening", [OWN + '{"name": "read", "args": {"path": "', "<tool_call>{'name': '", "read(path='"]
     )

@@ -93,3 +93,14 @@ def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
 )
 def test_elements_are_an_object_or_a_list_where_that_is_asked(text, kind, found):
     assert structure(Markup(text), kind) == found
+
+
+def test_keys_whose_value_never_comes_are_no_arguments():
+    assert keyed("f<arg_key>a" * 20_000)[0].arguments == {}
+
+
+def test_the_key_before_a_value_is_all_that_stands_there():
+    assert keyed("f <arg_key> a\n</arg_key> <arg_value>x<arg_key>b</arg_key><arg_value>y")[0].arguments == {
+        "a": "x",
+        "b": "y",
+    }

@@ -11,7 +11,8 @@ import pytest
 
 from .terminal import Gate, Server, Terminal
 
-CTRL_C, CTRL_D, CTRL_J, CTRL_L, CTRL_O, CTRL_R, CTRL_Z = "\x03", "\x04", "\n", "\x0c", "\x0f", "\x12", "\x1a"
+CTRL_C, CTRL_D, CTRL_E, CTRL_J, CTRL_L = "\x03", "\x04", "\x05", "\n", "\x0c"
+CTRL_O, CTRL_R, CTRL_X, CTRL_Z = "\x0f", "\x12", "\x18", "\x1a"
 ALT_ENTER, UP, ESCAPE = "\x1b\r", "\x1b[A", "\x1b"
 
 
@@ -148,6 +149,17 @@ class TestAtThePrompt:
         chat.keys("\r")
         chat.shows("^1$")
         assert asked(chat) == text
+
+    def test_a_line_from_the_editor_is_sent_by_enter(self, chat, tmp_path):
+        editor = tmp_path / "editor"
+        editor.write_text('#!/bin/sh\nprintf %s more >> "$1"\n')
+        editor.chmod(0o700)
+        chat = chat(["1"], VISUAL=str(editor))
+        chat.keys(f"a{CTRL_X}{CTRL_E}")
+        chat.shows("^> amore$")
+        chat.keys("\r")
+        chat.shows("^1$")
+        assert asked(chat) == "amore"
 
     def test_a_short_paste_is_in_the_line_and_its_line_ends_send_nothing(self, chat):
         chat = chat(["1"])

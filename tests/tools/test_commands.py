@@ -191,8 +191,12 @@ WRONG = [
         "items is string",
     ),
     (
-        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: 5}}",
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: false}}",
         "required is a list",
+    ),
+    (
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: [b]}}",
+        "b is required, and not among the properties",
     ),
     ("{name: a, description: x, command: 'c {b}', parameters: [b]}", "parameters is an object"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: 5}}", "b: expected an object of type"),
@@ -210,7 +214,7 @@ WRONG = [
     ),
     (
         "{name: a, description: x, command: 'c {b}', parameters: {type: object, properties: {b: x}, required: [c]}}",
-        "required: c is not among the properties",
+        "c is required, and not among the properties",
     ),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {minimum: x}}}", "minimum is a number"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {default: 2024-01-01}}}", "default is a value"),
