@@ -203,6 +203,19 @@ WRONG = [
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: 5}}}", "enum is a list"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: []}}}", "enum is a list"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [2024-01-01]}}}", "enum is a list"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [on]}}}",
+        "True is no string: put it in quotes",
+    ),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {type: integer, enum: [a]}}}", "'a' is no integer"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {type: number, maximum: .inf}}}",
+        "maximum is a number",
+    ),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {type: object, properties: {b: x}, required: [c]}}",
+        "c is required, and not among the properties",
+    ),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {minimum: x}}}", "minimum is a number"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {default: 2024-01-01}}}", "default is a value"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {flag: 5}}}", "flag is a string"),
