@@ -7,7 +7,7 @@ import json
 from ..messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..security.sanitise import plain
 from . import connect, start
-from .command import CHARACTERS_PER_TOKEN, Command, State
+from .command import Command, State, estimated
 
 KINDS = {SystemMessage: "system prompt", UserMessage: "your messages", Response: "answers", ToolResults: "tool results"}
 BAR = 30  # columns
@@ -41,8 +41,8 @@ def _context(state: State, _: str) -> None:
     """Show how full the context is, and with what."""
     sizes = dict.fromkeys(KINDS.values(), 0)
     for message in state.conversation:
-        sizes[KINDS[type(message)]] += len(str(message)) // CHARACTERS_PER_TOKEN
-    if state.last:  # the server counts what it is sent beside the messages, too
+        sizes[KINDS[type(message)]] += estimated([message])
+    if state.beside:
         sizes["tools and form"] = max(0, state.context_used - sum(sizes.values()))
     rows = [f"    {name:14} about {size:,} tokens" for name, size in sizes.items() if size]
     length = state.context_length = state.bot().model.context_length

@@ -68,6 +68,7 @@ class State:
         self.left = False
         self.spent = Usage()  # of this chat
         self.last: Usage | None = None  # of the last answer
+        self.beside = 0  # tokens of tools and form, which every request has; known from the last answer
         self.context_length: int | None = None  # in tokens, once the server has said it
         self.known_path = ""  # how tools are called, as found at start
         self._make_bot = make_bot
@@ -95,7 +96,7 @@ class State:
     def switch(self, model_name: str) -> None:
         """Continue the conversation with another model of the server."""
         self.model_name, self._bot, self.last, self.context_length = model_name, None, None, None
-        self.known_path = ""
+        self.known_path, self.beside = "", 0
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property
@@ -127,22 +128,29 @@ class State:
         """Add up the tokens an answer took."""
         if isinstance(event, Completed) and (usage := event.response.usage):
             self.last = usage
+            sent = [message for message in self.conversation if message is not event.response]
+            self.beside = max(0, usage.input_tokens - estimated(sent))
             self.spent = Usage(
                 self.spent.input_tokens + usage.input_tokens, self.spent.output_tokens + usage.output_tokens
             )
 
     @property
     def context_used(self) -> int:
-        """Tokens in the conversation: as last counted by the server, else an estimate."""
+        """Tokens of the next request: as last counted by the server, else an estimate."""
         if self.last:
             return self.last.input_tokens + self.last.output_tokens
-        return sum(len(str(message)) for message in self.conversation) // CHARACTERS_PER_TOKEN
+        return estimated(self.conversation) + self.beside
 
     @property
     def last_answer(self) -> str:
         """The model's last text; empty if there is none."""
         said = (message.text for message in reversed(self.conversation) if isinstance(message, Response))
         return next((text for text in said if text.strip()), "")
+
+
+def estimated(messages: Iterable[Message]) -> int:
+    """Tokens, about."""
+    return sum(len(str(message)) for message in messages) // CHARACTERS_PER_TOKEN
 
 
 class Command(NamedTuple):
@@ -154,6 +162,7 @@ class Command(NamedTuple):
     argument: str = ""
     aliases: tuple[str, ...] = ()
     complete: Callable[[State], Iterable[str]] = lambda _: ()
+    opens_editor: bool = False
 
     @property
     def usage(self) -> str:

@@ -55,5 +55,7 @@ class Growing:
     def _is_settled(text: str, last: str) -> bool:
         """Whether a plain word more would change nothing; `last` is the last line drawn."""
         line = text[text.rfind("\n") + 1 :]
-        settled = LETTER.search(line) and PLAIN.match(line[-1]) and not INDENTED.match(line) and "#" not in line
+        settled = (
+            LETTER.search(line) and PLAIN.match(line.rstrip(" ")[-1]) and not INDENTED.match(line) and "#" not in line
+        )
         return bool(settled and not last.endswith(COLOURED) and QUOTED not in last and not ALIGNED.search(text))

@@ -53,7 +53,8 @@ class Options(argparse.ArgumentParser):
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             what = message.partition(":")[0].removeprefix("argument ")
             kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
-            message = f"there is no {kind}{_nearest(wrong[1], re.findall('[a-z-]+', wrong[2]))}"
+            names = re.findall("[a-z-]+", wrong[2])
+            message = f"there is no {kind}{_nearest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
             if what == "COMMAND":  # it may be the value of an option that is none
                 options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
                 unknown = [word for word in options if not any(each.startswith(word) for each in known)]

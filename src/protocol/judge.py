@@ -25,6 +25,12 @@ _PLACEHOLDER_NAMES = frozenset(
 )  # fmt: skip
 _PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
 _TO_FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
+_TYPES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
+_SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as tools are told of
+    rf"[\w.-]+\(\s*(?:\w+\??\s*:\s*(?:{_TYPES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
+)
+_NO_FENCE = re.compile(r"\s*(?:`{3}\w*\s)?\s*")
+_SCHEMA = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 _MIN_ECHO = 12  # characters; shorter text is found anywhere
 
 Verdict = Union[ToolCall, MalformedCall]
@@ -37,6 +43,7 @@ class Judge:
         self._box = box
         self._new_id = new_id
         self._given = tuple(text for text in given if len(text) >= _MIN_ECHO)
+        self._bare: tuple[str, ...] | None = None  # the same without blanks and line ends, once it is asked for
         self._max_calls = max_calls
         self._count = 0
         self._made: list[ToolCall] = []
@@ -65,10 +72,10 @@ class Judge:
             name = decoded.calls[0].name if decoded.calls else ""
             return (
                 [self._malformed(name, raw, decoded.problem, origin)]
-                if asks and not self._explains(decoded.calls)
+                if asks and not self._explains(decoded.calls, raw)
                 else []
             )
-        if self._explains(decoded.calls):
+        if self._explains(decoded.calls, raw):
             return []
         judged = [self._judged(call, raw, origin, decoded.repairs, asks) for call in decoded.calls]
         calls = [call for call in judged if isinstance(call, ToolCall)]
@@ -126,15 +133,34 @@ class Judge:
         offered = ", ".join(near) or "none"
         return f"There is no tool named '{name[:80]}'; on offer: {offered}."
 
-    def _explains(self, calls: list[RawCall]) -> bool:
-        """Whether a call is a pattern to be filled in: placeholders for its name or its arguments."""
-        return any(
-            (_is_placeholder_name(call.name) and not self.knows(call.name)) or _has_placeholder(call) for call in calls
+    def _explains(self, calls: list[RawCall], raw: str) -> bool:
+        """Whether a call is a pattern to be filled in, with placeholders for its name or its arguments, or types."""
+        return _is_signature(raw) or any(
+            (_is_placeholder_name(call.name) and not self.knows(call.name))
+            or _has_placeholder(call)
+            or self._defines(call)
+            for call in calls
+        )
+
+    def _defines(self, call: RawCall) -> bool:
+        """Whether it says what the tool's arguments are, and no values."""
+        tool = self._box.find(call.name)
+        arguments = call.arguments or {}
+        return bool(
+            tool
+            and arguments.keys() & tool.plain.keys()
+            and not call.positional
+            and all(map(_is_schema, arguments.values()))
         )
 
     def _is_echo(self, raw: str) -> bool:
-        block = raw.strip()
-        return len(block) >= _MIN_ECHO and any(block in text for text in self._given)
+        """Whether it stands in what was given, blanks and line ends aside, which change on the way."""
+        block = "".join(raw.split())
+        if len(block) < _MIN_ECHO:
+            return False
+        if self._bare is None:
+            self._bare = tuple("".join(text.split()) for text in self._given)
+        return any(block in text for text in self._bare)
 
 
 def _is_placeholder_name(name: str) -> bool:
@@ -153,6 +179,15 @@ def _is_placeholder(value: Node, name: str) -> bool:
     if not isinstance(value, str):
         return False
     return value.strip() in _PLACEHOLDERS or value == f"<{name}>" or _TO_FILL_IN.fullmatch(value) is not None
+
+
+def _is_signature(raw: str) -> bool:
+    start = _NO_FENCE.match(raw)
+    return _SIGNATURE.fullmatch(raw, start.end() if start else 0) is not None
+
+
+def _is_schema(value: Node) -> bool:
+    return isinstance(value, dict) and value.get("type") in _TYPES.split("|") and value.keys() <= _SCHEMA
 
 
 def _key(call: ToolCall) -> str:

@@ -70,9 +70,9 @@ class Reader:
     `unclosed` holds the containers that the text ended in.
     """
 
-    def __init__(self, text: str, position: int = 0) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.position = position
+        self.position = 0
         self.repairs: dict[str, None] = {}  # an ordered set
         self.unclosed: list[object] = []
         self._depth = 0

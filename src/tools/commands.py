@@ -30,7 +30,7 @@ from .context import ToolContext
 from .outputs import Stored
 from .process import run
 from .registry import NAME, Tool
-from .rows import Key, checked, is_command, is_list_of, is_number, is_scalar, is_string, one_of
+from .rows import Key, checked, is_command, is_integer, is_list_of, is_number, is_scalar, is_string, one_of
 from .schema import Schema, object_schema, strict_form
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
@@ -53,10 +53,11 @@ PARAMETER_KEYS = {
     "optional": Key("true or false", lambda value: isinstance(value, bool)),
     "flag": Key("a string", is_string),
 }
+ENUM_TYPES = {"string": is_string, "integer": is_integer, "number": is_number}
 SCHEMA_KEYS = {
     "type": Key("object", "object".__eq__),
     "properties": Key("an object: each name with what it is", lambda value: isinstance(value, dict)),
-    "required": Key("a list of names", lambda value: not value or is_list_of(is_string, value)),
+    "required": Key("a list of names", lambda value: value == [] or is_list_of(is_string, value)),
     "additionalProperties": Key("false", lambda value: value is False),
 }
 
@@ -196,6 +197,8 @@ def _parameters(place: str, entries: dict[Any, Any]) -> dict[str, Parameter]:
         return {str(name): _parameter(f"{place}: {name}", entry) for name, entry in entries.items()}
     schema = checked(f"{place}: parameters", entries, SCHEMA_KEYS)
     required = schema.get("required", [])
+    if missing := [name for name in required if name not in schema["properties"]]:
+        raise ConfigError(f"{place}: parameters: {missing[0]} is required, and not among the properties")
     return {
         name: each if name in required else each._replace(required=False)
         for name, each in _parameters(place, schema["properties"]).items()
@@ -209,6 +212,10 @@ def _parameter(place: str, entry: Any) -> Parameter:
         raise ConfigError(f"{place}: a boolean needs the flag that it stands for, e.g. flag: --verbose")
     if schema["type"] == "array":
         schema["items"] = {"type": _item_type(row.get("items", "string"))}
+    for value in row.get("enum", ()):
+        if schema["type"] in ENUM_TYPES and not ENUM_TYPES[schema["type"]](value):
+            quote = ": put it in quotes" if schema["type"] == "string" else ""
+            raise ConfigError(f"{place}: enum: {value!r} is no {schema['type']}{quote}")
     schema |= {key: row[key] for key in ("description", "enum", "minimum", "maximum") if key in row}
     optional = "default" in row or schema["type"] == "boolean" or row.get("optional", False)
     return Parameter(schema, not optional, row.get("default"), row.get("flag", ""))

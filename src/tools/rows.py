@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
@@ -40,11 +41,16 @@ def is_string(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """One that JSON can write, too."""
+    return is_integer(value) or (isinstance(value, float) and isfinite(value))
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_scalar(value: Any) -> bool:
-    return isinstance(value, (str, int, float))
+    return isinstance(value, (str, bool)) or is_number(value)
 
 
 def is_list_of(holds: Callable[[Any], bool], value: Any) -> bool:

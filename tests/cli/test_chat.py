@@ -1,4 +1,5 @@
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -184,6 +185,10 @@ class TestCommands:
 
     def test_before_an_answer_it_is_a_guess(self):
         assert "about " in self.shown("/context")
+
+    def test_the_guess_counts_the_tools_once_the_server_has_counted_them(self):
+        shown = self.shown("x", "/new", "/context", turns=[says("a", usage=Usage(700, 100))])
+        assert re.search("about 69[45] of 1,000 tokens", shown)
 
     def test_config_shows_the_settings_with_a_word_in_them(self):
         shown = self.shown("/config timeout")

@@ -9,11 +9,12 @@ from src.cli.markdown import Painter
 
 PIECES = ["a", "Bc", " ", "  ", "word, ", "x.", "1", "2.", ")", "(", "[", "]", "](", "**", "*", " **", "_", "`", "```", "~~", "# ",
           "- ", "1. ", "> ", "|", "|---|\n", "\n", "\n\n", "    ", "\t", "\\", "!", "<", ">", "&", "=", "-", "http://a/b", "日本",
-          "語。", "é", "e\u0301", "\U0001f600", ":", "'", '"', "supercalifragilistic"]  # fmt: skip
+          "語。", "é", "e\u0301", "\U0001f600", "\u00a0 ", ":", "'", '"', "supercalifragilistic"]  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None)
 @example(["a", " ", "b"], 12, None)
+@example(["a", "\u00a0 ", "b"], 12, None)
 @example(["- ", "a", "\n\n", "    ", "b"], 12, "256")
 @given(st.lists(st.sampled_from(PIECES), max_size=25), st.integers(10, 40), st.sampled_from([None, "256"]))
 def test_a_block_that_grows_is_shown_as_if_drawn_anew(pieces, width, colours):

@@ -33,9 +33,10 @@ def test_what_was_started_with_nohup_outlives_its_terminal(hangup):
     ("words", "said"),
     [
         (["docter"], "there is no command docter; the nearest is doctor."),
-        (["hello", "world"], "there is no command hello."),
+        (["hello", "world"], "there is no command hello; choose one of doctor, "),
         (["sessions", "serch"], "there is no action serch; the nearest is search."),
         (["--profile", "asks"], "there is no --profile asks; the nearest is ask."),
+        (["--profile", "x"], "there is no --profile x; choose one of read-only, ask, workspace, full."),
         (["--profle", "ask"], "there is no option --profle; the nearest is --profile."),
         (["--max-turns", "0"], "expected a whole number, 1 or more, got '0'"),
         (["--max-tokens", "1.5"], "expected a whole number, 1 or more, got '1.5'"),

@@ -47,6 +47,15 @@ def test_placeholders_are_text_even_where_a_call_is_asked_for():
     assert verdict(RawCall("None", {}, [])) is None
 
 
+def test_so_is_what_says_of_a_tools_arguments_what_they_are():
+    assert verdict(RawCall("read", {"path": {"type": "string", "description": "The file"}}, [])) is None
+    assert isinstance(verdict(RawCall("read", {"path": {"type": "module"}}, [])), ToolCall)
+    signature = Decoded([RawCall("read", {"path": "string"}, [])])
+    for raw in ("read(path: string),", "```\nread(path: string)\n```"):
+        assert not judge().verdicts(signature, raw, "text", asks=True, repeated=False)
+    assert judge().verdicts(signature, "read(path='string')", "text", asks=True, repeated=False)
+
+
 def test_a_value_that_speaks_of_you_is_a_value():
     assert isinstance(verdict(RawCall("get_weather", {"city": "your name"}, [])), ToolCall)
 

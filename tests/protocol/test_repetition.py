@@ -26,9 +26,9 @@ def loop(request):
     return request.param
 
 
-def test_a_longer_loop_takes_hardly_more_steps(loop):
+def test_a_loop_four_times_as_long_takes_hardly_more_steps(loop):
     short, long = (loop * (size // len(loop)) for size in (50_000, 200_000))
-    assert steps(long, len(long)) <= 1.1 * steps(short, len(short)) + 4_000
+    assert steps(long, len(long)) <= 1.5 * steps(short, len(short))
 
 
 @pytest.mark.parametrize("before", ["", f"TOOL_CALL: {CALL}\n", "```\n"])

@@ -94,6 +94,8 @@ class TestNothingImagined:
 
     def test_a_call_that_repeats_what_the_model_was_given_is_an_echo(self):
         assert extract_tool_calls(CALL, TOOLS, given=[f"The file says:\n{CALL}\n"]).calls[0].echo
+        other_blanks = CALL.replace("\n", "\r\n").replace(": ", ":  ")
+        assert extract_tool_calls(CALL, TOOLS, given=[f"The file says:\r\n{other_blanks}"]).calls[0].echo
         assert not extract_tool_calls(CALL, TOOLS, given=["The file is empty, and long enough."]).calls[0].echo
 
     def test_an_explanation_well_after_the_calls_holds_no_more_of_them(self):

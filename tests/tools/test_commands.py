@@ -191,14 +191,31 @@ WRONG = [
         "items is string",
     ),
     (
-        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: 5}}",
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: false}}",
         "required is a list",
+    ),
+    (
+        "{name: a, description: x, command: c, parameters: {type: object, properties: {}, required: [b]}}",
+        "b is required, and not among the properties",
     ),
     ("{name: a, description: x, command: 'c {b}', parameters: [b]}", "parameters is an object"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: 5}}", "b: expected an object of type"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: 5}}}", "enum is a list"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: []}}}", "enum is a list"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [2024-01-01]}}}", "enum is a list"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [on]}}}",
+        "True is no string: put it in quotes",
+    ),
+    ("{name: a, description: x, command: 'c {b}', parameters: {b: {type: integer, enum: [a]}}}", "'a' is no integer"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {type: number, maximum: .inf}}}",
+        "maximum is a number",
+    ),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {type: object, properties: {b: x}, required: [c]}}",
+        "c is required, and not among the properties",
+    ),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {minimum: x}}}", "minimum is a number"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {default: 2024-01-01}}}", "default is a value"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {flag: 5}}}", "flag is a string"),
