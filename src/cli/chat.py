@@ -26,10 +26,14 @@ TWICE = 5.0  # seconds in which a second Ctrl-C leaves
 
 
 class Front(NamedTuple):
-    """The terminal, as the chat sees it. `read` works like input(); `turn` is entered around each answer."""
+    """The terminal, as the chat sees it.
+
+    `read` works like input(); `turn` is entered around each answer, `quiet` around each command without an editor.
+    """
 
     read: Callable[[str], str] = input
     turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    quiet: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Chat:
@@ -79,7 +83,7 @@ class Chat:
         """Carry out a line. Errors are shown, and the chat continues."""
         try:
             if line.startswith("/"):
-                run_command(self.state, line)
+                run_command(self.state, line, self._front.quiet)
             elif line.startswith("!"):
                 from .own import run_own  # subprocess and the like: start-up is measured
 

@@ -162,6 +162,7 @@ class Command(NamedTuple):
     argument: str = ""
     aliases: tuple[str, ...] = ()
     complete: Callable[[State], Iterable[str]] = lambda _: ()
+    opens_editor: bool = False
 
     @property
     def usage(self) -> str:

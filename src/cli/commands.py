@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from ..security.sanitise import plain
 from .about import ABOUT
 from .command import Command, State
@@ -11,11 +14,12 @@ from .steer import STEER
 HELP_WIDTH = 26  # columns for a command and its argument
 
 
-def run_command(state: State, line: str) -> None:
+def run_command(state: State, line: str, quiet: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
     """Run the command in `line`, or suggest the nearest one. Raises BotError."""
     name, _, argument = line.partition(" ")
     if command := find(name):
-        command.run(state, argument.strip())
+        with nullcontext() if command.opens_editor else quiet():
+            command.run(state, argument.strip())
         return
     near = nearest(name)
     state.screen.say(f"There is no command {plain(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))

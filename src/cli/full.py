@@ -38,7 +38,7 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
             )
             approver = start.approver(yes, met.settings) if yes else asking
         load_behind()
-        return converse(state, Front(terminal.read, terminal.turn), resume)
+        return converse(state, Front(terminal.read, terminal.turn, terminal.quiet), resume)
 
 
 def _print(text: str) -> None:

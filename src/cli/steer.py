@@ -102,7 +102,7 @@ STEER = (
     Command("/clear", "start a new conversation on an empty screen", _clear),
     Command("/model", "show the model, or switch to another one", _model, "[NAME]", complete=_model_names),
     Command("/path", "show how tools are called, or change it", _path, "[PATH]", complete=_path_names),
-    Command("/edit", "write the next message in your editor", _edit, "[TEXT]"),
+    Command("/edit", "write the next message in your editor", _edit, "[TEXT]", opens_editor=True),
     Command(
         "/thinking",
         "choose how the model's thoughts are shown",

@@ -73,6 +73,15 @@ class Terminal:
             self._state.draft, typed.queue, typed.text = typed.text, [], ""
 
     @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """While a command runs: what is typed is not echoed, and the prompt reads it afterwards, Enter as Enter."""
+        self._keys.take()
+        try:
+            yield
+        finally:
+            self._keys.give_back()
+
+    @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
         running = self._keys.reading

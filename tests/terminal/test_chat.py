@@ -253,6 +253,20 @@ class TestWhileTheModelWorks:
         chat.prompts()
         gate.set()
 
+    def test_what_is_typed_while_a_command_runs_comes_after_it(self, chat):
+        gate = Gate()
+        chat = chat(*(["Yes."] for _ in range(4)), [gate, "All was well."])
+        for number in range(4):
+            chat.line(f"question {number}")
+            chat.shows(f"question {number}\nYes.")
+            chat.prompts()
+        chat.line("/compact")
+        assert gate.reached.wait(60)
+        chat.keys("/todos\r/exit\r")
+        gate.set()
+        chat.shows("The list is empty")
+        chat.shows("^> /exit$")
+
     def test_what_is_typed_is_the_next_message(self, chat):
         gate = Gate()
         chat = chat([gate, "First."], ["Second."], ["Third."])
