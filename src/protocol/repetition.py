@@ -59,6 +59,8 @@ class Repetition:
             self._watch(text, at, facts, budget)
             return None
         if facts != self._facts:
+            if at - self._at >= _PATIENCE * self._period:  # what they were has passed
+                self._at, self._facts, self._budget = at, facts, budget
             return None
         span, cost = at - self._at, self._budget - budget
         times = (self._end - reach - at) // span

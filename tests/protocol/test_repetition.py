@@ -26,8 +26,9 @@ def loop(request):
     return request.param
 
 
-def test_a_loop_four_times_as_long_takes_hardly_more_steps(loop):
-    short, long = (loop * (size // len(loop)) for size in (50_000, 200_000))
+@pytest.mark.parametrize("before", ["", f"TOOL_CALL: {CALL}\n"])
+def test_a_loop_four_times_as_long_takes_hardly_more_steps(before, loop):
+    short, long = (before + loop * (size // len(loop)) for size in (50_000, 200_000))
     assert steps(long, len(long)) <= 1.5 * steps(short, len(short))
 
 
