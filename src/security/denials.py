@@ -6,6 +6,7 @@ and their like, in what `sh -c` and `eval` are given. What a word becomes only w
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Words = Sequence[str | None]  # None: not known before it runs
 UNKNOWN: Words = (None,)
 DEEPEST = 5  # command lines inside command lines
+MOST_FOLDERS = 32  # that a redirection is looked at from
 MOST_WORDS = 200  # of a command that runs another
 EVALUATING = frozenset({"eval", "source", ".", "trap", "alias"})
 RUNNING = LAUNCHERS | frozenset({"exec", "command", "builtin", "trap", "coproc", "alias"})
@@ -33,16 +35,29 @@ def could_be(line: str, denied: Sequence[str]) -> bool:
     return any(_matches(words, denied) for words in _commands(line, 0))
 
 
-def written(line: str) -> Iterator[str | None]:
-    """The files that the line's redirections write; None for one that is not known before it runs."""
-    if _unreadable(line):
+def written(line: str, depth: int = 0) -> Iterator[str | None]:
+    """The files that the line's redirections write; None for one that is not known before it runs.
+
+    What is written behind a `cd` is named as from each folder that it may be in; in a line for a shell, as if it ran.
+    """
+    if depth > DEEPEST or _unreadable(line):
         return
+    files: list[str | None] = []
+    folders = [""]
     stack = [parse(line)]
     while stack:
         node = stack.pop()
         if node.type == "file_redirect" and any(">" in child.type for child in node.children):
-            yield from (_text(child) for child in node.named_children if child.type != "file_descriptor")
-        stack.extend(node.named_children)
+            files += [_text(child) for child in node.named_children if child.type != "file_descriptor"]
+        if node.type == "command":
+            words = _words(node)
+            if _name(words) in ("cd", "pushd") and words[-1] and len(folders) < MOST_FOLDERS:
+                folders = [*dict.fromkeys([*folders, *(posixpath.join(folder, words[-1], "") for folder in folders)])]
+            for inner in _given_lines(words):
+                files += written(inner, depth + 1)
+        stack.extend(reversed(node.named_children))
+    for file in dict.fromkeys(files):
+        yield from [None] if file is None else (posixpath.join(folder, file) for folder in folders)
 
 
 def _unreadable(line: str) -> bool:
@@ -60,16 +75,16 @@ def _commands(line: str, depth: int) -> Iterator[Words]:
     while stack:
         node = stack.pop()
         if node.type == "command":
-            words = [
-                _text(child)
-                for child in node.named_children
-                if child.type in WORDS
-                or child.type == "command_name"
-                or child.type.endswith("expansion")
-                or child.type.endswith("substitution")
-            ]
-            yield from _unwrapped(words, depth)
+            yield from _unwrapped(_words(node), depth)
         stack.extend(node.named_children)
+
+
+def _words(command: Node) -> Words:
+    return [
+        _text(child)
+        for child in command.named_children
+        if child.type in WORDS or child.type == "command_name" or child.type.endswith(("expansion", "substitution"))
+    ]
 
 
 def _unwrapped(words: Words, depth: int) -> Iterator[Words]:
@@ -96,11 +111,15 @@ def _direct(words: Words, depth: int) -> Iterator[Words]:
         yield UNKNOWN  # it reads what to run
     if (name in EVALUATING and None in rest) or (name == "git" and _sets_alias(rest)):
         yield UNKNOWN
-    lines = [line for word in rest if word for line in _lines(word)] if name in RUNNING else []
-    if name == "eval":
-        lines = [" ".join(word or "" for word in rest)]
-    for line in lines:
+    for line in _given_lines(words):
         yield from _commands(line, depth + 1)
+
+
+def _given_lines(words: Words) -> list[str]:
+    """The command lines that a command is given to run."""
+    if _name(words) == "eval":
+        return [" ".join(word or "" for word in words[1:])]
+    return [line for word in words[1:] if word for line in _lines(word)] if _name(words) in RUNNING else []
 
 
 def _lines(word: str) -> Iterator[str]:
@@ -119,7 +138,7 @@ def _sets_alias(words: Words) -> bool:
 
 
 def _name(words: Words) -> str:
-    return (words[0] or "").rpartition("/")[2]
+    return ((words[0] if words else "") or "").rpartition("/")[2]
 
 
 def _matches(words: Words, denied: Sequence[str]) -> bool:

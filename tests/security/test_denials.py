@@ -86,3 +86,16 @@ def test_what_is_too_much_to_look_at_might_be_anything(line):
 
 def test_files_that_redirections_write_are_named():
     assert set(written("ls 2>&1 >a >>'b c' <d; (echo >$e)")) == {"a", "b c", "1", None}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd .git && ls >hooks/x",
+        "cd .git; cd hooks; ls >x",
+        "(cd .git && ls) >.git/hooks/x",
+        "bash -c 'ls >.git/hooks/x'",
+    ],
+)
+def test_also_behind_a_change_of_folders_and_in_a_line_for_a_shell(line):
+    assert ".git/hooks/x" in set(written(line))
