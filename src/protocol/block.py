@@ -39,7 +39,7 @@ class BlockReader:
         self._previews = previews
         self.follower: Structure | Closing | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
-        self._rescan = RESCAN
+        self.rescan = RESCAN
         self._found = Found(0, 0, "", "")
         self._at = -1  # where the block starts on the tape, or -1 where part of it has left the tape
         self._head = ""
@@ -126,10 +126,10 @@ class BlockReader:
             return
         text = "".join(follower.parts) + tape.text[tape.start :]
         end = MEANT_END.search(text) if found.kind in _STRUCTURED else None
-        if end and len(text) - end.start() <= self._rescan:
+        if end and len(text) - end.start() <= self.rescan:
             part = Body(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None)
             if not decode(found, part, self._judge.knows).problem:
-                self._rescan -= len(text) - end.start()
+                self.rescan -= len(text) - end.start()
                 self._at = -1
                 tape.replace(text[end.start() :], "")
                 self._settle(part, 0)
@@ -217,8 +217,8 @@ class BlockReader:
         if self._head.startswith("```") and not tape.in_fence:
             tape.in_fence = True
             tape.position = tape.start + 3
-        elif not found.asks and len(raw) <= self._rescan:
-            self._rescan -= len(raw)
+        elif not found.asks and len(raw) <= self.rescan:
+            self.rescan -= len(raw)
             tape.position = tape.start + len(self._head) + 1
         else:
             tape.position = tape.start + len(raw)

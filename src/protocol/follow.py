@@ -147,8 +147,9 @@ class Structure:
 
     def _opens_string(self, text: str, at: int, start: int) -> bool:
         """Whether a value may begin at `at`: the last character before it that is no space says so."""
-        if at > start and text[at - 1] in _OPENS_STRING:
-            return True
+        last = text[at - 1] if at > start else " "
+        if not last.isspace() and last not in _PREFIXES:
+            return last in _OPENS_STRING
         before = text[max(start, at - _LOOK) : at]
         if len(before) < _LOOK and (not before.strip() or before[-1] in _PREFIXES):
             before = self._last(before)
@@ -172,6 +173,8 @@ class Structure:
         """Whether two quotes stand directly before this one and a value may begin at the first."""
         if at > start and text[at - 1] != quote:
             return False
+        if at - start > 2 and not text[at - 3].isspace():
+            return text[at - 2] == quote and text[at - 3] in _OPENS_STRING
         before = self._last(text[max(start, at - _LOOK) : at])
         return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING and len(before) > 2
 

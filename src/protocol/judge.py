@@ -47,7 +47,7 @@ class Judge:
         self._max_calls = max_calls
         self._count = 0
         self._made: list[ToolCall] = []
-        self._promised = ""
+        self._ids: list[str] = []  # made and not used yet
 
     def knows(self, name: str) -> bool:
         return self._box.find(name) is not None
@@ -59,12 +59,12 @@ class Judge:
 
     def promised_id(self) -> str:
         """The id that the next call will have."""
-        self._promised = self._promised or self._new_id()
-        return self._promised
+        if not self._ids:
+            self._ids.append(self._new_id())
+        return self._ids[0]
 
     def _next_id(self) -> str:
-        promised, self._promised = self._promised, ""
-        return promised or self._new_id()
+        return self._ids.pop(0) if self._ids else self._new_id()
 
     def verdicts(self, decoded: Decoded, raw: str, origin: str, *, asks: bool, repeated: bool) -> list[Verdict]:
         """What the block is; nothing where it is text: what merely looks like a call made before, after text, too."""
@@ -79,9 +79,8 @@ class Judge:
             return []
         judged = [self._judged(call, raw, origin, decoded.repairs, asks) for call in decoded.calls]
         calls = [call for call in judged if isinstance(call, ToolCall)]
-        if not asks and not calls:
-            return []
-        if repeated and not asks and self._were_made(calls):
+        if not asks and (not calls or (repeated and self._were_made(calls))):
+            self._ids = [each.id for each in judged] + self._ids
             return []
         self._made += calls
         return [self._counted(call, raw) for call in judged]

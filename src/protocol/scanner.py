@@ -14,7 +14,7 @@ from typing import Any
 
 from ..messages import ToolDefinition
 from .anchors import Anchors
-from .block import BlockReader
+from .block import AT_ONCE, BlockReader
 from .closing import LONGEST, fabricated, fabricated_line
 from .events import Cut, ParsedCall, ParserEvent
 from .follow import Structure
@@ -22,7 +22,9 @@ from .heads import Found
 from .ids import counted_ids
 from .judge import Judge
 from .lookout import Here, Hold, Lookout, Passed
+from .patterns import LONGEST as LONGEST_HEAD
 from .reasoning import Marker, Thinking
+from .repetition import AROUND, Facts, Repetition
 from .tape import LOOK_BACK, MAX_SAID, Tape
 from .toolbox import Toolbox
 
@@ -57,6 +59,7 @@ class StreamParser:
         self._lookout = lookout
         self._tape = Tape()
         self._anchors = Anchors()
+        self._repetition = Repetition()
         self._block = BlockReader(self._tape, judge, previews=previews)
         self._previews = previews
         self._quote = ""  # the quote that ends the string that is being fed, if nothing else can happen before
@@ -132,6 +135,8 @@ class StreamParser:
             end = len(tape.text)
             self._hold(end if final else self._lookout.held(tape.text, tape.start), end, final)
             return False
+        if self._repetition.due(tape.text, at) and self._repeats(at):
+            return True
         sight = self._sight(at)
         if isinstance(sight, Hold) and not final:
             low = max(0, at - LOOK_BACK)  # the mark that is waited for may belong to a name before it
@@ -192,6 +197,22 @@ class StreamParser:
         if tape.in_fence:
             return False
         return not tape.called or tape.said_by(found.start) <= MAX_SAID
+
+    def _repeats(self, at: int) -> bool:
+        """Whether the text is a repetition of what was none of it a call; it is passed then."""
+        tape, block = self._tape, self._block
+        if at - tape.floor < AROUND or (tape.called and tape.said_by(at) <= MAX_SAID):
+            return False  # what was found last still bears upon it
+        unshown = min(at - tape.start, AROUND)
+        facts = Facts(tape.floor, tape.in_fence, block.in_call_fence, at - tape.position, unshown)
+        passage = self._repetition.passage(tape.text, at, facts, block.rescan, LONGEST_HEAD + AT_ONCE)
+        if passage is None:
+            return False
+        if unshown < AROUND:
+            tape.show(tape.start + passage.length)
+        tape.position += passage.length
+        block.rescan -= passage.cost
+        return True
 
     def _pass(self, at: int) -> None:
         """Past an anchor that opened nothing; a fence of code is noted."""

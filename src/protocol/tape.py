@@ -31,7 +31,7 @@ class Tape:
         self.trailing_calls: list[ToolCall] = []  # the calls after which nothing was shown
         self._events: list[ParserEvent] = []
         self._behind = ""  # the line that the text begins in, so far
-        self._floor = 0  # where the last block ended: a line begins there, too
+        self.floor = 0  # where the last block ended: a line begins there, too
 
     def add(self, text: str) -> None:
         self.text = self.text + text if self.text else text
@@ -51,7 +51,7 @@ class Tape:
             self._behind = self.line(start)
             self.text = self.text[start:]
             self.position = max(0, self.position - start)
-            self.start = self._floor = self._counted = 0
+            self.start = self.floor = self._counted = 0
         return start
 
     def show(self, end: int) -> None:
@@ -95,18 +95,18 @@ class Tape:
 
     def skip_to(self, end: int) -> None:
         """All up to `end` was emitted, as other than text; a line begins there."""
-        self.start = self.position = self._floor = end
+        self.start = self.position = self.floor = end
         self._counted = 0
         self._behind = ""
 
     def replace(self, text: str, behind: str) -> None:
         """What is to be read next is `text`, on a line that began with `behind`."""
         self.text, self._behind = text, behind
-        self.start = self.position = self._floor = self._counted = 0
+        self.start = self.position = self.floor = self._counted = 0
 
     def line(self, at: int) -> str:
         """The line up to `at`, as much of it as is looked at."""
-        low = max(0, at - LOOK_BACK, self._floor)
+        low = max(0, at - LOOK_BACK, self.floor)
         newline = self.text.rfind("\n", low, at)
         if newline >= 0:
             return self.text[newline + 1 : at]
@@ -115,9 +115,9 @@ class Tape:
 
     def before(self) -> str:
         """The character before the first that is not emitted, where it was shown."""
-        if self.start > self._floor:
+        if self.start > self.floor:
             return self.text[self.start - 1]
-        return self._behind[-1:] if self._floor == 0 else ""
+        return self._behind[-1:] if self.floor == 0 else ""
 
     def starts_line(self, at: int) -> bool:
         return not self.line(at).strip()
