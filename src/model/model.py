@@ -240,7 +240,7 @@ class Model:
     def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
         """One answer, as it comes; the turn once it is whole."""
         wire = self._encoded(request)
-        turn = Turn(tools, self._new_id, _given(request.messages))
+        turn = Turn(tools, self._new_id, _given(request.messages, self._transcript.system))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
                 raise refusal(reply)
@@ -263,12 +263,15 @@ class Model:
         return self._last[1]
 
 
-def _given(messages: Sequence[Message]) -> list[str]:
-    """The texts that the model did not write itself."""
+def _given(messages: Sequence[Message], system: str = "") -> list[str]:
+    """The texts that the model did not write itself, but `system`, which may stand before the first question.
+
+    It tells the model how to write a call: one written just so repeats nothing.
+    """
     texts: list[str] = []
     for message in messages:
         if isinstance(message, UserMessage):
-            texts.append(message.text)
+            texts.append(message.text.removeprefix(system))
         elif isinstance(message, ToolResults):
             texts += [result.value for result in message.results if isinstance(result.value, str)]
     return texts

@@ -37,6 +37,7 @@ class Transcript:
         self._instructed = PerMessage(as_text)
         self._flat = PerMessage(_flat)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
+        self.system = ""  # the text of the system message as last rendered, wherever it went
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
         """The conversation as `path` wants it, told of `tools`; `messages` themselves stay as they are."""
@@ -45,6 +46,7 @@ class Transcript:
         self._instruct_for(tools, path)
         exchanges = self._exchanges(self._harmless(messages[1:]), path)
         rendered = [*self._instructed(messages[:1]), *exchanges]
+        self.system = rendered[0].text if isinstance(rendered[0], SystemMessage) else ""
         if path.fold_system:
             rendered = _fold_system(rendered)
         return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]

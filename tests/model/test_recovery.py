@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import pytest
 
@@ -11,6 +12,7 @@ from src.messages import (
     Notice,
     Reasoning,
     Response,
+    SystemMessage,
     Text,
     TextDelta,
     ToolCall,
@@ -24,6 +26,7 @@ from src.model import CallPath, Model
 from src.model.path import LOST_CALLS
 from src.model.recovery import ASKED_AGAIN, without_truncated
 from src.model.turn import fits
+from src.protocol import instructions
 from tests.doubles import ScriptedClient, stream_event
 
 READ = ToolDefinition(
@@ -314,6 +317,16 @@ class TestThoughtsInTheText:
         lost = Lost({"content": "I could call [read(path='a')].</think>It is 4."}, {"finish": "stop"})
         assert lost.calls == []
         assert lost.response.text == "It is 4."
+
+
+def test_a_call_like_the_example_that_shows_how_to_write_one_is_no_echo_wherever_the_instructions_stand():
+    example = re.search('TOOL_CALL: {"name": "read".*', instructions([READ]))[0]
+    merged = CallPath("text", alternate=True, fold_system=True)
+    for path in (merged, CallPath("text", fold_system=True), CallPath("text")):
+        client = ScriptedClient([{"content": example}, {"finish": "stop"}])
+        messages = [SystemMessage("Be brief."), UserMessage("Read it.")]
+        *_, completed = Model(client, "tiny", path=path).respond(messages, [READ])
+        assert [call.echo for call in completed.response.calls] == [False]
 
 
 def test_a_call_that_repeats_a_tool_result_is_marked_as_an_echo():
