@@ -8,35 +8,35 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
+    from .app.api import Agent as Agent
     from .errors import BotError as BotError
     from .errors import Cancelled as Cancelled
     from .errors import ToolError as ToolError
-    from .library import Agent as Agent
-    from .messages import CallDenied as CallDenied
-    from .messages import CallFinished as CallFinished
-    from .messages import CallStarted as CallStarted
-    from .messages import Completed as Completed
-    from .messages import Notice as Notice
-    from .messages import ReasoningDelta as ReasoningDelta
-    from .messages import TextDelta as TextDelta
-    from .security.approval import Answer as Answer
-    from .security.approval import Request as Request
+    from .security.permissions.approval import Answer as Answer
+    from .security.permissions.approval import Request as Request
     from .tools import ToolContext as ToolContext
     from .tools import tool as tool
+    from .types.events import CallDenied as CallDenied
+    from .types.events import CallFinished as CallFinished
+    from .types.events import CallStarted as CallStarted
+    from .types.events import Completed as Completed
+    from .types.events import Notice as Notice
+    from .types.events import ReasoningDelta as ReasoningDelta
+    from .types.events import TextDelta as TextDelta
 
 _PLACES = {
-    "Agent": "library",
+    "Agent": "app.api",
     "tool": "tools",
     "ToolContext": "tools",
-    "TextDelta": "messages",
-    "ReasoningDelta": "messages",
-    "CallStarted": "messages",
-    "CallDenied": "messages",
-    "CallFinished": "messages",
-    "Notice": "messages",
-    "Completed": "messages",
-    "Request": "security.approval",
-    "Answer": "security.approval",
+    "TextDelta": "types.events",
+    "ReasoningDelta": "types.events",
+    "CallStarted": "types.events",
+    "CallDenied": "types.events",
+    "CallFinished": "types.events",
+    "Notice": "types.events",
+    "Completed": "types.events",
+    "Request": "security.permissions.approval",
+    "Answer": "security.permissions.approval",
     "BotError": "errors",
     "Cancelled": "errors",
     "ToolError": "errors",

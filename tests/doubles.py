@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 from src.cli.demo.loopback import JSON, STREAM, Received, Reply, serving
-from src.client import HttpReply
-from src.messages import Completed, Message, ModelEvent, Response, Text, TextDelta, ToolCall, ToolDefinition
-from src.model.path import CallPath
-from src.security.approval import Answer, Request
-from src.security.policy import Policy
-from src.tools.registry import Registry, ToolContext
+from src.model.call_path import CallPath
+from src.security.permissions.approval import Answer, Request
+from src.security.permissions.policy import Policy
+from src.tools.sdk.registry import Registry, ToolContext
+from src.transport import HttpReply
+from src.types.events import Completed, ModelEvent, TextDelta
+from src.types.messages import Message, Response, Text, ToolCall, ToolDefinition
 
 
 def says(text: str, *calls: ToolCall, **fields) -> Response:

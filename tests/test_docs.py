@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from src.cli.commands import COMMANDS as SLASH_COMMANDS
+from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, parser
 from src.config import ENVIRONMENT, OPTIONS
 

@@ -15,57 +15,53 @@ from typing import Annotated, NamedTuple
 
 import pytest
 
-from src.messages import SystemMessage, UserMessage
 from src.model import CallPath, Model
-from src.protocol import instructions
+from src.parsing import instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
+from src.types.messages import SystemMessage, UserMessage
 from tests.doubles import ScriptedClient
 
 from .sources import SOURCES, SRC, is_string, nodes
 
-MESSAGES = {"messages", "errors"}
+VALUES = {"types", "errors"}
 EVERYTHING = {"*"}
 
 MAY_IMPORT = {  # room -> rooms, or single modules of a room
-    "messages": set(),
+    "types": set(),
     "errors": set(),
-    "specials": set(),
-    "protocol": MESSAGES,
-    "wire": MESSAGES,
-    "tools": {"specials", *MESSAGES},
-    "security": MESSAGES,
-    "context": {"specials", *MESSAGES},
-    "session": MESSAGES,
-    "config": MESSAGES,
-    "client": {"errors"},
-    "retry": MESSAGES,
-    "model": {"protocol", "wire", "client", "retry", "specials", *MESSAGES},
-    "calls": {"tools.registry", "tools.context", "security", *MESSAGES},
-    "agent": {"model", "calls", "tools.registry", "tools.context", "security", "context", *MESSAGES},
-    "library": {"agent", "model", "client", "wire", "tools", "security", *MESSAGES},  # for programs, as cli for people
-    "": {"library", "tools", "security.approval", *MESSAGES},  # the public names, loaded when they are asked for
+    "parsing": VALUES,
+    "providers": VALUES,
+    "tools": VALUES,
+    "security": VALUES,
+    "session": VALUES,
+    "config": VALUES,
+    "transport": VALUES,
+    "model": {"parsing", "providers", "transport", *VALUES},
+    "agent": {"model", "tools.sdk.registry", "tools.sdk.context", "security", *VALUES},
+    "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
+    "": {"app.api", "tools", "security.permissions.approval", *VALUES},  # the public names, loaded on first use
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
     "print": {"cli"},
     "input": {"cli"},
-    "sys": {"cli", "tools"},
-    # security: what a command may not change is put back after it, by src/security/sandbox/keep.py
-    "open": {"cli", "config", "security", "session", "tools"},
-    "io": {"cli", "client", "config", "session", "tools"},
-    "os": {"cli", "config", "security", "session", "tools"},  # security: where a path leads, by src/security/places.py
-    "os.environ": {"cli", "config"},
-    "time": {"cli", "client", "security", "session", "tools"},  # security: waits until what it killed is gone
-    "random": {"cli", "model"},  # names calls that came without an id, and spreads attempts in time
-    "logging": {"cli", "client", "tools", "wire"},  # wire: tells of events that it passes over
-    "subprocess": {"cli", "security", "tools"},  # security: a sandbox is tried before it is believed
-    "socket": {"client"},
-    # security: counts the commands that run; agent, client, library: another thread may cancel a run
-    "threading": {"agent", "calls", "cli", "client", "library", "security", "tools"},
+    "sys": {"app", "cli", "tools"},
+    # security: the sandbox restores protected files after a command (src/security/sandbox/snapshot.py)
+    "open": {"app", "cli", "config", "security", "session", "tools"},
+    "io": {"cli", "config", "session", "tools", "transport"},
+    "os": {"app", "cli", "config", "security", "session", "tools"},  # security resolves where a path leads
+    "os.environ": {"app", "cli", "config"},
+    "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
+    "random": {"app", "cli", "model"},  # ids for calls that came without one, and retry jitter
+    "logging": {"cli", "providers", "tools", "transport"},  # providers log the events they skip
+    "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
+    "socket": {"transport"},
+    # security counts running commands; agent, app, transport: another thread may cancel a run
+    "threading": {"agent", "app", "cli", "security", "tools", "transport"},
 }
 MAY_USE = {  # package from outside -> the rooms that use it
-    "requests": {"client"},
-    "urllib3": {"client"},
+    "requests": {"transport"},
+    "urllib3": {"transport"},
     "yaml": {"config", "tools"},
     "mcp": {"tools"},
     "anyio": {"tools"},
@@ -98,7 +94,7 @@ class Import(NamedTuple):
 
 
 def module_name(path: Path) -> str:
-    """`tools.files` for src/tools/files.py, `tools` for its package, "" for src itself."""
+    """`tools.files` for src/tools/builtin/files.py, `tools` for its package, "" for src itself."""
     parts = path.relative_to(SRC).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -224,7 +220,7 @@ class TestAToolIsDescribedInOnePlace:
             for node in nodes(path)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Registry"
         ]
-        assert set(made) == {"tools.registry"}
+        assert set(made) == {"tools.sdk.registry"}
 
     def test_the_list_is_the_registrys_own(self):
         assert TOOL_DEFINITIONS is REGISTRY.openai_tools
@@ -258,12 +254,13 @@ class TestAToolIsDescribedInOnePlace:
                 if isinstance(node, ast.Dict) and any(is_string(each) and each.value == key for each in node.keys)
             }
 
-        # wire.vllm wraps a schema it is given, wire.gemini_schema rewrites one, security.review says what an answer
-        # of a reviewer is, and tools.commands which keys a row in YAML has
+        # providers.vllm wraps a schema, providers.gemini_schema rewrites one, permissions.review has the schema of a
+        # reviewer's answer, and tools.sources.yaml_commands the keys of a row in YAML
         assert writers("properties") == {
-            "tools.schema", "wire.vllm", "wire.gemini_schema", "security.review", "tools.commands",
+            "tools.sdk.schema", "providers.vllm", "providers.gemini_schema", "security.permissions.review",
+            "tools.sources.yaml_commands",
         }  # fmt: skip
-        assert writers("parameters") == {"messages", "tools.commands"}
+        assert writers("parameters") == {"types.tool_schema", "tools.sources.yaml_commands"}
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
         registry = Registry()

@@ -28,7 +28,7 @@ NOT_BEFORE_THE_PROMPT = {
     "importlib.metadata",
 }
 THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema"}
-BEHIND_THE_PROMPT = {"agent", "model", "client", "protocol", "wire", "tools"}
+BEHIND_THE_PROMPT = {"agent", "model", "parsing", "providers", "tools", "transport"}
 
 
 class Loaded(NamedTuple):
@@ -134,7 +134,7 @@ class TestThePrompt:
         assert ours & BEHIND_THE_PROMPT == set()
 
     def test_they_are_loaded_behind_it_while_the_user_types(self, at_the_prompt):
-        assert {"requests", "src.agent", "src.model"} <= set(at_the_prompt["behind"])
+        assert {"requests", "src.agent.loop", "src.model"} <= set(at_the_prompt["behind"])
 
 
 # The same on a terminal that can draw: the prompt is written before what it needs is loaded.

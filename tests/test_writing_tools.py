@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from src.config import load
-from src.tools.servers import specs
+from src.tools.sources.mcp import specs
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "writing-tools.md").read_text(encoding="utf-8")
@@ -24,11 +24,11 @@ RUN = """
 import json, os, sys
 from pathlib import Path
 from src import config
-from src.cli import start
-from src.messages import ToolCall
+from src.app import factory
+from src.types.messages import ToolCall
 from src.tools import ToolContext
 settings = config.load(Path(sys.argv[1]), {"workspace.dir": sys.argv[2]}, {})
-registry = start.tools(settings)
+registry = factory.tools(settings)
 ctx = ToolContext(settings.root, environment=dict(os.environ))
 for name, arguments in json.loads(sys.argv[3]):
     print(json.dumps(registry.run(ToolCall("1", name, arguments), ctx).text))
@@ -88,8 +88,8 @@ def test_its_settings_are_settings(tmp_path):
 
 
 def test_it_names_every_key_of_a_server_and_of_a_parameter():
-    from src.tools.commands import PARAMETER_KEYS, TYPES
-    from src.tools.servers import KEYS
+    from src.tools.sources.mcp import KEYS
+    from src.tools.sources.yaml_commands import PARAMETER_KEYS, TYPES
 
     for word in (*KEYS, *PARAMETER_KEYS, *TYPES):
         assert re.search(rf"\b{word}\b", PAGE), word

@@ -187,7 +187,7 @@ def number(kind: Callable[[str], float], least: float) -> Callable[[str], float]
 def _module(name: str) -> ModuleType:
     from importlib import import_module
 
-    return import_module(f".{name}", __package__)
+    return import_module(f".commands.{name}", __package__)
 
 
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
@@ -203,8 +203,8 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     # Loaded here so that --help and --version do not load it.
     from ..config import debug_level
     from ..errors import BotError, in_words
-    from ..security.sanitise import plain
-    from .run import run
+    from ..security.text.sanitize import plain
+    from .oneshot.run import run
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

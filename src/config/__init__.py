@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .folders import default_files, state_folder
+from .agents_md import as_prompt, guides
 from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, load
-from .project import as_prompt, guides
+from .locations import default_files, state_folder
 from .settings import BASE_URLS, SECTIONS, Security, Settings
 
 __all__ = [

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from ..errors import ConfigError
-from .folders import default_files, state_folder
+from .locations import default_files, state_folder
 from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
 
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}

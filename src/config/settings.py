@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .folders import state_folder
+from .locations import state_folder
 
 WEEK = 7 * 24 * 3600.0  # seconds; no wait is longer, and a clock of the system could not hold any number
 

@@ -14,30 +14,23 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Se
 from dataclasses import replace
 from functools import partial
 
-from ..client import Client
 from ..errors import BotError, ModelNotFound, ServerError, ToolsUnsupported
-from ..messages import (
-    JSON,
-    Message,
-    ModelEvent,
-    Notice,
-    PerMessage,
-    ToolDefinition,
-    ToolResults,
-    UserMessage,
-)
-from ..protocol import mentions_call
-from ..retry import Patience, persist
-from ..wire import vllm
-from ..wire.codec import ChatRequest, Codec, HttpRequest, decode
-from ..wire.openai import OpenAICodec
-from ..wire.strictness import never
-from .path import CallPath, blames_grammar
+from ..parsing import mentions_call
+from ..providers import vllm
+from ..providers.base import ChatRequest, Codec, HttpRequest, decode
+from ..providers.openai import OpenAICodec
+from ..providers.strictness import never
+from ..transport import Client
+from ..transport.retry import Patience, persist
+from ..types.caching import PerMessage
+from ..types.events import ModelEvent, Notice
+from ..types.messages import JSON, Message, ToolDefinition, ToolResults, UserMessage
+from .call_path import CallPath, blames_grammar
 from .recovery import Recovery
-from .room import Room
+from .request_messages import Transcript
+from .response_assembler import Turn
 from .server import Server, refusal
-from .transcript import Transcript
-from .turn import Turn
+from .token_budget import Room
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 

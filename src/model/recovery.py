@@ -13,24 +13,14 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ..errors import BotError
-from ..messages import (
-    Completed,
-    MalformedCall,
-    ModelEvent,
-    Notice,
-    Reasoning,
-    Response,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolDefinition,
-)
-from ..protocol import parsers_of
-from ..wire.codec import ChatRequest
-from .path import CallPath
-from .room import Room
+from ..parsing import parsers_of
+from ..providers.base import ChatRequest
+from ..types.events import Completed, ModelEvent, Notice, TextDelta
+from ..types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
+from .call_path import CallPath
+from .response_assembler import Turn, fits, with_content
 from .server import Server
-from .turn import Turn, fits, with_content
+from .token_budget import Room
 
 Replay: TypeAlias = Callable[[ChatRequest], Generator[ModelEvent, None, Turn]]
 

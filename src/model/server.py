@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 from urllib.parse import urljoin
 
-from ..client import Client, HttpReply
 from ..errors import BotError, ClientError, ServerError
-from ..messages import Response
-from ..wire import replies, vllm
-from ..wire.codec import ChatRequest, Codec
-from ..wire.openai import OpenAICodec
+from ..providers import server_errors, vllm
+from ..providers.base import ChatRequest, Codec
+from ..providers.openai import OpenAICodec
+from ..transport import Client, HttpReply
+from ..types.messages import Response
 
 T = TypeVar("T")
 
@@ -139,6 +139,6 @@ class Server:
 
 def refusal(reply: HttpReply) -> ServerError:
     """What an answer with a status other than 200 means."""
-    error = replies.refusal(reply.status, reply.read(), reply.location)
+    error = server_errors.refusal(reply.status, reply.read(), reply.location)
     error.retry_after = reply.retry_after
     return error

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ..messages import (
+from ..types.messages import (
     JSON,
     MalformedCall,
     Message,
@@ -20,8 +20,8 @@ from ..messages import (
     ToolResults,
     UserMessage,
 )
-from .convert import to_json
 from .journal import redacted
+from .serialization import to_json
 
 VERSION = 1
 Clean = Callable[[str], str]

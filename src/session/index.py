@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BotError
-from ..messages import JSON, Message, Response, ToolResults, UserMessage
+from ..types.messages import JSON, Message, Response, ToolResults, UserMessage
 from .journal import storable
 from .replay import replay
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import BotError
-from ..messages import JSON
+from ..types.messages import JSON
 
 VERSION = 1
 APPEND = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)

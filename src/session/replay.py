@@ -18,10 +18,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BotError
-from ..messages import JSON, MalformedCall, Message, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
-from .convert import from_json
+from ..types.messages import (
+    JSON,
+    MalformedCall,
+    Message,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
 from .journal import VERSION
-from .lines import Line, Lines, parsed, problem
+from .journal_reader import Line, Lines, parsed, problem
+from .serialization import from_json
 from .todos import Todos, todos_of
 
 MESSAGES = ("system", "user", "order", "response")

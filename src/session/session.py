@@ -12,28 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import BotError
-from ..messages import (
-    JSON,
-    CallFinished,
-    CallStarted,
-    Compacted,
-    Completed,
-    Event,
-    Message,
-    Notice,
-    Response,
-    SystemMessage,
-    TextDelta,
-    ToolCall,
-    ToolResult,
-    ToolResults,
-    UserMessage,
-)
-from .blobs import Blobs, Put, Restored, digest_of
-from .convert import NAMES, to_json
+from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
+from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults, UserMessage
 from .journal import VERSION, Journal, Redact
-from .pieces import Pieces
 from .replay import Point, Started, Write, drop_points, replay
+from .serialization import NAMES, to_json
+from .snapshots import Blobs, Put, Restored, digest_of
+from .streaming_redaction import Pieces
 from .todos import TODO_WRITE, Todos
 
 UNKEPT = "This conversation is no longer saved and cannot be resumed later: {why}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BotError
-from ..messages import JSON, Message
+from ..types.messages import JSON, Message
 from .journal import Journal, Locked, Redact, storable
 from .session import Session
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..messages import JSON, Response, ToolCall
-from .convert import from_json
-from .lines import Line
+from ..types.messages import JSON, Response, ToolCall
+from .journal_reader import Line
+from .serialization import from_json
 
 TODO_WRITE = "todo_write"  # the tool whose last call says what there is to do
 HEAD = 1000  # bytes of a result, in which its name stands; what it says may be long

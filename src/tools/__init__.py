@@ -9,13 +9,13 @@ from ..errors import ToolError
 
 # Importing these registers their tools, in the order in which a model is told of them.
 # isort: off
-from . import files, search, shell, todo, cached  # noqa: F401
+from .builtin import files, search, shell, todo, output_cache  # noqa: F401
 
 # isort: on
-from .context import ToolContext
-from .dependencies import DependencyKey
-from .outcome import Media
-from .registry import REGISTRY, Registry, Tool, registry_of, tool
+from .sdk.context import ToolContext
+from .sdk.dependencies import DependencyKey
+from .sdk.registry import REGISTRY, Registry, Tool, registry_of, tool
+from .sdk.result import Media
 
 TOOL_DEFINITIONS = REGISTRY.openai_tools
 

@@ -24,13 +24,13 @@ import requests
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from src.agent import Agent  # noqa: E402 - run as a script, from anywhere
-from src.client import Client  # noqa: E402
-from src.messages import UserMessage  # noqa: E402
+from src.agent.loop import Agent  # noqa: E402 - run as a script, from anywhere
 from src.model import Model  # noqa: E402
-from src.security.approval import APPROVE_ALL  # noqa: E402
-from src.security.policy import Policy  # noqa: E402
+from src.security.permissions.approval import APPROVE_ALL  # noqa: E402
+from src.security.permissions.policy import Policy  # noqa: E402
 from src.tools import Registry, ToolContext  # noqa: E402
+from src.transport import Client  # noqa: E402
+from src.types.messages import UserMessage  # noqa: E402
 from tests.benchmarks.peers import PEERS, TIMED  # noqa: E402
 from tests.benchmarks.serving import serving  # noqa: E402
 

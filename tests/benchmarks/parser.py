@@ -131,7 +131,7 @@ def floor(pieces, _expected):
 
 
 def ours(pieces, expected, prefix=OWN, **options):
-    from src.protocol import ParsedCall, StreamParser
+    from src.parsing import ParsedCall, StreamParser
 
     def work():
         parser, events = StreamParser([WRITE], **options), []
@@ -146,7 +146,7 @@ def ours(pieces, expected, prefix=OWN, **options):
 
 def one_format(pieces, expected):
     """Ours with a lookout that knows TOOL_CALL alone."""
-    from src.protocol import scanner
+    from src.parsing.stream import parser as scanner
 
     class Alone(scanner.Anchors):
         def after(self, text, position):
@@ -284,7 +284,7 @@ def streaming(options, scratch):
 
 
 def whole_answers(options, scratch):
-    from src.protocol import extract_tool_calls
+    from src.parsing import extract_tool_calls
 
     print("\n2. Calls out of a whole answer of 1 MB, 227 calls (goal: twice hermes)")
     body = call("x" * 160)
@@ -307,8 +307,8 @@ def whole_answers(options, scratch):
 
 
 def hostile(options):
-    from src.protocol import StreamParser
-    from src.protocol.formats import FORMATS, MORE_OPENERS
+    from src.parsing import StreamParser
+    from src.parsing.formats.table import FORMATS, MORE_OPENERS
 
     print("\n3. Hostile answers of 1 MB (goal: 100 ms, 20 MB, exponent 1.1)")
     size = 100_000 if options.quick else 1_000_000
@@ -362,7 +362,7 @@ def hostile(options):
 
 
 def repair(options):
-    from src.protocol.repair import Reader
+    from src.parsing.decode.json_repair import Reader
 
     print("\n4. Repair of a broken body of 100 KB (goal: 30 times json.loads)")
     rows = json.dumps({"rows": [{"id": n, "name": f"row {n}", "ok": n % 2 == 0} for n in range(2_000)]})
@@ -382,7 +382,7 @@ def repair(options):
 
 
 def recorded(options):
-    from src.protocol import extract_tool_calls
+    from src.parsing import extract_tool_calls
 
     if not options.corpus or not Path(options.corpus).exists():
         return

@@ -17,15 +17,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from src.cli.live import Live
-from src.cli.markdown import Painter
-from src.messages import ReasoningDelta, TextDelta
+from src.cli.render.live import Live
+from src.cli.render.markdown import Painter
+from src.types.events import ReasoningDelta, TextDelta
 
 GOAL = 50.0  # us a chunk, in the mean
 GROWTH = 1.5  # and at 100 KB no more than this times what it is at 10 KB
 CHUNK = 4  # characters
 PACE = 0.02  # seconds
-CODE = Path(__file__).resolve().parents[2] / "src/cli/live.py"
+CODE = Path(__file__).resolve().parents[2] / "src/cli/render/live.py"
 SIZES = (10_000, 20_000, 50_000, 100_000)
 SECTION = """\
 ## Part {n}

@@ -19,9 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from src.messages import ToolCall
-from src.security.sandbox import Limits, choose, view
+from src.security.sandbox.choose import Limits, choose, view
 from src.tools import REGISTRY, ToolContext
+from src.types.messages import ToolCall
 
 GOAL = 10.0  # ms added
 KINDS = {"bare": ("off", ()), "bubblewrap": ("auto", ("bubblewrap",)), "landlock": ("auto", ("landlock",))}

@@ -19,14 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from src.agent import Agent
-from src.cli.start import cleaner
+from src.agent.compaction import Compactor
+from src.agent.loop import Agent
+from src.app.factory import cleaner
 from src.config import Settings
-from src.context import Compactor
-from src.messages import Completed, Response, Text, TextDelta, ToolCall, UserMessage
-from src.security.approval import APPROVE_ALL
+from src.security.permissions.approval import APPROVE_ALL
 from src.session.session import Session
 from src.session.store import Store
+from src.types.events import Completed, TextDelta
+from src.types.messages import Response, Text, ToolCall, UserMessage
 from tests.doubles import POLICY, context, toolbox
 from tests.session.doubles import SYSTEM
 

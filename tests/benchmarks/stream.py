@@ -29,9 +29,10 @@ import requests
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from src.client import Client  # noqa: E402 - run as a script, from anywhere
-from src.messages import TextDelta, UserMessage  # noqa: E402
 from src.model import Model  # noqa: E402
+from src.transport import Client  # noqa: E402 - run as a script, from anywhere
+from src.types.events import TextDelta  # noqa: E402
+from src.types.messages import UserMessage  # noqa: E402
 from tests.benchmarks.serving import serving  # noqa: E402
 
 EVENTS = 20_000

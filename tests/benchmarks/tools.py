@@ -24,9 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from src.messages import ToolCall  # noqa: E402
 from src.tools import REGISTRY, ToolContext  # noqa: E402
-from src.tools.outputs import Outputs  # noqa: E402
+from src.tools.sdk.output_store import Outputs  # noqa: E402
+from src.types.messages import ToolCall  # noqa: E402
 
 ROUNDS = 3
 SEARCHES = [

@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from src.client import Client
 from src.errors import StreamCut
+from src.transport import Client
 
 from .scripts import HELLO, body
 from .server import KEEP, RESET, FaultServer

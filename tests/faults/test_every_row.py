@@ -3,10 +3,10 @@
 from .table import ROWS
 
 ELSEWHERE = {
-    28: "tests/model/test_path.py, test_transcript.py: a model that takes nothing but text",
+    28: "tests/model/test_call_path.py, test_transcript.py: a model that takes nothing but text",
     59: "test_connections.py",
     62: "tests/session/test_session.py: a full disk, a folder that cannot be written, a session that is open elsewhere",
-    63: "test_signals.py, tests/cli/test_chat.py",
+    63: "test_signals.py, tests/cli/chat/test_loop.py",
 }
 
 

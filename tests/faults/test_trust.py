@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from src.client import Client
 from src.errors import ConfigError, StreamCut, TlsFailed
+from src.transport import Client
 
 from .scripts import body
 from .server import FaultServer

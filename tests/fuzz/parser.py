@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of the text parser with atheris: python tests/fuzz/parser.py -max_total_time=600
 
 Atheris is no dependency of the project: install it in an environment of its own. Bytes choose pieces of all
-formats, characters, and where the text is split; the laws that tests/protocol/test_scanner.py states must hold.
+formats, characters, and where the text is split; the laws that tests/parsing/stream/test_parser.py states must hold.
 """
 
 import sys
@@ -10,10 +10,10 @@ from pathlib import Path
 import atheris
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-with atheris.instrument_imports(include=["src.protocol"]):
-    from src.protocol.scanner import StreamParser
+with atheris.instrument_imports(include=["src.parsing"]):
+    from src.parsing.stream.parser import StreamParser
 
-from tests.protocol.laws import PIECES, TOOLS, account, joined
+from tests.parsing.laws import PIECES, TOOLS, account, joined
 
 
 def check(data: bytes) -> None:

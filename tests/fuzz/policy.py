@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from src.messages import ToolCall
-from src.security.options import FIND, ROWS, options_of
-from src.security.policy import Policy
+from src.security.permissions.policy import Policy
+from src.security.shell.option_table import FIND, ROWS, options_of
+from src.types.messages import ToolCall
 from tests.security.ground import build, effect
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from src.client import Client
-from src.messages import Completed, TextDelta, ToolCallDelta, ToolDefinition, ToolResult, ToolResults, UserMessage
 from src.model import random_id, served_models
-from src.wire.anthropic import AnthropicCodec
-from src.wire.codec import ChatRequest
-from src.wire.replies import refusal
+from src.providers.anthropic import AnthropicCodec
+from src.providers.base import ChatRequest
+from src.providers.server_errors import refusal
+from src.transport import Client
+from src.types.events import Completed, TextDelta, ToolCallDelta
+from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
 
 ANTHROPIC = {"provider": "anthropic"}
 READ = ToolDefinition(

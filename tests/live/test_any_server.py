@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from src.client import Client
-from src.messages import Completed, TextDelta, UserMessage
 from src.model import Model, served_models
+from src.transport import Client
+from src.types.events import Completed, TextDelta
+from src.types.messages import UserMessage
 
 from .rig import Server, free_port
 

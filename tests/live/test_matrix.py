@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
+from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
 from src.model.recovery import LOSS
 
 QUESTION = "Quote notes.txt, please."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from src.client import Client
-from src.messages import Completed, Notice, ToolDefinition, UserMessage
 from src.model import CallPath, Model
 from src.model.recovery import ASKED_AGAIN
-from src.model.turn import fits
+from src.model.response_assembler import fits
+from src.providers.strictness import grammatical
 from src.tools import REGISTRY
-from src.wire.strictness import grammatical
+from src.transport import Client
+from src.types.events import Completed, Notice
+from src.types.messages import ToolDefinition, UserMessage
 
 from .cells import EMISSIONS, QUESTION
 

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from src.client import Client
-from src.messages import Reasoning, ReasoningDelta, SystemMessage, TextDelta, ToolCall, Usage, UserMessage
 from src.model import CallPath, Model
 from src.tools import REGISTRY
+from src.transport import Client
+from src.types.events import ReasoningDelta, TextDelta
+from src.types.messages import Reasoning, SystemMessage, ToolCall, Usage, UserMessage
 
 KINDS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
 RUNNING = "vllm:num_requests_running"

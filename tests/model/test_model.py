@@ -4,23 +4,21 @@ from dataclasses import replace
 import pytest
 
 from src.errors import ConnectFailed, ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
-from src.messages import (
-    Completed,
-    Notice,
+from src.model import Model, random_id, served_models
+from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
+from src.providers.strictness import closed, grammatical
+from src.types.events import Completed, Notice, TextDelta
+from src.types.messages import (
     Reasoning,
     Response,
     SystemMessage,
     Text,
-    TextDelta,
     ToolCall,
     ToolDefinition,
     ToolResult,
     ToolResults,
     UserMessage,
 )
-from src.model import Model, random_id, served_models
-from src.model.path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
-from src.wire.strictness import closed, grammatical
 from tests.doubles import ScriptedClient
 
 READ = ToolDefinition(

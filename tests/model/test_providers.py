@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from src.client import Client
-from src.messages import Completed, Notice, ToolDefinition, ToolResult, ToolResults, UserMessage
 from src.model import Model
+from src.transport import Client
+from src.types.events import Completed, Notice
+from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
 from tests.doubles import ScriptedClient, ScriptedServer
-from tests.wire.doubles import codec
-from tests.wire.test_exchanges import ANSWERS, WHOLE, answer
+from tests.providers.doubles import codec
+from tests.providers.test_exchanges import ANSWERS, WHOLE, answer
 
 STREAMS = [name for name in WHOLE if ANSWERS[name]["content_type"] == "text/event-stream"]
 TOOLS = [

@@ -6,15 +6,18 @@ import re
 
 import pytest
 
-from src.messages import (
-    Completed,
+from src.model import CallPath, Model
+from src.model.call_path import LOST_CALLS
+from src.model.recovery import ASKED_AGAIN, without_truncated
+from src.model.response_assembler import fits
+from src.parsing import instructions
+from src.types.events import Completed, Notice, TextDelta
+from src.types.messages import (
     MalformedCall,
-    Notice,
     Reasoning,
     Response,
     SystemMessage,
     Text,
-    TextDelta,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -22,11 +25,6 @@ from src.messages import (
     Usage,
     UserMessage,
 )
-from src.model import CallPath, Model
-from src.model.path import LOST_CALLS
-from src.model.recovery import ASKED_AGAIN, without_truncated
-from src.model.turn import fits
-from src.protocol import instructions
 from tests.doubles import ScriptedClient, stream_event
 
 READ = ToolDefinition(

@@ -1,7 +1,7 @@
-from src.messages import UserMessage
 from src.model.server import Server
-from src.wire.codec import ChatRequest
-from src.wire.openai import OpenAICodec
+from src.providers.base import ChatRequest
+from src.providers.openai import OpenAICodec
+from src.types.messages import UserMessage
 from tests.doubles import ScriptedClient
 
 REQUEST = ChatRequest("tiny", [UserMessage("go")])

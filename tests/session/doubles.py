@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from src.agent import Agent
-from src.messages import Message, SystemMessage, UserMessage
-from src.security.approval import APPROVE_ALL
+from src.agent.loop import Agent
+from src.security.permissions.approval import APPROVE_ALL
 from src.session.session import Session
 from src.session.store import Store
+from src.types.messages import Message, SystemMessage, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, toolbox
 
 SYSTEM = [SystemMessage("You help.")]

@@ -20,22 +20,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from src.agent import Agent
-from src.messages import (
-    CallFinished,
-    Completed,
-    Response,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolResults,
-    UserMessage,
-)
-from src.security.approval import APPROVE_ALL
+from src.agent.loop import Agent
+from src.security.permissions.approval import APPROVE_ALL
 from src.session.replay import NOT_RUN, UNKNOWN
 from src.session.session import Session
 from src.session.store import Store
-from src.tools.registry import Registry
+from src.tools.sdk.registry import Registry
+from src.types.events import CallFinished, Completed, TextDelta
+from src.types.messages import Response, Text, ToolCall, ToolResults, UserMessage
 from tests.doubles import POLICY, context
 from tests.session.doubles import SYSTEM
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from src.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
-from src.session.convert import from_json
 from src.session.export import Conversation, as_html, as_json, markdown
+from src.session.serialization import from_json
+from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
 
 from .doubles import SYSTEM

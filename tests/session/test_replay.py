@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from src.errors import BotError
-from src.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from src.session.replay import replay
+from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
 
 from .doubles import again, ask, begun

@@ -5,26 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from src.agent import Agent
+from src.agent.loop import Agent
 from src.errors import BotError, StreamCut
-from src.messages import (
-    CallStarted,
-    Compacted,
-    Notice,
-    Response,
-    SystemMessage,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolResult,
-    ToolResults,
-    UserMessage,
-)
-from src.security.approval import APPROVE_ALL
-from src.security.redact import redact
-from src.session.blobs import KEPT_FOR
+from src.security.permissions.approval import APPROVE_ALL
+from src.security.text.redact import redact
 from src.session.replay import NOT_RUN, UNKNOWN, replay
 from src.session.session import Session
+from src.session.snapshots import KEPT_FOR
+from src.types.events import CallStarted, Compacted, Notice, TextDelta
+from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
 from .doubles import SYSTEM, again, ask, begun, store
@@ -181,7 +170,7 @@ class TestUndo:
                 session.before_write(path, file.read_bytes() if file.exists() else None)
                 file.write_text(content)
                 result = ToolResult(call.id, "write", "text", "ok")
-                from src.messages import CallFinished
+                from src.types.events import CallFinished
 
                 yield CallFinished(call, result)
                 session.messages.append(ToolResults((result,)))

@@ -4,8 +4,8 @@ import sqlite3
 import pytest
 
 from src.errors import BotError
-from src.messages import ToolCall, UserMessage
 from src.session.index import FILE, Index
+from src.types.messages import ToolCall, UserMessage
 from tests.doubles import says
 
 from .doubles import SYSTEM, ask, begun, store

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from src.agent import Agent
-from src.messages import Compacted, ToolCall, UserMessage
-from src.security.approval import APPROVE_ALL
+from src.agent.loop import Agent
+from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
+from src.types.events import Compacted
+from src.types.messages import ToolCall, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, says
 
 from .doubles import again, begun, store

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from src.messages import ToolCall, ToolResult
 from src.tools import REGISTRY, ToolContext
+from src.types.messages import ToolCall, ToolResult
 
 Run = Callable[..., ToolResult]
 

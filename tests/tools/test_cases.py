@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from src.protocol import instructions
+from src.parsing import instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS
 
 FACTS = Path(__file__).resolve().parents[3] / "shared" / "facts" / "io_cases.json"

@@ -1,7 +1,7 @@
 """What the demo says: a few topics, each a list of steps. Pure: a conversation in, the next turn out.
 
 Where it stands it reads off the conversation alone: the last thing the user asked chooses the topic, and the
-turns since then are the steps done. On the text path results come back as text, see src/protocol/render.py.
+turns since then are the steps done. On the text path results come back as text, see src/parsing/prompt.py.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from . import bubblewrap, left
-from .keep import Keeper
+from . import bubblewrap, orphans
+from .home import Private
 from .limits import Limits
-from .private import Private
+from .snapshot import Keeper
 from .view import ETC, ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View, guarded, guarded_of, nested
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -125,11 +125,11 @@ class Bubblewrap:
         def settle() -> None:
             for fd in (filter_fd, told, left_fd):
                 os.close(fd)
-            left.end_namespace(info)
+            orphans.end_namespace(info)
 
         def ended() -> list[str]:
             with os.fdopen(left_over, "rb") as pipe:
-                notes = [left.IN_BACKGROUND] if pipe.read(1) else []
+                notes = [orphans.IN_BACKGROUND] if pipe.read(1) else []
             return notes + self._in.put_back()
 
         return Launch(
@@ -155,7 +155,7 @@ class Landlocked:
         self._lock = threading.Lock()
         network = "with the network" if contained.view.network else "no network, not even its own"
         weak = "" if abi >= 6 else "; this kernel is too old to keep signals from your other processes"
-        weak += "" if left.can_look() else "; what makes itself a new session is not found here"
+        weak += "" if orphans.can_look() else "; what makes itself a new session is not found here"
         self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
 
     def launch(
@@ -166,21 +166,21 @@ class Landlocked:
         *,
         trial: bool = False,
     ) -> Launch:
-        from . import kernel
+        from . import landlock
 
         self._in.look(trial=trial)
         view, private = self._in.view, self._in.private.folder
-        kernel.adopt_orphans()
+        landlock.adopt_orphans()
         etc = [Path("/etc", name) for name in (*ETC, *ETC_FOLDERS)]
         fixed = [*map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if view.network else ()), "/proc"))]
-        rules = kernel.Rules(
+        rules = landlock.Rules(
             [*fixed, *etc, *view.readable],
             [view.workspace, private / "tmp", private / "home"],
             [Path(name) for name in DEVICES],
         )
-        fd = kernel.ruleset(rules, self._abi, network=view.network)
-        confine = kernel.Confinement(fd, self._filter, root=os.geteuid() == 0)
-        set_limits, die_with_parent = self._in.limits.setter(), kernel.die_with_parent
+        fd = landlock.ruleset(rules, self._abi, network=view.network)
+        confine = landlock.Confinement(fd, self._filter, root=os.geteuid() == 0)
+        set_limits, die_with_parent = self._in.limits.setter(), landlock.die_with_parent
 
         def before_exec() -> None:
             die_with_parent()
@@ -206,8 +206,8 @@ class Landlocked:
     def _ended(self) -> list[str]:
         with self._lock:
             self._alive -= 1
-            found, remains = (False, False) if self._alive else left.end_orphans()
-        notes = [left.IN_BACKGROUND] if found else []
+            found, remains = (False, False) if self._alive else orphans.end_orphans()
+        notes = [orphans.IN_BACKGROUND] if found else []
         notes += ["some of what it started could not be ended"] if remains else []
         return [*notes, *self._in.put_back()]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from .keep import ways_to
+from .snapshot import ways_to
 from .view import ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")

@@ -6,10 +6,11 @@ import pytest
 
 from src.cli.demo.loopback import Received, serving
 from src.cli.demo.protocol import CONTEXT, MODEL, VERSION, Protocol, Said
-from src.client import Client
-from src.messages import Completed, Reasoning, UserMessage
 from src.model import CallPath, Model
 from src.tools import REGISTRY
+from src.transport import Client
+from src.types.events import Completed
+from src.types.messages import Reasoning, UserMessage
 
 SAID = Said("I read it.", "A file, then.", (("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})))
 

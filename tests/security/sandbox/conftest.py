@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from src.messages import ToolCall
-from src.security.sandbox import Limits, choose, view
+from src.security.sandbox.choose import Limits, choose, view
 from src.tools import REGISTRY, ToolContext
+from src.types.messages import ToolCall
 
 KINDS = ("bubblewrap", "landlock")
 PATH = "/usr/local/bin:/usr/bin:/bin"

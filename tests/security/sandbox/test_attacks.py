@@ -71,7 +71,7 @@ def test_no_proven_attack_does_harm(kind, tmp_path):
 def test_the_attacks_do_harm_where_there_is_no_sandbox(tmp_path):
     """Else the test above would prove nothing."""
     environment = built(tmp_path)
-    from .test_choice import bare
+    from .test_choose import bare
 
     assert "CANARY" in bare(tmp_path / "ws", environment)("cat ../outside/secret.txt")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox import Limits
+from src.security.sandbox.choose import Limits
 
 OK = "[exit code 0]"
 

@@ -1,0 +1,178 @@
+"""A model with tools, for a program of one's own: what `from vllm_bot import Agent` gives.
+
+    agent = Agent.connect("http://localhost:8000/v1", tools=[weather])
+    for event in agent.ask("Do I need an umbrella in Oslo?"):
+        ...
+
+Everything is as in the chat: calls land natively or in the text, bad ones are answered to the model, those of high
+risk ask. Nothing is read from a configuration file or the environment, nothing is printed, nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from pathlib import Path
+from threading import Event as Flag
+from threading import Lock
+from types import TracebackType
+
+from ..agent.loop import Agent as Loop
+from ..errors import BotError, Cancelled, ConfigError
+from ..model import Model, random_id, served_models
+from ..providers.table import PROVIDERS
+from ..security.permissions.approval import REFUSE_ALL, Answer, Request
+from ..security.permissions.policy import Policy
+from ..tools import Tool, ToolContext, registry_of
+from ..transport import Client
+from ..types.events import Event
+from ..types.messages import Message, Response, SystemMessage, UserMessage
+
+DEFAULT_URL = "http://localhost:8000/v1"
+CANCELLED = "The run was cancelled."
+SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
+
+
+class Agent:
+    """One conversation with one model. `conversation` is all that was said; it may be looked at, kept and handed in.
+
+    Made by `connect`, for the most part. A context manager, whose end closes the connection.
+    """
+
+    def __init__(self, loop: Loop, client: Client, model: str, conversation: list[Message]) -> None:
+        self.conversation = conversation
+        self.model = model
+        self._loop = loop
+        self._client = client
+        self._cancelled = Flag()  # the last run's
+        self._running = Lock()
+
+    @classmethod
+    def connect(
+        cls,
+        base_url: str = DEFAULT_URL,
+        model: str = "",
+        *,
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        approve: Callable[[Request], bool | Answer] | None = None,
+        system: str = SYSTEM,
+        api_key: str = "",
+        provider: str = "vllm",
+        workspace: str | Path = ".",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        max_tool_turns: int = 10,
+    ) -> Agent:
+        """An agent on a server. `model`: its only one, where none is named.
+
+        `tools`: functions with type hints and a docstring, decorated with @tool or not. One of low risk,
+        `@tool(risk="low")`, runs when the model calls it; of any other `approve` is asked, and where there is no
+        `approve`, it does not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex.
+        `workspace` is the folder of tools that work on files. `max_tokens` is of one answer.
+        Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named,
+        TypeError or ValueError for tools that are none.
+        """
+        folder = Path(workspace).resolve()
+        _check(base_url, provider, folder, max_tool_turns)
+        registry = registry_of(tools)
+        row = PROVIDERS[provider]
+        url = base_url.rstrip("/")
+        client = Client(url, api_key, key_header=row.key_header, key_prefix=row.key_prefix, headers=row.headers)
+        codec = row.codec(random_id)
+        name = model or _only(served_models(client, codec), base_url)
+        answering = Model(
+            client,
+            name,
+            codec=codec,
+            is_vllm=provider == "vllm",
+            strict=row.strict,
+            temperature=temperature,
+            max_tokens=max_tokens,
+        )
+        loop = Loop(
+            answering,
+            registry,
+            ToolContext(workspace=folder),
+            _Asking(approve) if approve else REFUSE_ALL,
+            Policy(workspace=folder),
+            max_tool_turns=max_tool_turns,
+        )
+        return cls(loop, client, name, [SystemMessage(system)] if system else [])
+
+    def ask(self, question: str) -> Generator[Event, None, None]:
+        """What happens, as it happens, until the question is answered. Raises BotError.
+
+        Whatever ends it early, closing this generator included, the conversation can be gone on with.
+        """
+        asked, cancelled = UserMessage(question), Flag()
+        if not self._running.acquire(blocking=False):
+            raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
+        try:
+            self._cancelled = cancelled
+            self._client.heed(cancelled)
+            self.conversation.append(asked)
+            with closing(self._loop.run(self.conversation, cancelled)) as events:
+                for event in events:
+                    yield event
+                    if cancelled.is_set():
+                        raise Cancelled(CANCELLED)
+        except KeyboardInterrupt:
+            if not cancelled.is_set():
+                raise
+            raise Cancelled(CANCELLED) from None
+        finally:
+            if any(last is asked for last in self.conversation[-1:]):
+                self.conversation.pop()  # nothing was said to it: the next question must not inherit it
+            self._running.release()
+
+    def answer(self, question: str) -> str:
+        """The model's answer alone. Raises BotError."""
+        for _ in self.ask(question):
+            pass
+        last = self.conversation[-1]
+        return last.text.strip() if isinstance(last, Response) else ""
+
+    def cancel(self) -> None:
+        """Stop what runs, from any thread: `ask` raises Cancelled in its own. Where nothing runs, nothing happens.
+
+        The server's answer ends at once, a command too; a tool of yours ends where it looks at `ctx.cancelled`.
+        """
+        self._cancelled.set()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *left: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._client.__exit__(*left)
+
+
+class _Asking:
+    """An Approver that asks a function."""
+
+    def __init__(self, approve: Callable[[Request], bool | Answer]) -> None:
+        self._approve = approve
+
+    def approve(self, request: Request) -> Answer:
+        answer = self._approve(request)
+        if isinstance(answer, Answer):
+            return answer
+        return Answer(True) if answer else Answer(False, "it was not approved.")
+
+
+def _check(base_url: str, provider: str, workspace: Path, max_tool_turns: int) -> None:
+    """Raises ConfigError for what cannot be right, before the server is asked anything."""
+    if not workspace.is_dir():
+        raise ConfigError(f"workspace: there is no folder {workspace}.")
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
+    if max_tool_turns < 1:
+        raise ConfigError(f"max_tool_turns: expected at least 1, got {max_tool_turns}.")
+    if provider not in PROVIDERS:
+        raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
+
+
+def _only(names: list[str], base_url: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    said = f"serves several models: {', '.join(names)}" if names else "serves no model"
+    raise ConfigError(f"The server at {base_url} {said}.", "Name one: Agent.connect(base_url, model).")

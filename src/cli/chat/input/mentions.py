@@ -1,0 +1,66 @@
+"""@path in a message: the content of the file is added below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+MENTION = re.compile(r"(?:^|(?<=[\s(]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
+MOST_BYTES = 50_000  # of all files of one message; the model can read the rest
+ENTRIES = 200  # of a folder
+
+
+def with_mentioned(text: str, root: Path) -> str:
+    """The message, followed by the content of each file it mentions. Other words with @ are left alone."""
+    from ....types.special_tokens import harmless  # start-up is measured
+
+    parts, left, seen = [text], MOST_BYTES, set()
+    for path, name in _mentioned(text, root):
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            part, used = _content(path, name, left)
+        except OSError as error:
+            part, used = f"{name} cannot be read: {error.strerror}", 0
+        parts.append(harmless(part))
+        left -= used
+    return "\n\n".join(parts)
+
+
+def _mentioned(text: str, root: Path) -> Iterator[tuple[Path, str]]:
+    """The existing paths and how they were written, without punctuation after them."""
+    for found in MENTION.finditer(text):
+        written = found[1] or found[2]
+        for name in (written, written.rstrip(".,;:!?)")):
+            if name and (path := _there(root, name)):
+                yield path, name
+                break
+
+
+def _there(root: Path, name: str) -> Path | None:
+    try:
+        path = root / Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError):  # too long for a path; nobody has that home
+        return None
+
+
+def _content(path: Path, name: str, room: int) -> tuple[str, int]:
+    """The text for a file or folder, and how many bytes of `room` it took. Raises OSError."""
+    if path.is_dir():
+        entries = sorted(each.name + ("/" if each.is_dir() else "") for each in path.iterdir())
+        more = f"\n({len(entries) - ENTRIES} more)" if len(entries) > ENTRIES else ""
+        return f"In the folder {name}:\n" + "\n".join(entries[:ENTRIES]) + more, 0
+    if not path.is_file():
+        return f"{name} is not a file.", 0
+    with path.open("rb") as file:
+        data = file.read(max(room, 0) + 1)
+    if b"\0" in data:
+        return f"{name} is not text ({path.stat().st_size:,} bytes).", 0
+    cut = len(data) > room
+    text = data[:room].decode("utf-8", "replace")
+    note = f"\n[cut: the file has {path.stat().st_size:,} bytes; read it for the rest]" if cut else ""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"Content of {name}:\n{fence}\n{text}\n{fence}{note}", min(len(data), room)

@@ -1,0 +1,187 @@
+"""The prompt on a full terminal, by prompt_toolkit: editing, history, completion. Loaded behind the first prompt."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import Completion as Offer
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import completion_is_selected, is_searching
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.styles import Style
+
+from ..state import State
+from .completion import completions
+from .multiline import is_open, with_more
+
+LONG_PASTE = 2_000  # characters, or
+LONG_PASTE_LINES = 20  # lines: what is longer stands in the line as a note of its size
+KEPT = 20_000  # characters of one entry of the history
+STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack", "prompt": "bold"})
+
+
+class Pastes:
+    """Long texts that were pasted, each with the note that stands for it in the line."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def note(self, text: str) -> str:
+        """What goes into the line: the text itself, where it is short."""
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if len(text) <= LONG_PASTE and lines <= LONG_PASTE_LINES:
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        note = f"[pasted text {len(self._texts) + 1}: {size}]"
+        self._texts[note] = text
+        return note
+
+    def whole(self, line: str) -> str:
+        """The line with the texts in place of their notes."""
+        for note, text in self._texts.items():
+            line = line.replace(note, text)
+        return line
+
+
+class _KeptHistory(FileHistory):
+    """Of this and earlier chats; pasted texts are kept whole, where they are not too long."""
+
+    def __init__(self, file: Path, pastes: Pastes) -> None:
+        super().__init__(str(file))
+        self._pastes = pastes
+
+    def store_string(self, string: str) -> None:
+        whole = self._pastes.whole(string)
+        try:
+            super().store_string(whole if len(whole) <= KEPT else string)
+        except OSError:  # a full disk, a home that is read-only: it is known until the end of this chat
+            return
+
+
+class _Completer(Completer):
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Offer]:  # noqa: ARG002
+        for each in completions(document.text_before_cursor, self._state):
+            yield Offer(each.text, -each.start, display_meta=each.about)
+
+
+class Prompt:
+    """`expand` shows what was folded; `toolbar` is the line below."""
+
+    def __init__(
+        self, state: State, folder: Path | None, expand: Callable[[], None], toolbar: Callable[[], str]
+    ) -> None:
+        self._state = state
+        self._pastes = Pastes()
+        self._history = _history(folder, self._pastes)
+        self._session: PromptSession[str] = PromptSession(
+            [("class:prompt", "> ")],
+            history=self._history,
+            completer=_Completer(state),
+            complete_while_typing=True,
+            multiline=True,
+            prompt_continuation="  ",
+            key_bindings=_keys(self._pastes, expand),
+            bottom_toolbar=lambda: _toolbar(toolbar()),
+            style=STYLE,
+            reserve_space_for_menu=6,
+        )
+        self._short: PromptSession[str] = PromptSession(history=InMemoryHistory())
+
+    def read(self) -> str:
+        """The next message. Raises EOFError and KeyboardInterrupt."""
+        draft, self._state.draft = self._state.draft, ""
+        return self._pastes.whole(self._session.prompt(default=draft))
+
+    def ask(self, question: str, default: str = "") -> str:
+        """One line, typed after the question. Raises as read()."""
+        clear_typeahead(self._short.input)
+        return self._short.prompt(question, default=default)
+
+    def remember(self, text: str) -> None:
+        """A message that was typed elsewhere goes into the history as well."""
+        self._history.append_string(text)
+
+    def typed_ahead(self) -> str:
+        """Keys that came after the last Enter and are not used yet."""
+        return "".join(key.data for key in get_typeahead(self._session.input))
+
+
+def _history(folder: Path | None, pastes: Pastes) -> History:
+    """Kept in a file that nobody else can read; where that cannot be, in memory."""
+    if folder is None:
+        return InMemoryHistory()
+    file = folder / "history"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        file.chmod(0o600)
+    except OSError:
+        return InMemoryHistory()
+    return _KeptHistory(file, pastes)
+
+
+def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=~completion_is_selected & ~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.cursor_position == len(buffer.text) and is_open(buffer.text):
+            buffer.text = with_more(buffer.text)
+            buffer.cursor_position = len(buffer.text)
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("enter", filter=completion_is_selected & ~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.complete_state = None  # it is in the line already
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text:
+            buffer.append_to_history()
+            buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt)
+
+    @keys.add("c-z")
+    def _(_event: KeyPressEvent) -> None:
+        run_in_terminal(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+    @keys.add("c-x", "c-e")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()  # Enter sends it: prompt_toolkit's own binding sends what :q! left, too
+
+    @keys.add("c-o")
+    def _(_event: KeyPressEvent) -> None:
+        run_in_terminal(expand)
+
+    @keys.add(Keys.BracketedPaste)
+    def _(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(pastes.note(text))
+
+    return keys
+
+
+def _toolbar(text: str) -> StyleAndTextTuples:
+    return [("class:bottom-toolbar", text)]

@@ -1,0 +1,159 @@
+"""A chat on a full terminal: the prompt between turns, the live screen and typed-ahead keys during one.
+
+The terminal is restored however a turn ends, and while the program is suspended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ...render.live import Live
+from ..slash.status import status_line
+from ..state import State
+from .key_reader import TypeAhead
+from .prompt import Prompt
+
+if TYPE_CHECKING:
+    from ...render.markdown import Painter
+
+
+def live_screen() -> Live:
+    """The screen of a full terminal, drawn on standard output."""
+    return Live(sys.stdout, _size, _painter)
+
+
+class Terminal:
+    """Reads and draws one chat. `folder` is where the history is saved."""
+
+    def __init__(self, state: State, live: Live, folder: Path | None) -> None:
+        self._state = state
+        self._live = live
+        self._prompt = Prompt(state, folder, live.expand, lambda: status_line(state, _size()[0]))
+        self._keys = TypeAhead(sys.stdin.fileno(), live.typed, self._typed, live.frame, self._write)
+
+    def read(self, _prompt: str) -> str:
+        """The next message. Raises EOFError and KeyboardInterrupt, as input() does."""
+        return self._prompt.read()
+
+    def ask(self, question: str, default: str = "") -> str:
+        """Ask for a line in the middle of a turn; what was typed before is discarded."""
+        return self._prompt.ask(question, default)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """While the model works: keys are collected for the next message, and the screen is drawn in place."""
+        live, typed = self._live, self._live.typed
+        typed.text, self._state.draft = self._state.draft, ""  # begun in the turn before, if this one was queued
+        typed.feed(self._prompt.typed_ahead())
+        live.begin()
+        try:
+            with self._signals():
+                try:
+                    with live.unbroken():
+                        self._keys.start()
+                    yield
+                finally:
+                    with live.unbroken():
+                        self._keys.stop()
+        except BaseException:
+            typed.text = typed.take_back()  # what was to be asked next may not be wanted any more
+            raise
+        finally:
+            live.end()
+            for each in typed.queue:
+                self._prompt.remember(each)
+            self._state.questions += typed.queue
+            self._state.draft, typed.queue, typed.text = typed.text, [], ""
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """While a command runs: what is typed is not echoed, and the prompt reads it afterwards, Enter as Enter."""
+        self._keys.take()
+        try:
+            yield
+        finally:
+            self._keys.give_back()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
+        running = self._keys.reading
+        with self._live.unbroken():
+            self._keys.stop()
+            self._live.leave()
+        try:
+            yield
+        finally:
+            with self._live.unbroken():
+                self._live.clear()
+                if running:
+                    self._keys.start()
+
+    def _typed(self) -> None:
+        wishes, self._live.typed.wishes = self._live.typed.wishes, []
+        for wish in wishes:
+            if wish == "stop":
+                os.kill(os.getpid(), signal.SIGINT)
+            elif wish == "expand":
+                self._live.expand()
+            else:
+                self._live.clear()
+        self._live.frame(now=True)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and Ctrl-Z wait for the end of a drawing."""
+
+        def handler(wish: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+            return lambda _number, _frame: self._live.when_drawn(wish)
+
+        wishes = {signal.SIGINT: _interrupt, signal.SIGTSTP: self._suspend}
+        before = {number: signal.signal(number, handler(wish)) for number, wish in wishes.items()}
+        try:
+            yield
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def _suspend(self) -> None:
+        """Leave the terminal as it was until fg; while somebody else reads it there is nothing to leave."""
+        if not self._keys.reading:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
+        with self._live.unbroken(), self._live.lock:  # the clock draws nothing in between
+            self._live.leave()
+            self._keys.give_back()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._keys.take()
+            self._live.clear()
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _painter() -> Painter:
+    from rich.console import Console
+
+    from ...render.markdown import Painter
+
+    return Painter(Console(file=sys.stdout).color_system)
+
+
+def _size() -> tuple[int, int]:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return 80, 24
+    return columns or 80, rows or 24

@@ -1,0 +1,84 @@
+"""Opening a chat: finding the server, choosing the screen, printing the banner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+from ...app import discovery, factory
+from ...config import Settings
+from ...errors import ConfigError
+from ...security.text.sanitize import plain
+from ..render.plain import Screen, columns_of
+from ..tracing.debug import Debug
+from .banner import banner
+
+
+def open_chat(
+    settings: Settings,
+    debug: Debug,
+    *,
+    yes: bool,
+    relearn: bool,
+    resume: str | None = None,
+    only_plain: bool = False,
+) -> int:
+    """`resume`: the session to continue; "" is the last one. `only_plain`: as with --plain. Raises BotError."""
+    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
+    factory.warn(settings, screen)
+    met = discovery.meet(settings, screen, _choose, time.sleep)
+    if not settings.vllm.model:  # the server has been asked already: it may show this, too
+        met = discovery.with_path(met)
+    print(banner(met, yes=yes, columns=columns_of(sys.stdout)))
+    if not only_plain and _is_full():
+        from .rich_chat import run_full
+
+        return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
+    from .input.approve import choose_approver
+    from .loop import Front, converse, load_behind, new_state
+
+    _edit_lines()
+    state = new_state(met, screen, debug, lambda: choose_approver(yes, met.settings), relearn=relearn)
+    load_behind()
+    return converse(state, Front(), resume)
+
+
+def _is_full() -> bool:
+    """Whether the terminal supports redrawing, and rich and prompt_toolkit are installed."""
+    from importlib.util import find_spec
+
+    if "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or sys.platform == "win32":
+        return False
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(each.isatty() for each in streams) and all(map(find_spec, ("rich", "prompt_toolkit")))
+
+
+def _choose(names: list[str]) -> str:
+    """Ask which of several models to use."""
+    for number, name in enumerate(names, 1):
+        print(f"  {number}  {plain(name)}")
+    while True:
+        try:
+            answer = input("Which model? ").strip()
+        except EOFError:
+            print()
+            raise ConfigError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
+        if answer in names:
+            return answer
+        if answer.isdecimal() and 1 <= int(answer) <= len(names):
+            return names[int(answer) - 1]
+
+
+def _edit_lines() -> None:
+    """Arrow keys and history for input(), if readline is available."""
+    with contextlib.suppress(ImportError):
+        import readline
+
+        if os.environ.get("TERM") != "dumb":  # it would show the escape that asks for it
+            readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
+
+
+def _styled() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,72 @@
+"""A chat on a full terminal. The prompt is shown first; what it needs is loaded after that."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import termios
+from collections.abc import Iterator
+
+from ...app import factory
+from ...app.discovery import Met
+from ..tracing.debug import Debug
+from .input.multiline import PROMPT
+from .input.tty import unecho
+
+
+def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
+    """Returns the exit code. Always restores the terminal. Raises BotError."""
+    with _as_it_was():
+        with _prompt_shown():
+            from .input.approve import AtTerminal, choose_approver
+            from .input.shell_escape import edited
+            from .input.terminal import Terminal, live_screen
+            from .loop import Front, converse, load_behind, new_state
+
+            live = live_screen()
+            state = new_state(met, live, debug, lambda: approver, relearn=relearn)
+            debug.show = live.put
+            terminal = Terminal(state, live, met.settings.state)
+            asking = AtTerminal(
+                terminal.ask,
+                _print,
+                coloured=True,
+                paused=terminal.paused,
+                edit=lambda text: edited(text, "arguments.json"),
+                remember=factory.allowed(met.settings).keep,
+            )
+            approver = choose_approver(yes, met.settings) if yes else asking
+        load_behind()
+        return converse(state, Front(terminal.read, terminal.turn, terminal.quiet), resume)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+@contextlib.contextmanager
+def _prompt_shown() -> Iterator[None]:
+    """What is typed meanwhile is not echoed; the real prompt reads it later."""
+    terminal = sys.stdin.fileno()
+    before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    unecho(terminal)
+    print(PROMPT, end="", flush=True)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+        signal.signal(signal.SIGINT, interrupt)
+        print("\r\x1b[K", end="", flush=True)
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error, OSError):  # it is gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+            print("\x1b[?2004l\x1b[?25h", end="", flush=True)

@@ -1,0 +1,270 @@
+"""Commands on conversations: undo, retry, diff, resume, rename, fork, export, compact."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....errors import BotError, ToolError
+from ....security.text.sanitize import plain
+from ....types.events import Notice
+from ...render.plain import call_line
+from ..state import Command, State
+
+if TYPE_CHECKING:
+    from ....session.index import Summary
+    from ....session.session import Undone
+    from ....session.snapshots import Put
+
+SHOWN = 10  # sessions in a list
+LONGEST_DIFF = 400  # lines
+RECORDED = ("write", "edit")  # tools that record every file they write, as long as the session is saved
+SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
+FORMATS = ("md", "json", "html")
+INIT = """\
+Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
+README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
+out, the exact commands to set up, run, test and check it, and the conventions its code keeps to. Leave out what you did
+not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
+
+
+def resume_session(state: State, wanted: str) -> None:
+    """Continue a session; "" is the last one in this folder. Raises BotError."""
+    if not state.store:
+        raise BotError("Conversations are not saved here.")
+    if state.store.find(wanted, state.settings.root) == state.session.id:
+        raise BotError("You are already in that conversation.")
+    session, notices = state.store.resume(wanted, state.session.messages[:1], state.settings.root)
+    state.go_on_with(session)
+    for notice in notices:
+        state.screen.draw(Notice(notice))
+    turns = session.turns
+    state.screen.say(f"  {plain(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
+    if last := session.last_question:
+        state.screen.say(f"  Your last question: {_short(last)}")
+
+
+def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
+    """One line per session."""
+    for each in sessions:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
+        place = "" if each.workspace == root else f"  [{plain(each.workspace)}]"
+        name = f"{plain(each.name)}: " if each.name else ""
+        turns = "turn " if each.turns == 1 else "turns"
+        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_short(each.title)}{place}"
+
+
+def restoring(state: State) -> Put:
+    """How a file is restored: like a tool writes one, only inside the workspace."""
+    from ....tools.fs import paths
+
+    def put(path: Path, content: bytes | None) -> None:
+        try:
+            target = paths.resolve(str(path), state.settings.root)
+            if content is not None:
+                paths.replace(target, content, state.settings.files)
+                return
+            paths.writable(target, state.settings.files)
+            paths.remove(target)
+        except ToolError as error:
+            raise OSError(error.message) from error
+
+    return put
+
+
+def _undo(state: State, _: str) -> None:
+    undone = state.session.undo(restoring(state))
+    if undone is None:
+        state.screen.say("There is nothing to undo.")
+        return
+    _say_undone(state, undone)
+
+
+def _say_undone(state: State, undone: Undone) -> None:
+    state.last = None  # the last count no longer applies
+    if state.made_bot:
+        state.made_bot.recall(state.session)
+    lines = [f"Undone: {_short(undone.question)}" if undone.question else SUMMARY_UNDONE]
+    restored = undone.restored
+    lines += [f"  restored {_place(state, path)}" for path in restored.back]
+    lines += [f"  removed {_place(state, path)} (it was new)" for path in restored.removed]
+    lines += [f"! left {_place(state, path)} alone: {plain(why)}" for path, why in restored.left]
+    state.screen.say("\n".join(lines))
+    risky = [call for call in undone.calls if _changes_things(state, call.name)]
+    if risky:
+        calls = "\n".join(f"  {call_line(call)}" for call in risky)
+        state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
+
+
+def _changes_things(state: State, name: str) -> bool:
+    """Whether a call that recorded no write may have changed something."""
+    from ....app import factory
+
+    if name in RECORDED and state.session.path:
+        return False
+    return factory.tools(state.settings).risk(name) == "high"
+
+
+def _diff(state: State, _: str) -> None:
+    """Show what the tools changed in this conversation."""
+    first = {write.path: write for write in reversed(state.session.writes)}
+    if not first:
+        state.screen.say("No file has been changed in this conversation.")
+        return
+    for path, write in first.items():
+        before = state.session.before(write)
+        if write.before is not None and before is None:
+            state.screen.say(f"  {_place(state, path)}: its earlier content was not saved")
+            continue
+        lines = list(_difference(_place(state, path), before, _content(Path(path))))
+        state.screen.put("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: unchanged")
+        if len(lines) > LONGEST_DIFF:
+            state.screen.say(f"  ({len(lines) - LONGEST_DIFF:,} more lines)")
+
+
+def _difference(name: str, before: bytes | None, after: bytes | None) -> Iterable[str]:
+    old, new = (_lines(each) for each in (before, after))
+    if old is None or new is None:
+        return [] if before == after else [f"  {name}: changed, and not a text file"]
+    names = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
+    return (plain(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
+
+
+def _lines(content: bytes | None) -> list[str] | None:
+    """None if it is not text."""
+    try:
+        return (content or b"").decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _resume(state: State, wanted: str) -> None:
+    if wanted:
+        resume_session(state, wanted)
+        return
+    _sessions(state, "")
+    state.screen.say("  Continue one with /resume ID or /resume NAME.")
+
+
+def _sessions(state: State, words: str) -> None:
+    if not state.store:
+        raise BotError("Conversations are not saved here.")
+    if words:
+        found = state.store.search(words, SHOWN)
+        lines = [f"  {each.session.id}  {each.speaker}: {_short(each.snippet)}" for each in found]
+    else:
+        lines = list(listed(state.store.all()[:SHOWN], str(state.settings.root)))
+    state.screen.say("\n".join(lines) or "  No conversation found.")
+
+
+def _ids(state: State) -> Iterable[str]:
+    return [each.name or each.id for each in state.store.all()[: 2 * SHOWN]] if state.store else ()
+
+
+def _rename(state: State, name: str) -> None:
+    if not name:
+        state.screen.say(
+            f"  {plain(state.session.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
+        )
+        return
+    state.session.rename(name)
+    state.screen.say(f"  Continue it later with --resume {plain(shlex.quote(name))}.")
+
+
+def _fork(state: State, _: str) -> None:
+    if not state.store:
+        raise BotError("Conversations are not saved here.")
+    old = state.session.id
+    state.go_on_with(state.session.fork(state.store.journal()))
+    state.screen.say(f"  You are now in a copy; the original is {old}.")
+
+
+def _export(state: State, file: str) -> None:
+    """Write the conversation to a file, in the format of its suffix."""
+    from ....app import factory
+    from ....session.export import FORMATS as WRITERS
+    from ....session.export import Conversation
+    from ....session.replay import replay
+
+    path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
+    writer = WRITERS.get(path.suffix.lstrip("."))
+    if writer is None:
+        raise BotError(f"{path.name}: the name must end in one of .{', .'.join(FORMATS)}.")
+    facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
+    kept = state.session.path
+    messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
+    conversation = Conversation(state.session.name or state.session.id or "Conversation", facts, messages)
+    text = writer(conversation, factory.cleaner(state.settings))
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as out:
+            out.write(text)
+    except FileExistsError as error:
+        raise BotError(f"{path} already exists.", "Use another name: /export FILE.") from error
+    except OSError as error:
+        raise BotError(f"{path}: {error.strerror or error}") from error
+    state.screen.say(f"  {plain(str(path))}: {len(text):,} characters")
+
+
+def _compact(state: State, hint: str) -> None:
+    compactor = state.bot().agent.compactor
+    if compactor is None:
+        raise BotError("This conversation cannot be summarized.")
+    state.screen.say("Summarizing the conversation...")
+    try:
+        for event in state.session.follow(compactor.now(state.conversation, hint)):
+            state.screen.draw(event)
+    except KeyboardInterrupt:
+        state.screen.say("(stopped; nothing was summarized)")
+    state.last = None  # the last count no longer applies
+
+
+def _init(state: State, _: str) -> None:
+    state.questions.append(INIT)
+
+
+def _retry(state: State, _: str) -> None:
+    """Undo the last turn, including files, and ask the same question again."""
+    if not state.session.last_question:
+        state.screen.say("There is no question to ask again.")
+        return
+    undone = state.session.undo(restoring(state))
+    if undone:
+        _say_undone(state, undone)
+        if undone.question:
+            state.questions.insert(0, undone.question)
+
+
+def _short(text: str) -> str:
+    line = " ".join(plain(text).split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
+
+
+def _place(state: State, path: str) -> str:
+    where = Path(path)
+    root = state.settings.root
+    return plain(str(where.relative_to(root) if where.is_relative_to(root) else where))
+
+
+HISTORY = (
+    Command("/undo", "undo the last turn, including its changes to files", _undo),
+    Command("/retry", "undo the last turn and ask the same question again", _retry),
+    Command("/diff", "show what the tools have changed in files", _diff),
+    Command("/sessions", "list past conversations, or search them", _sessions, "[WORDS]"),
+    Command("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_ids),
+    Command("/rename", "name this conversation", _rename, "[NAME]"),
+    Command("/fork", "continue in a copy of this conversation", _fork),
+    Command("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
+    Command("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]"),
+    Command("/init", "have the model write AGENTS.md for this project", _init),
+)

@@ -1,0 +1,170 @@
+"""A slash command, and the chat state that it acts on.
+
+A command is a function of the state and its argument. Modules export tuples of commands, which
+src/cli/chat/slash/table.py combines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from ...app import factory
+from ...config import Settings
+from ...session.session import Session
+from ...session.store import Store
+from ...types.events import Completed, Event, Notice
+from ...types.messages import Message, Response, Usage
+from ..tracing.debug import Debug
+
+CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
+
+
+class Display(Protocol):
+    """Where a chat is drawn: render.Screen or live.Live."""
+
+    thinking: str  # how thoughts are shown: fold, show or hide
+
+    def draw(self, event: Event) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Show lines of the program's own, wrapped; text from elsewhere must have been sanitised."""
+
+    def put(self, text: str) -> None:
+        """Show sanitised lines unwrapped, so that they can be copied."""
+
+    def wipe(self) -> None:
+        """Clear the screen, if it can be cleared."""
+
+    def expand(self) -> None:
+        """Show the last folded call or thought in full."""
+
+
+class State:
+    """The state of one chat.
+
+    `make_bot` makes the bot for a model's name when it is first needed, and again after a change. `store` saves
+    conversations; without one they are not saved.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        screen: Display,
+        debug: Debug,
+        make_bot: Callable[[str], factory.Bot],
+        model_name: str = "",
+        store: Store | None = None,
+    ) -> None:
+        self.settings = settings
+        self.screen = screen
+        self.debug = debug
+        self.model_name = model_name
+        self.store = store
+        self.session = self._new_session()
+        self.questions: list[str] = []  # queued: answered before the user is prompted again
+        self.draft = ""  # already in the prompt, for the user to edit
+        self.notes: list[str] = []  # sent to the model above the next question
+        self.left = False
+        self.spent = Usage()  # of this chat
+        self.last: Usage | None = None  # of the last answer
+        self.beside = 0  # tokens of tools and form, which every request has; known from the last answer
+        self.context_length: int | None = None  # in tokens, once the server has said it
+        self.known_path = ""  # how tools are called, as found at start
+        self._make_bot = make_bot
+        self._bot: factory.Bot | None = None
+
+    @property
+    def made_bot(self) -> factory.Bot | None:
+        """The bot, if it has been made."""
+        return self._bot
+
+    def bot(self) -> factory.Bot:
+        """The bot; made if need be. Raises BotError."""
+        if self._bot is None:
+            self._bot = self._make_bot(self.model_name)
+            self._bot.recall(self.session)
+            if self._bot.warning:
+                self.screen.draw(Notice(self._bot.warning))
+        return self._bot
+
+    @property
+    def path(self) -> str:
+        """How tools are called; empty if not known yet."""
+        return self._bot.model.path.mode if self._bot else self.known_path
+
+    def switch(self, model_name: str) -> None:
+        """Continue the conversation with another model of the server."""
+        self.model_name, self._bot, self.last, self.context_length = model_name, None, None, None
+        self.known_path, self.beside = "", 0
+        self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
+
+    @property
+    def conversation(self) -> list[Message]:
+        """The messages; the agent appends to them."""
+        return self.session.messages
+
+    def renew_bot(self) -> None:
+        """Make the bot again when it is next needed, because something it depends on has changed."""
+        self._bot = None
+
+    def begin_anew(self) -> None:
+        self.go_on_with(self._new_session())
+
+    def go_on_with(self, session: Session) -> None:
+        """Switch to another conversation; this one stays in its journal."""
+        self.session.close()
+        self.session = session
+        self.notes, self.last = [], None
+        if self._bot:
+            self._bot.recall(session)
+
+    def _new_session(self) -> Session:
+        if self.store:
+            return factory.session(self.settings, self.model_name, self.store)
+        return Session(factory.opening(self.settings), self.settings.root)
+
+    def count(self, event: Event) -> None:
+        """Add up the tokens an answer took."""
+        if isinstance(event, Completed) and (usage := event.response.usage):
+            self.last = usage
+            sent = [message for message in self.conversation if message is not event.response]
+            self.beside = max(0, usage.input_tokens - estimated(sent))
+            self.spent = Usage(
+                self.spent.input_tokens + usage.input_tokens, self.spent.output_tokens + usage.output_tokens
+            )
+
+    @property
+    def context_used(self) -> int:
+        """Tokens of the next request: as last counted by the server, else an estimate."""
+        if self.last:
+            return self.last.input_tokens + self.last.output_tokens
+        return estimated(self.conversation) + self.beside
+
+    @property
+    def last_answer(self) -> str:
+        """The model's last text; empty if there is none."""
+        said = (message.text for message in reversed(self.conversation) if isinstance(message, Response))
+        return next((text for text in said if text.strip()), "")
+
+
+def estimated(messages: Iterable[Message]) -> int:
+    """Tokens, about."""
+    return sum(len(str(message)) for message in messages) // CHARACTERS_PER_TOKEN
+
+
+class Command(NamedTuple):
+    """A slash command. `argument` describes its argument; `complete` gives the possible values."""
+
+    name: str  # with its slash
+    help: str
+    run: Callable[[State, str], None]
+    argument: str = ""
+    aliases: tuple[str, ...] = ()
+    complete: Callable[[State], Iterable[str]] = lambda _: ()
+    opens_editor: bool = False
+
+    @property
+    def usage(self) -> str:
+        return f"{self.name} {self.argument}".strip()

@@ -1,0 +1,125 @@
+"""`vllm-bot sessions`: past conversations; needs no server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from ...app import factory
+from ...config import Settings
+from ...errors import BotError
+from ...security.text.sanitize import plain
+from ...session.export import FORMATS, Conversation, markdown
+from ...session.index import seconds
+from ...session.replay import replay
+from ...session.store import Store
+from ..chat.slash.history import listed
+from ..main import number
+
+OLD = 90.0  # days
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(action=_list)
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    rows = parser.add_subparsers(metavar="ACTION", title="actions")
+
+    search = rows.add_parser("search", help="find conversations that contain all these words")
+    search.add_argument("words", nargs="+")
+    search.set_defaults(action=_search)
+
+    show = rows.add_parser("show", help="print one conversation")
+    show.add_argument("session", nargs="?", default="", help="its id or name (default: the last one in this folder)")
+    show.set_defaults(action=_show)
+
+    export = rows.add_parser("export", help="save one conversation as Markdown, JSON or HTML")
+    export.add_argument("session", nargs="?", default="", help="its id or name (default: the last one in this folder)")
+    export.add_argument("--format", choices=tuple(FORMATS), default="md")
+    export.add_argument("-o", "--out", metavar="FILE", help="default: standard output")
+    export.set_defaults(action=_export)
+
+    delete = rows.add_parser("delete", help="delete conversations and their saved file contents")
+    delete.add_argument("sessions", nargs="+", metavar="SESSION")
+    delete.set_defaults(action=_delete)
+
+    clean = rows.add_parser("clean", help="delete old conversations that have no name")
+    clean.add_argument(
+        "--days", type=number(float, 0), default=OLD, help=f"unused for this many days (default: {OLD:g})"
+    )
+    clean.set_defaults(action=_clean)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Raises BotError."""
+    settings = factory.settings_of(given)
+    return int(given.action(given, settings, factory.store(settings)))
+
+
+def _list(given: argparse.Namespace, settings: Settings, store: Store) -> int:
+    found = store.all()
+    if given.json:
+        for each in found:
+            print(json.dumps(each._asdict()))
+        return 0
+    for line in listed(found, str(settings.root)):
+        print(line.strip())
+    if not found:
+        print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)
+    return 0
+
+
+def _search(given: argparse.Namespace, _: Settings, store: Store) -> int:
+    found = store.search(" ".join(given.words))
+    for each in found:
+        if given.json:
+            print(json.dumps({"session": each.session.id, "speaker": each.speaker, "snippet": each.snippet}))
+            continue
+        when = time.strftime("%Y-%m-%d", time.localtime(each.session.used))
+        print(plain(f"{each.session.id}  {when}  {each.speaker}: {' '.join(each.snippet.split())}"))
+    return 0 if found else 1
+
+
+def _show(given: argparse.Namespace, settings: Settings, store: Store) -> int:
+    print(markdown(_conversation(given.session, settings, store), factory.cleaner(settings)), end="")
+    return 0
+
+
+def _export(given: argparse.Namespace, settings: Settings, store: Store) -> int:
+    text = FORMATS[given.format](_conversation(given.session, settings, store), factory.cleaner(settings))
+    if given.out is None:
+        print(text, end="")
+        return 0
+    try:
+        Path(given.out).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BotError(f"{given.out}: {error.strerror or error}") from error
+    return 0
+
+
+def _conversation(wanted: str, settings: Settings, store: Store) -> Conversation:
+    session = store.find(wanted, settings.root)
+    found = replay(store.path(session), whole=True)
+    for problem in found.problems:
+        print(f"! {session}: {plain(problem)}", file=sys.stderr)
+    created = seconds(found.meta.get("created"), 0.0)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
+    facts = {"session": session, "created": when}
+    facts |= {key: str(found.meta.get(key, "")) for key in ("workspace", "model")}
+    return Conversation(found.name or session, facts, found.messages)
+
+
+def _delete(given: argparse.Namespace, _: Settings, store: Store) -> int:
+    for wanted in given.sessions:
+        session = store.find(wanted)
+        store.delete(session)
+        print(f"deleted {session}")
+    return 0
+
+
+def _clean(given: argparse.Namespace, _: Settings, store: Store) -> int:
+    for session in store.clean(given.days):
+        print(f"deleted {session}")
+    return 0

@@ -1,0 +1,191 @@
+"""What --output json and stream-json print: one JSON object per line.
+
+`LINES` is the schema: docs/scripts.md is made from it, and a test holds every line printed against it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, in_words
+from ...types.events import (
+    CallDenied,
+    CallFinished,
+    CallStarted,
+    Completed,
+    Event,
+    LimitHit,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    TurnStarted,
+)
+
+
+class Field(NamedTuple):
+    """`holds`: the JSON types that a value may have, as JSON Schema names them."""
+
+    holds: tuple[str, ...]
+    about: str
+
+
+class Line(NamedTuple):
+    about: str
+    fields: Mapping[str, Field]
+
+
+TEXT, NUMBER, INTEGER, OBJECT, ARRAY = ("string",), ("number",), ("integer",), ("object",), ("array",)
+ANYTHING = ("string", "number", "boolean", "object", "array", "null")
+ID = Field(TEXT, "identifies the call; the same in `call`, `denied` and `result`")
+NAME = Field(TEXT, "name of the tool; empty if it could not be read")
+
+LINES: Mapping[str, Line] = {
+    "start": Line("once, when the server and the model are known", {
+        "version": Field(TEXT, "version of this program"),
+        "server": Field(TEXT, "address of the server"),
+        "model": Field(TEXT, "name of the model"),
+        "workspace": Field(TEXT, "the folder the tools work in"),
+    }),
+    "turn": Line("the model is asked", {"number": Field(INTEGER, "counting from 1")}),
+    "text": Line("a piece of what the model says", {"text": Field(TEXT, "the pieces of a turn, joined, are its text")}),
+    "thought": Line("a piece of what the model thinks", {"text": Field(TEXT, "as in `text`")}),
+    "call": Line("a tool begins to run", {"id": ID, "name": NAME, "arguments": Field(OBJECT, "values by name")}),
+    "denied": Line("a call may not run", {"id": ID, "name": NAME, "reason": Field(TEXT, "who or what refused it")}),
+    "result": Line("the outcome of a call, including one that was denied or could not be read", {
+        "id": ID,
+        "name": NAME,
+        "kind": Field(TEXT, "text, data, error or multimodal"),
+        "value": Field(ANYTHING, "what the model is told"),
+    }),
+    "notice": Line("something the user should know", {"text": Field(TEXT, "one or two lines")}),
+    "end": Line("once, at the end; the only line of --output json", {
+        "exit_code": Field(INTEGER, "exit code of the program, see the table above"),
+        "answer": Field(TEXT, "the model's final answer; may be empty"),
+        "stop_reason": Field(TEXT, "end_turn, tool_use, max_tokens, repetition, other; empty if none was completed"),
+        "model": Field(TEXT, "as the server names it, else as requested"),
+        "turns": Field(INTEGER, "how often the model was asked"),
+        "calls": Field(INTEGER, "how many tools ran"),
+        "denied": Field(INTEGER, "how many calls were not allowed"),
+        "input_tokens": Field(INTEGER, "of all turns, as counted by the server"),
+        "output_tokens": Field(INTEGER, "as `input_tokens`"),
+        "seconds": Field(NUMBER, "from the first request to the end"),
+        "limit": Field(("string", "null"), "the limit that was reached"),
+        "error": Field(("string", "null"), "what went wrong, and what to do next"),
+    }),
+}  # fmt: skip
+
+_EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
+    TurnStarted: lambda event: ("turn", {"number": event.number}),
+    TextDelta: lambda event: ("text", {"text": event.text}),
+    ReasoningDelta: lambda event: ("thought", {"text": event.text}),
+    CallStarted: lambda event: (
+        "call",
+        {"id": event.call.id, "name": event.call.name, "arguments": dict(event.call.arguments)},
+    ),
+    CallDenied: lambda event: ("denied", {"id": event.call.id, "name": event.call.name, "reason": event.reason}),
+    CallFinished: lambda event: (
+        "result",
+        {"id": event.call.id, "name": event.call.name, "kind": event.result.kind, "value": event.result.value},
+    ),
+    Notice: lambda event: ("notice", {"text": event.text}),
+}
+
+
+def line(event: Event) -> str:
+    """An event as a line of stream-json; "" if it only counts towards `end`."""
+    found = as_fields(event)
+    return as_line(*found) if found else ""
+
+
+def as_fields(event: Event) -> tuple[str, dict[str, Any]] | None:
+    """An event's type and fields; None if it only counts towards `end`."""
+    found = _EVENTS.get(type(event))
+    return found(event) if found else None
+
+
+def as_line(kind: str, fields: Mapping[str, Any]) -> str:
+    """ASCII only, so that lone surrogates and escape characters do no harm."""
+    return json.dumps({"type": kind, **fields})
+
+
+# Stop reasons that count as a limit, and the limit's name.
+_CUT_OFF = {"max_tokens": "vllm.max_tokens", "repetition": "repetition"}
+
+
+class Report:
+    """The report of a run, from its events."""
+
+    def __init__(self, model: str = "") -> None:
+        self.answer = self.stop_reason = ""
+        self.model = model
+        self.turns = self.calls = self.denied = self.input_tokens = self.output_tokens = 0
+        self.seconds = 0.0
+        self.limit: str | None = None
+        self.wants_tools = False  # whether the last turn held calls
+        self._denied_last = False  # whether a call of the last turn that held any was denied
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            self.turns = event.number
+        elif isinstance(event, Completed):
+            self._turn(event)
+        elif isinstance(event, CallStarted):
+            self.calls += 1
+        elif isinstance(event, CallDenied):
+            self.denied += 1
+            self._denied_last = True
+        elif isinstance(event, LimitHit):
+            self.limit = event.limit
+
+    def _turn(self, event: Completed) -> None:
+        response = event.response
+        self.answer, self.stop_reason = response.text.strip(), response.stop_reason
+        self.model = response.model or self.model
+        self.wants_tools = bool(response.calls or response.malformed)
+        if response.calls:
+            self._denied_last = False
+        if self.limit in _CUT_OFF.values():  # a turn before this one, which the model then did better
+            self.limit = None
+        self.limit = _CUT_OFF.get(response.stop_reason, self.limit)
+        if response.usage:
+            self.input_tokens += response.usage.input_tokens
+            self.output_tokens += response.usage.output_tokens
+        else:  # the server does not count; this is close enough for a limit
+            self.output_tokens += len(response.text) // 4 + 1
+
+    def exit_code(self, ended_by: BaseException | None = None) -> int:
+        """As in the table of docs/scripts.md."""
+        if isinstance(ended_by, BotError):
+            return ended_by.exit_code
+        if isinstance(ended_by, SystemExit):
+            return ended_by.code if isinstance(ended_by.code, int) else FAILED
+        if ended_by is not None:
+            return FAILED if isinstance(ended_by, Exception) else INTERRUPTED
+        if self.limit:
+            return LIMIT
+        if self._denied_last:
+            return DENIED
+        return ANSWERED if self.answer else FAILED
+
+    def end(self, ended_by: BaseException | None = None) -> str:
+        """The last line."""
+        return as_line(
+            "end",
+            {
+                "exit_code": self.exit_code(ended_by),
+                **{
+                    name: getattr(self, name)
+                    for name in LINES["end"].fields
+                    if hasattr(self, name) and name != "exit_code"
+                },
+                "error": _said(ended_by),
+            },
+        )
+
+
+def _said(ended_by: BaseException | None) -> str | None:
+    if ended_by is None or isinstance(ended_by, Exception):
+        return None if ended_by is None else in_words(ended_by)
+    return "terminated" if isinstance(ended_by, SystemExit) else "interrupted"

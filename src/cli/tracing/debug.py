@@ -1,0 +1,145 @@
+"""DEBUG=1: which path each call took, and what was skipped. DEBUG=2: bodies as well. Never an API key."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ...security.text.sanitize import plain
+from ...types.events import Completed, Event, TurnStarted
+from ...types.messages import MalformedCall, Response, ToolCall
+
+if TYPE_CHECKING:
+    import logging
+
+    from .jsonl import Observer
+
+_LISTENED_FROM = {"providers": 1, "transport": 2}  # room -> the level from which on its log is shown
+
+
+class Debug:
+    """`level` is that of the DEBUG variable and may change; `secret` is removed from everything printed.
+
+    `show` prints a line; a screen that is drawn in place sets its own.
+    """
+
+    def __init__(self, level: int, secret: str = "") -> None:
+        self.show: Callable[[str], None] = _to_standard_error
+        self._secret = secret
+        self.level = level
+        self.observers: list[Observer] = []
+
+    @property
+    def level(self) -> int:
+        return self._level
+
+    @level.setter
+    def level(self, level: int) -> None:
+        self._level = level
+        if level or "logging" in sys.modules:
+            self._listen()
+
+    def _listen(self) -> None:
+        import logging  # start-up is measured, and few debug
+
+        handler = logging.StreamHandler(_Lines(self))
+        handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
+        handler.addFilter(self._redact)
+        for room, level in _LISTENED_FROM.items():
+            log = logging.getLogger(__name__.replace("cli.tracing.debug", room))
+            log.handlers[:] = [handler]  # the last one made counts
+            log.setLevel(logging.DEBUG if self._level >= level else logging.WARNING)
+
+    def trace(self, event: Event) -> None:
+        if not self._level:
+            return
+        if isinstance(event, TurnStarted):
+            self._print(f"Iteration {event.number}")
+        elif isinstance(event, Completed):
+            for line in _call_lines(event.response):
+                self._print(line)
+
+    def follow(self, events: Generator[Event, None, None], about: Mapping[str, str]) -> Generator[Event, None, None]:
+        """Pass events on, showing them to the observers. `about`: as in trace.Observer."""
+        for observer in self.observers:
+            observer.begin(about)
+        try:
+            with closing(events):
+                for event in events:
+                    self.trace(event)
+                    for observer in self.observers:
+                        observer.take(event)
+                    yield event
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        for observer in self.observers:
+            observer.end(error)
+
+    def traceback(self) -> None:
+        """Print the traceback of the current exception."""
+        if self._level:
+            import traceback
+
+            self._print(traceback.format_exc())
+
+    def _print(self, line: str) -> None:
+        self.show(f"[DEBUG] {self._safe(line)}")
+
+    def _redact(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._safe(record.getMessage()), None
+        return True
+
+    def _safe(self, text: str) -> str:
+        """Without secrets and terminal escapes."""
+        from ...security.text.redact import redact  # start-up is measured, and few debug
+
+        return plain(redact(text, (self._secret,)))
+
+
+class _Lines:
+    """A stream for logging handlers that shows lines where Debug does."""
+
+    def __init__(self, debug: Debug) -> None:
+        self._debug = debug
+
+    def write(self, text: str) -> None:
+        self._debug.show(text.rstrip("\n"))
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def _to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _call_lines(response: Response) -> list[str]:
+    lines = []
+    native = [call for call in response.calls if call.origin == "native"]
+    text = [call for call in response.calls if call.origin != "native"]
+    if native:
+        lines.append(f"Function calling format detected: {len(native)} calls")
+    if text:
+        lines.append(f"Tool calls found: {len(text)}  (text-based parsing)")
+    if response.calls:
+        lines.append(f"Tool calls: {[{'name': call.name, 'args': dict(call.arguments)} for call in response.calls]}")
+    lines += [_provenance(call) for call in text if call.origin != "text" or call.repaired]
+    lines += [f"Malformed call ({call.origin}): {call.reason}" for call in response.malformed]
+    return [*lines, _ending(response)]
+
+
+def _provenance(call: ToolCall | MalformedCall) -> str:
+    repaired = f", repaired: {', '.join(call.repaired)}" if isinstance(call, ToolCall) and call.repaired else ""
+    return f"{call.name}: format {call.origin}{repaired}"
+
+
+def _ending(response: Response) -> str:
+    usage = response.usage
+    tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
+    return f"Stop reason: {response.stop_reason}{tokens}"

@@ -1,6 +1,0 @@
-"""HTTP to one server: the only socket, time limits for every wait, errors translated."""
-
-from .clock import Clocks
-from .http import Client, HttpReply
-
-__all__ = ["Client", "Clocks", "HttpReply"]

@@ -1,0 +1,141 @@
+"""The conversation as a path wants it: instructions in the system prompt, exchanges native or as text, roles merged.
+
+Each message is rendered once and kept, so that the codec sees the same objects turn after turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..parsing import as_text, instructions
+from ..types.caching import PerMessage
+from ..types.messages import (
+    MalformedCall,
+    Message,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+from ..types.special_tokens import harmless
+from .call_path import CallPath
+
+_NO_SYSTEM = SystemMessage("")
+
+
+class Transcript:
+    """Of one model: what it rendered is kept for the next turn."""
+
+    def __init__(self) -> None:
+        self._harmless = PerMessage(_harmless)
+        self._as_text = PerMessage(as_text)
+        self._instructed = PerMessage(as_text)
+        self._flat = PerMessage(_flat)
+        self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
+        self.system = ""  # the text of the system message as last rendered, wherever it went
+
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
+        """The conversation as `path` wants it, told of `tools`; `messages` themselves stay as they are."""
+        if not messages or not isinstance(messages[0], SystemMessage):
+            messages = [_NO_SYSTEM, *messages]
+        self._instruct_for(tools, path)
+        exchanges = self._exchanges(self._harmless(messages[1:]), path)
+        rendered = [*self._instructed(messages[:1]), *exchanges]
+        self.system = rendered[0].text if isinstance(rendered[0], SystemMessage) else ""
+        if path.fold_system:
+            rendered = _fold_system(rendered)
+        return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
+
+    def _instruct_for(self, tools: Sequence[ToolDefinition], path: CallPath) -> None:
+        wanted = tools, path.mode
+        if wanted == self._instructed_for:
+            return
+        self._instructed_for = wanted
+        # On the template path the template has told the model all of it.
+        text = "" if path.mode == "template" else instructions(tools, native=path.mode == "native")
+        self._instructed = PerMessage(lambda message: _instruct(message, text))
+
+    def _exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
+        """As text all of them on the text path, else those that went through text."""
+        textual = self._as_text(messages)
+        if path.mode == "text" or path.alternate:
+            return textual
+        whole = self._flat(messages) if path.text_only else messages
+        rendered: list[Message] = []
+        native = False
+        for message, text in zip(whole, textual, strict=True):
+            if isinstance(message, Response):
+                native = not _went_through_text(message)
+            rendered.append(message if native and isinstance(message, (Response, ToolResults)) else text)
+        return rendered
+
+
+def _instruct(message: Message, text: str) -> Message:
+    if not text or not isinstance(message, SystemMessage):
+        return message
+    return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
+
+
+def _harmless(message: Message) -> Message:
+    """Results in which nothing is a special token of the server's."""
+    if not isinstance(message, ToolResults):
+        return message
+    results = tuple(map(_harmless_result, message.results))
+    return message if results == message.results else ToolResults(results)
+
+
+def _harmless_result(result: ToolResult) -> ToolResult:
+    if result.kind == "multimodal" and isinstance(result.value, list):
+        blocks = [
+            {**block, "text": harmless(str(block.get("text", "")))}
+            if isinstance(block, dict) and block.get("type") == "text"
+            else block
+            for block in result.value
+        ]
+        return replace(result, value=blocks)
+    text = harmless(result.text)
+    return (
+        result
+        if text == result.text
+        else replace(result, kind="error" if result.kind == "error" else "text", value=text)
+    )
+
+
+def _flat(message: Message) -> Message:
+    """Results that are more than text as the text that tells of them."""
+    if not isinstance(message, ToolResults):
+        return message
+    results = [
+        replace(each, kind="text", value=each.text) if each.kind == "multimodal" else each for each in message.results
+    ]
+    return ToolResults(tuple(results))
+
+
+def _went_through_text(response: Response) -> bool:
+    """A call in a format of the model's own goes back as a native one: the template writes it as the model did."""
+    blocks = response.content
+    return any(block.origin == "text" for block in blocks if isinstance(block, (ToolCall, MalformedCall)))
+
+
+def _fold_system(messages: list[Message]) -> list[Message]:
+    system, *rest = messages
+    return [UserMessage(system.text), *rest] if isinstance(system, SystemMessage) and system.text else rest
+
+
+def _merge(messages: Sequence[Message]) -> list[Message]:
+    """Neighbours of one role as one message. Empty messages go: a template counts them as turns."""
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
+            merged[-1] = UserMessage(f"{last.text}\n\n{message.text}")
+        elif isinstance(message, Response) and isinstance(last, Response):
+            merged[-1] = Response((Text(f"{last.text}\n\n{message.text}"),))
+        elif isinstance(message, ToolResults) or message.text:
+            merged.append(message)
+    return merged

@@ -1,0 +1,191 @@
+"""One answer as it comes: the server's events in, text and calls out, whichever of the two a call came in.
+
+Beside what it shows it keeps what tells whether the server's own parser lost something (see recovery.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ..parsing import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
+from ..providers.base import Broken, RawTokens, WireEvent
+from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
+from ..types.messages import Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
+from .degeneration import Repetition, without
+
+
+class Turn:
+    """The server's events in, events to show out; `response` is the whole once the server has completed it."""
+
+    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
+        """`given`: texts that the model was given; a call that merely repeats one of them is marked as an echo."""
+        self._tools = tools
+        self._new_id = new_id
+        self._given = given
+        self._parser = StreamParser(tools, new_id=new_id, given=given)
+        self._thoughts: list[str] = []
+        self._blocks: list[Block] = []
+        self._text: list[str] = []
+        self.repeats = False  # whether it says the same without end, so that no more of it is read
+        self._repetition = Repetition()
+        self._thought: list[str] = []  # as the server gave it
+        self.tokens = RawTokens([], 0)
+        self.raw: str | None = None  # the text that the tokens were, once it was asked for
+        self.answered = Response(())
+
+    def take(self, event: WireEvent) -> Iterator[ModelEvent]:
+        """The next event of the server's; what of it is to be shown, which is passed on before it is looked at more."""
+        if isinstance(event, TextDelta):
+            yield from self._parsed(self._parser.feed(event.text))
+            self._watch(event.text)
+        elif isinstance(event, RawTokens):
+            self.tokens = event
+        elif isinstance(event, Completed):
+            self.answered = event.response
+            truncated = event.response.stop_reason == "max_tokens"
+            # What came to its end by itself is what was wanted, however often it says it.
+            self.repeats = truncated and self._repetition.at_end()
+            yield from self._parsed(self._parser.close(truncated=truncated))
+        elif not isinstance(event, Broken):  # which is raised by who decodes
+            if isinstance(event, ReasoningDelta):
+                self._thought.append(event.text)
+            yield event
+            if isinstance(event, ReasoningDelta):
+                self._watch(event.text)
+            elif isinstance(event, ToolCallDelta):
+                self._watch(event.arguments_delta)
+
+    def _watch(self, piece: str) -> None:
+        self.repeats = self.repeats or self._repetition.add(piece)
+
+    def rest(self) -> list[ModelEvent]:
+        """What was held back of an answer that breaks off, where some of it has been shown."""
+        return self._parsed(self._parser.close(truncated=True)) if self._text or self._blocks else []
+
+    def response(self) -> Response:
+        """The server's text replaced by what was found in it; a call made natively and in the text is one.
+
+        Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
+        """
+        self._end_text()
+        if self.repeats:
+            return self._shortened()
+        if self._blocks == ([Text(self.answered.text)] if self.answered.text else []):
+            return with_content(self.answered, self.answered.content)
+        native: list[Block] = [*self.answered.calls, *self.answered.malformed]
+        parsed = [block for block in self._blocks if not self._is_native_too(block)]
+        return with_content(self.answered, [*self._reasoning(), *parsed, *native])
+
+    def _shortened(self) -> Response:
+        """What was said before it repeated itself; calls in it are left out, for the turn did not end."""
+        thought, text = "".join(self._thought), "".join(each.text for each in self._blocks if isinstance(each, Text))
+        said: list[Block] = [Reasoning(without(thought))] if thought else []
+        return Response((*said, *([Text(without(text))] if text else [])), "repetition")
+
+    def _reasoning(self) -> list[Block]:
+        """What the server called a thought, and what of its text turned out to be one."""
+        found = "".join(self._thoughts)
+        said: list[Block] = [block for block in self.answered.content if isinstance(block, Reasoning)]
+        return [*said, Reasoning(found)] if found else said
+
+    def _is_native_too(self, block: Block) -> bool:
+        return isinstance(block, ToolCall) and any(
+            block.name == call.name and block.arguments == call.arguments for call in self.answered.calls
+        )
+
+    def reread(self, text: str, said: Response | None = None) -> Response:
+        """The response as its own text says it, without what the server's parser made of it.
+
+        `said`: another answer to the same, whose text it is; its thoughts are in it.
+        """
+        again = Turn(self._tools, self._new_id, self._given)
+        truncated = said is not None and said.stop_reason == "max_tokens"
+        again._parsed([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
+        again._end_text()
+        thoughts = again._reasoning() if said else self._reasoning() or again._reasoning()
+        return with_content(said or self.answered, [*thoughts, *again._blocks])
+
+    def lost_something(self, told_all: bool) -> bool:
+        """Whether the server's parser seems to have lost or garbled part of the answer.
+
+        `told_all`: whether it can be asked what the model said, so that asking for a wrong call is worth while.
+        """
+        native = self.answered.calls
+        if told_all and (self.answered.malformed or any(not fits(call, self._tools) for call in native)):
+            return True
+        return not native and (bool(self.tokens.silent) or self._came_to_nothing())
+
+    def _came_to_nothing(self) -> bool:
+        """Tokens were made, and neither text nor thought nor call came of them."""
+        usage, silent = self.answered.usage, not self.answered.content and not self._blocks
+        return silent and (self.promised_calls() or bool(usage and usage.output_tokens > 1))
+
+    def promised_calls(self) -> bool:
+        """Whether the server said that there were calls, and gave nothing at all."""
+        return self.answered.stop_reason == "tool_use" and not self.answered.content
+
+    def said(self) -> str:
+        """All that the server gave as text or thought."""
+        return "".join(block.text for block in self.answered.content if isinstance(block, (Text, Reasoning)))
+
+    def _parsed(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
+        shown: list[ModelEvent] = []
+        for event in found:
+            if isinstance(event, TextDelta):
+                self._text.append(event.text)
+                shown.append(event)
+            elif isinstance(event, ReasoningDelta):
+                self._thoughts.append(event.text)
+                shown.append(event)
+            elif isinstance(event, Reasoned):
+                self._all_was_thought()
+            elif isinstance(event, (ParsedCall, Malformed)):
+                self._end_text()
+                self._blocks.append(
+                    event.call if isinstance(event, ParsedCall) else self._with_example(event.malformed)
+                )
+        return shown
+
+    def _with_example(self, call: MalformedCall) -> MalformedCall:
+        """A model that was asked for our format and missed it is shown one right call."""
+        tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
+        if call.origin != "text" or tool is None:
+            return call
+        return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
+
+    def _all_was_thought(self) -> None:
+        """A thought that was never opened has been closed: what was said in it was not said, and no call."""
+        self._end_text()
+        self._thoughts += [block.text for block in self._blocks if isinstance(block, Text)]
+        self._blocks = []
+
+    def _end_text(self) -> None:
+        if text := "".join(self._text):
+            self._blocks.append(Text(text))
+        self._text = []
+
+
+def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the call is of an offered tool, has what it requires and nothing it does not know."""
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        return False
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    known = properties if isinstance(properties, dict) else {}
+    needed = required if isinstance(required, list) else []
+    return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
+
+
+def with_content(response: Response, content: Sequence[Block]) -> Response:
+    """The response with other blocks, and the stop reason that they give it."""
+    return Response(tuple(content), _stop_reason(response.stop_reason, content), response.usage, response.model)
+
+
+def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
+    """The server does not know of calls in the text, and may speak of calls that it then lost."""
+    if said == "max_tokens":
+        return said
+    if any(isinstance(block, ToolCall) for block in content):
+        return "tool_use"
+    return "end_turn" if said == "tool_use" else said

@@ -1,0 +1,322 @@
+"""Arguments as the tool's schema wants them, and what was changed; or why they cannot be.
+
+Only the schema decides: "5" becomes 5 where an integer is asked, and "02134" stays a string where a string is.
+What fits as it is comes back as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...types.messages import JSON
+from ..decode.nodes import CallNode, Node, Source
+from ..decode.xml import Markup, structure
+from .coerce import COERCIONS, KINDS, NOTHING, held, kind_of, literal
+from .tool_index import Tool, plain
+
+MAX_DEPTH = 100
+_SYNONYMS = (
+    ("path", "file_path", "file", "filename", "absolute_path", "target_file", "relative_path"),
+    ("path", "dir", "directory", "folder", "directory_path", "dir_path"),
+    ("command", "cmd", "shell_command", "bash_command", "command_line"),
+    ("old_text", "old_string", "old_str", "old", "search"),
+    ("new_text", "new_string", "new_str", "new", "replace", "replacement"),
+    ("content", "contents", "file_text", "text", "file_content"),
+    ("query", "q", "search_query", "search_term"),
+    ("pattern", "regex", "regexp", "query"),
+    ("url", "uri", "link"),
+    ("limit", "max_lines", "num_lines", "max_results"),
+    ("offset", "start_line", "line_offset"),
+)
+_GROUPS: dict[str, set[str]] = {}
+for _group in _SYNONYMS:
+    for _name in _group:
+        _GROUPS.setdefault(plain(_name), set()).update(map(plain, _group))
+
+_TYPE_NAMES = {
+    "dict": "object",
+    "map": "object",
+    "float": "number",
+    "double": "number",
+    "int": "integer",
+    "str": "string",
+    "bool": "boolean",
+    "list": "array",
+    "tuple": "array",
+}
+_OF_A_SCHEMA = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
+_PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
+
+
+class Misfit(ValueError):
+    """The arguments cannot be made to fit; the message names the parameter, what was expected and what came."""
+
+
+class Fitter:
+    """Fits one call's arguments; `changes` names what was changed in them.
+
+    `trusting` says that the call came in a form that asks for a call by name; else arguments that the schema
+    does not declare, and bare words where values should be, do not fit.
+    """
+
+    def __init__(self, tool: Tool, *, trusting: bool = True) -> None:
+        self._tool = tool
+        self._trusting = trusting
+        self.changes: dict[str, None] = {}
+
+    def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
+        """The arguments, fitted. Raises Misfit."""
+        if not positional and self._fits_as_it_is(given):
+            return dict(given)  # type: ignore[arg-type]  # all are scalars
+        given = self._filled_in(given)
+        tool, fitted = self._tool, dict[str, JSON]()
+        for name, value in self._placed(self._named(given, positional), positional).items():
+            schema = tool.properties.get(name)
+            if value is None and name not in tool.required and schema is not None and not _takes(schema, "null"):
+                self.changes[f"{name} null"] = None
+                continue
+            fitted[name] = self.value(value, {} if schema is None else schema, name, 0)
+        for name in tool.required:
+            if name not in fitted and name in tool.properties:
+                expected = _described(tool.properties[name])
+                raise Misfit(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
+        return fitted
+
+    def _fits_as_it_is(self, given: Mapping[str, Node]) -> bool:
+        wanted = self._tool.plain
+        for name, value in given.items():
+            if type(value) is not wanted.get(name):
+                return False
+        return all(map(given.__contains__, self._tool.required))
+
+    def _filled_in(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
+        """The values, where they came in the shape of the schema: `{"type": "object", "properties": {...}}`."""
+        filled = given.get("properties")
+        if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _OF_A_SCHEMA:
+            return given
+        if any(isinstance(item, dict) and "type" in item and "value" not in item for item in filled.values()):
+            raise Misfit(f"{self._tool.name}: its definition was given, not the values of its parameters.")
+        self.changes["arguments in the schema"] = None
+        return {
+            key: item["value"] if isinstance(item, dict) and "value" in item else item for key, item in filled.items()
+        }
+
+    def _named(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
+        """The keyword arguments under the names that the schema has for them."""
+        properties = self._tool.properties
+        if (
+            not given
+            and len(positional) == 1
+            and isinstance(positional[0], dict)
+            and self._are_arguments(positional[0])
+        ):
+            given = positional.pop()  # type: ignore[assignment]  # just seen to be an object
+            self.changes["positional arguments"] = None
+        if (
+            positional
+            and not given
+            and all(_PAIR_TEXT.match(item) if isinstance(item, str) else False for item in positional)
+        ):
+            given = self._pairs(positional)
+        named: dict[str, Node] = {}
+        for name, value in given.items():
+            target = name if name in properties or not properties else self._renamed(name, given)
+            if target != name:
+                self.changes[f"{name} for {target}"] = None
+            named[target] = value
+        return named
+
+    def _pairs(self, positional: list[Node]) -> Mapping[str, Node]:
+        """Arguments written as strings: `"path=a.txt"`. None of them is positional then."""
+        pairs = [str(item).partition("=") for item in positional]
+        if any(self._renamed(name.strip(), {}, keep=True) not in self._tool.properties for name, _, _ in pairs):
+            return {}
+        positional.clear()
+        self.changes["positional arguments"] = None
+        return {name.strip(): literal(text.strip()) for name, _, text in pairs}
+
+    def _are_arguments(self, value: Mapping[str, Node]) -> bool:
+        properties = self._tool.properties
+        return not value or any(self._renamed(name, value, keep=True) in properties for name in value)
+
+    def _renamed(self, name: str, given: Mapping[str, Node], *, keep: bool = False) -> str:
+        free = [known for known in self._tool.properties if known not in given]
+        if name in self._tool.properties:
+            return name
+        key = plain(name)
+        same = [known for known in free if plain(known) == key]
+        same = same or [known for known in free if plain(known) in _GROUPS.get(key, ())]
+        if len(same) == 1:
+            return same[0]
+        if not keep and (not self._trusting or self._tool.schema.get("additionalProperties") is False):
+            declared = ", ".join(self._tool.properties) or "none"
+            raise Misfit(f"{self._tool.name} has no parameter '{name}'; its parameters are: {declared}.")
+        return name
+
+    def _placed(self, named: dict[str, Node], positional: list[Node]) -> dict[str, Node]:
+        free = [name for name in self._tool.properties if name not in named]
+        if len(positional) > len(free):
+            raise Misfit(f"{self._tool.name} takes {len(self._tool.properties)} arguments; more were given.")
+        if positional:
+            self.changes["positional arguments"] = None
+        return {**dict(zip(free, positional, strict=False)), **named}
+
+    def value(self, value: Node, schema: object, path: str, depth: int) -> JSON:
+        """The value as `schema` wants it. Raises Misfit."""
+        if depth > MAX_DEPTH:
+            raise Misfit(f"Parameter '{path}' is nested too deep.")
+        schema = self._resolved(schema)
+        for key in ("anyOf", "oneOf"):
+            if isinstance(options := schema.get(key), list) and options:
+                return self._any(value, options, path, depth)
+        types = _types(schema)
+        kind = kind_of(value)
+        if types and kind not in types and not (kind == "integer" and "number" in types):
+            value = self._coerced(value, kind, types, schema, path)
+        fitted = self._inner(value, schema, path, depth)
+        return self._chosen(fitted, schema, path)
+
+    def _resolved(self, schema: object) -> Mapping[str, Any]:
+        """The schema behind a local `$ref`; an unusable schema asks nothing."""
+        for _ in range(8):
+            if not isinstance(schema, Mapping):
+                return {}
+            reference = schema.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#/"):
+                return schema
+            found: Any = self._tool.schema
+            for part in reference[2:].split("/"):
+                found = found.get(part) if isinstance(found, Mapping) else None
+            schema = found
+        return {}
+
+    def _any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
+        kind = kind_of(value)
+        exact = [option for option in options if kind in _types(self._resolved(option))]
+        misfit = Misfit(f"Parameter '{path}' fits none of its alternatives.")
+        for option in [*exact, *(option for option in options if option not in exact)]:
+            try:
+                return self.value(value, option, path, depth + 1)
+            except Misfit as error:
+                misfit = error
+        raise misfit
+
+    def _coerced(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
+        if isinstance(value, Markup) and isinstance(parts := structure(value, types[0]), (dict, list)):
+            self.changes[f"{path} elements to {types[0]}"] = None
+            return parts
+        inner = held(value, types)
+        if inner is not NOTHING:
+            self.changes[f"{path} {kind} to the value in it"] = None
+            value, kind = inner, kind_of(inner)
+            if kind in types:
+                return value
+        for wanted in types:
+            change = COERCIONS.get((kind, wanted))
+            coerced: Any = change(value) if change else NOTHING
+            if coerced is not NOTHING:
+                self.changes[f"{path} {kind} to {wanted}"] = None
+                node: Node = coerced
+                return node
+        if "array" in types and isinstance(value, str) and (listed := self._split(value, schema)):
+            self.changes[f"{path} {kind} to array"] = None
+            return listed
+        if "array" in types and (kind not in ("object", "null", "source") or _items_take(schema, kind)):
+            self.changes[f"{path} {kind} to array"] = None
+            return [value]
+        if isinstance(value, (Source, CallNode)) and "string" in types and self._is_text(value, path):
+            return str(value.source if isinstance(value, CallNode) else value)
+        raise Misfit(f"Parameter '{path}' must be {_described(schema)}; {_shown(value)} was given.")
+
+    def _split(self, value: str, schema: Mapping[str, Any]) -> list[Node]:
+        """A string of several of the choices that the items have, as the list it was meant as."""
+        items = schema.get("items")
+        choices = items.get("enum") if isinstance(items, Mapping) else None
+        parts: list[Node] = [part.strip() for part in value.split(",")]
+        return parts if choices and value not in choices and all(part in choices for part in parts) else []
+
+    def _is_text(self, value: Source | CallNode, path: str) -> bool:
+        """Whether source text may stand for a string: not where it is the parameter's own name, a variable then."""
+        return self._trusting or isinstance(value, CallNode) or plain(value) != plain(path)
+
+    def _inner(self, value: Node, schema: Mapping[str, Any], path: str, depth: int) -> JSON:
+        if isinstance(value, list):
+            items = schema.get("items", {})
+            return [self.value(item, items, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        if isinstance(value, dict):
+            return self._object(value, schema, path, depth)
+        if isinstance(value, (Source, CallNode)):
+            if not self._is_text(value, path):
+                raise Misfit(f"Parameter '{path}' is {_shown(value)}, which is not a value.")
+            return str(value.source if isinstance(value, CallNode) else value)
+        if isinstance(value, Markup):
+            parts = str(value) if _types(schema) else structure(value)
+            return parts if isinstance(parts, str) else self._inner(parts, schema, path, depth)
+        return value
+
+    def _object(self, value: dict[str, Node], schema: Mapping[str, Any], path: str, depth: int) -> JSON:
+        properties = schema.get("properties")
+        declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        others = schema.get("additionalProperties")
+        fitted = {
+            key: self.value(
+                item, declared.get(key, others if isinstance(others, Mapping) else {}), f"{path}.{key}", depth + 1
+            )
+            for key, item in value.items()
+        }
+        missing = [key for key in schema.get("required") or () if key not in fitted]
+        if missing and declared:
+            raise Misfit(f"Parameter '{path}' lacks its required member '{missing[0]}'.")
+        return fitted
+
+    def _chosen(self, value: JSON, schema: Mapping[str, Any], path: str) -> JSON:
+        choices = schema.get("enum")
+        if not isinstance(choices, list) or value in choices:
+            return value
+        if isinstance(value, str):
+            same = [choice for choice in choices if isinstance(choice, str) and plain(choice) == plain(value)]
+            if len(same) == 1:
+                self.changes[f"{path} spelling"] = None
+                return same[0]
+        elif isinstance(value, list) and all(item in choices for item in value):
+            return value  # the enum was meant for the items
+        listed = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
+        raise Misfit(f"Parameter '{path}' must be one of {listed}; {_shown(value)} was given.")
+
+
+def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The types a schema allows, by JSON Schema's names; empty where it allows any."""
+    named = schema.get("type")
+    listed = named if isinstance(named, list) else [named] if isinstance(named, str) else []
+    types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in listed]
+    if schema.get("nullable") is True and types:
+        types.append("null")
+    return () if any(name not in KINDS.values() for name in types) else tuple(types)
+
+
+def _takes(schema: object, kind: str) -> bool:
+    if not isinstance(schema, Mapping):
+        return True
+    options = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
+    if options:
+        return any(_takes(option, kind) for option in options)
+    types = _types(schema)
+    return not types or kind in types
+
+
+def _items_take(schema: Mapping[str, Any], kind: str) -> bool:
+    items = schema.get("items")
+    return isinstance(items, Mapping) and kind in _types(items)
+
+
+def _described(schema: object) -> str:
+    types = _types(schema) if isinstance(schema, Mapping) else ()
+    return " or ".join(types) or "any value"
+
+
+def _shown(value: object) -> str:
+    text = value.source if isinstance(value, CallNode) else value if isinstance(value, Source) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,147 @@
+"""The tools on offer, found by the name a model wrote.
+
+A name is taken exactly, then without case and punctuation, then without a namespace before it or a counter after
+it, then as the last part of one offered name; never for mere likeness.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ...types.messages import ToolDefinition
+
+NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api", "api", "tool_code"))
+_PUNCTUATION = re.compile(r"[\W_]+")
+_PARTS = re.compile(r"[.:/]+|__+")
+_TAIL = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
+_TAIL_BEGUN = re.compile(
+    r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
+)
+_NEAR_ENOUGH = 0.5
+_SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
+_ASKS_MORE = frozenset(("enum", "anyOf", "oneOf", "$ref"))
+
+
+class Tool(NamedTuple):
+    """A tool with what fitting asks of its schema."""
+
+    name: str
+    schema: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    required: tuple[str, ...]
+    plain: Mapping[str, type]  # the parameters whose schema asks for nothing but one scalar type
+
+
+class Toolbox:
+    """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; what is neither is left out."""
+
+    def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
+        self.tools = {tool.name: tool for tool in map(_tool, offered) if tool.name}
+        self._by_plain: dict[str, str] = {}
+        self._by_tail: dict[str, str] = {}
+        for name in self.tools:
+            _put(self._by_plain, plain(name), name)
+            _put(self._by_tail, plain(_PARTS.split(name)[-1]), name)
+        self._found: dict[str, Tool | None] = {}
+        self._leading: dict[str, bool] = {}
+        self._beginnings: frozenset[str] = frozenset()
+
+    def find(self, written: str) -> Tool | None:
+        """The offered tool that `written` names, or None."""
+        if written not in self._found:
+            _bound(self._found)
+            self._found[written] = self._look_up(written)
+        return self._found[written]
+
+    def _look_up(self, written: str) -> Tool | None:
+        if tool := self.tools.get(written):
+            return tool
+        bare = written.replace("\\", "").strip(" \t\r\n\"'`*")
+        while len(shorter := _TAIL.sub("", bare)) < len(bare):
+            if name := self._by_plain.get(plain(bare)):
+                return self.tools[name]
+            bare = shorter
+        parts = _PARTS.split(bare)[-6:]
+        for start in range(len(parts)):
+            if name := self._by_plain.get(plain("".join(parts[start:]))):
+                return self.tools[name]
+        name = self._by_tail.get(plain(bare), "")
+        return self.tools.get(name)
+
+    def leads(self, word: str) -> bool:
+        """Whether `word`, standing before a bracket, names a tool: with no namespace but the usual ones."""
+        if word not in self._leading:
+            _bound(self._leading)
+            self._leading[word] = self._is_leading(word)
+        return self._leading[word]
+
+    def _is_leading(self, word: str) -> bool:
+        bare = _TAIL.sub("", word.replace("\\", ""))
+        parts = _PARTS.split(bare)
+        if len(parts) > 1 and parts[0] in NAMESPACES:
+            return self._is_leading(bare[len(parts[0]) + 1 :])
+        if not all(map(plain, parts)):
+            return False
+        return bool(self._by_plain.get(plain(bare)) or (len(parts) == 1 and self._by_tail.get(plain(bare))))
+
+    def may_begin(self, word: str) -> bool:
+        """Whether some text that names a tool begins with `word`."""
+        if not self._beginnings:
+            names = [*self._by_plain, *(plain(name) for name in NAMESPACES), *self._by_tail]
+            self._beginnings = frozenset(name[:end] for name in names for end in range(len(name) + 1))
+        word = _TAIL_BEGUN.sub("", word.replace("\\", ""))
+        head, dot, rest = word.rpartition(".")
+        return plain(word) in self._beginnings or bool(dot and head in NAMESPACES and plain(rest) in self._beginnings)
+
+    def nearest(self, written: str) -> list[str]:
+        """Up to three offered names that look like `written`, the likest first."""
+        import difflib  # only where a model erred
+
+        return difflib.get_close_matches(written[:100], self.tools, n=3, cutoff=_NEAR_ENOUGH)
+
+
+def plain(name: str) -> str:
+    """The name without case and punctuation."""
+    return _PUNCTUATION.sub("", name).casefold()
+
+
+def _bound(remembered: dict[str, Any]) -> None:
+    """What a model may write is unbounded, what is remembered of it is not."""
+    if len(remembered) > 1000:
+        remembered.clear()
+
+
+def _put(table: dict[str, str], key: str, name: str) -> None:
+    """One entry a key; a key that two names share finds neither."""
+    table[key] = "" if table.get(key, name) != name else name
+
+
+def _tool(offered: ToolDefinition | Mapping[str, Any]) -> Tool:
+    if isinstance(offered, ToolDefinition):
+        return _with_schema(offered.name, offered.parameters)
+    function = offered.get("function", offered)
+    if not isinstance(function, Mapping):
+        return _with_schema("", {})
+    return _with_schema(str(function.get("name", "")), function.get("parameters") or function.get("input_schema") or {})
+
+
+def _with_schema(name: str, schema: Mapping[str, Any]) -> Tool:
+    properties = schema.get("properties")
+    required = schema.get("required")
+    return Tool(
+        name,
+        schema,
+        properties if isinstance(properties, Mapping) else {},
+        tuple(map(str, required)) if isinstance(required, (list, tuple)) else (),
+        {
+            name: _SCALARS[each["type"]]
+            for name, each in (properties.items() if isinstance(properties, Mapping) else ())
+            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _ASKS_MORE.isdisjoint(each)
+        },
+    )
+
+
+def _is_scalar(kind: object) -> bool:
+    return isinstance(kind, str) and kind in _SCALARS

@@ -1,0 +1,207 @@
+"""Nodes into raw calls: what a value says is to be called, in whichever of the many ways to say it.
+
+A raw call has a name as written and arguments as read; whether the tool exists and the arguments fit is asked later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .json_repair import Reader
+from .nodes import CallNode, Node, Pair, Source, Unreadable
+
+NAME_KEYS = (
+    "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
+    "recipient_name", "api_name", "fn", "method", "tool_call_name", "call",
+)  # fmt: skip
+ARGUMENT_KEYS = (
+    "args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "toolInput", "inputs",
+    "kwargs", "argument", "parameter", "param", "function_args", "function_arguments", "tool_args",
+    "tool_arguments", "tool_parameters", "toolArgs", "actionInput", "action_args", "keyword_arguments",
+)  # fmt: skip
+WRAPPER_KEYS = (
+    "tool_calls", "function_calls", "toolCalls", "functionCalls", "tool_call", "function_call", "toolCall",
+    "functionCall", "calls", "tools", "functions", "actions", "tool_uses", "tool_use", "function", "TOOL_CALL", "call",
+)  # fmt: skip
+ENVELOPE_KEYS = frozenset(
+    ("id", "type", "index", "tool_call_id", "call_id", "callId", "thought", "thoughts", "reasoning", "role", "content",
+     "description", "strict", "status", "explanation")
+)  # fmt: skip
+CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
+_MAX_NESTING = 6
+_MAX_IN_STRING = 64
+_PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
+_CALL_IN_STRING = re.compile(r"\s*[^\W\d][\w.\\-]{0,80}\(")
+
+
+class RawCall(NamedTuple):
+    """A call as written. `arguments` is None where what stood for them is no object: `problem` says why."""
+
+    name: str
+    arguments: dict[str, Node] | None
+    positional: list[Node]
+    problem: str = ""
+    container: object = None  # the node the arguments were read from; open at the text's end, it was cut off
+
+
+Known = Callable[[str], bool]
+
+
+def calls_in(node: Node, known: Known, depth: int = 0) -> list[RawCall]:
+    """The calls that `node` says, in order; none where it is no call. `known` tells whether a name is a tool's."""
+    if depth > _MAX_NESTING:
+        return []
+    if isinstance(node, dict):
+        return _from_object(node, known, depth)
+    if isinstance(node, CallNode):
+        return _from_call(node, known, depth)
+    if isinstance(node, list):
+        return _from_list(node, known, depth)
+    if isinstance(node, str) and not isinstance(node, Source):
+        return _from_string(node, known, depth)
+    return []
+
+
+def _from_call(node: CallNode, known: Known, depth: int) -> list[RawCall]:
+    if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not known(node.name):
+        return calls_in(node.positional[0], known, depth + 1)
+    only = node.positional[0] if len(node.positional) == 1 else None
+    if isinstance(only, Source) and only.startswith("**") and isinstance(spread := _unwrapped(only.lstrip("* ")), dict):
+        node = node._replace(keywords=node.keywords | spread, positional=[])
+    return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
+
+
+def _from_list(node: list[Node], known: Known, depth: int) -> list[RawCall]:
+    if len(node) > 1 and isinstance(node[0], str) and known(node[0]):
+        if all(isinstance(item, str) and known(item) for item in node):
+            return []  # a list of tools
+        return [_listed(str(node[0]), node[1:], node)]
+    return [call for item in node for call in calls_in(item, known, depth + 1)]
+
+
+def _listed(name: str, rest: list[Node], container: object) -> RawCall:
+    """A name and its arguments in one list: an object, pairs, or values by position."""
+    if all(isinstance(item, Pair) for item in rest):
+        return RawCall(name, {key: value for item in rest for key, value in item.items()}, [], container=container)  # type: ignore[union-attr]  # all are pairs
+    if len(rest) == 1 and isinstance(rest[0], dict):
+        return RawCall(name, rest[0], [], container=rest[0])
+    return RawCall(name, {}, rest, container=container)
+
+
+def _from_string(node: str, known: Known, depth: int) -> list[RawCall]:
+    """Calls written as a string: Arctic and DBRX list them so, each in its own or several in one."""
+    calls: list[RawCall] = []
+    if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
+        return calls
+    reader = Reader(node)
+    try:
+        for _ in range(_MAX_IN_STRING):
+            if reader.position == len(node):
+                break
+            calls += calls_in(reader.value(), known, depth + 1)
+            reader.skip()
+            while reader.at(",;"):
+                reader.position += 1
+                reader.skip()
+    except (Unreadable, RecursionError):
+        pass  # what stood before it counts
+    return calls
+
+
+def _from_object(node: dict[str, Node], known: Known, depth: int) -> list[RawCall]:
+    for key in NAME_KEYS:
+        if isinstance(node.get(key), str):
+            return _named(node, key, known)
+    for key in WRAPPER_KEYS:
+        if isinstance(inner := node.get(key), (list, dict, CallNode, str)):
+            return calls_in(inner, known, depth + 1)
+    if node and all(known(key) or key in ENVELOPE_KEYS for key in node):
+        return [call for key, value in node.items() if known(key) for call in _by_key(key, value)]
+    return []
+
+
+def _by_key(name: str, value: Node) -> list[RawCall]:
+    """`{"read": {"path": "a"}}`: the name is the key. A list of objects is several calls."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return [_with_arguments(name, item) for item in value]
+    return [_with_arguments(name, value)]
+
+
+def _named(node: dict[str, Node], name_key: str, known: Known) -> list[RawCall]:
+    name = str(node[name_key])
+    if _CALL_IN_STRING.match(name) and (inner := _from_string(name, known, 1)):
+        return inner
+    for key in ARGUMENT_KEYS:
+        if key in node and key != name_key:
+            return [_with_arguments(name, value) for value in _several(node[key])]
+    siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
+    return [RawCall(name, siblings, [], container=node)]
+
+
+def _several(value: Node) -> list[Node]:
+    """The arguments of several calls where a list of objects stands for those of one, else of the one."""
+    if isinstance(value, str) and value.lstrip()[:1] == "{":
+        value = _concatenated(value)
+    if (
+        isinstance(value, list)
+        and len(value) > 1
+        and all(isinstance(item, dict) and "value" not in item for item in value)
+    ):
+        return value
+    return [value]
+
+
+def _concatenated(text: str) -> Node:
+    """The objects of a string that holds several, one after the other; else the string."""
+    reader = Reader(text)
+    values: list[Node] = []
+    try:
+        while reader.position < len(text):
+            values.append(reader.value())
+            reader.skip()
+    except (Unreadable, RecursionError):
+        return text
+    return values if len(values) > 1 and not reader.unclosed else text
+
+
+def _with_arguments(name: str, value: Node) -> RawCall:
+    container = value
+    if isinstance(value, str):
+        value = _unwrapped(value)
+    if value is None or value == "":
+        return RawCall(name, {}, [])
+    if isinstance(value, dict):
+        return RawCall(name, value, [], container=container)
+    if isinstance(value, list):
+        return _from_argument_list(name, value)
+    if isinstance(value, (bool, int, float)):
+        return RawCall(name, None, [], f"The arguments must be one object; {value!r} was given.")
+    return RawCall(name, {}, [value], container=container)
+
+
+def _from_argument_list(name: str, value: list[Node]) -> RawCall:
+    """A list where an object should be: one object, name and value pairs, or values by position."""
+    if len(value) == 1 and isinstance(value[0], dict) and "value" not in value[0]:
+        return RawCall(name, value[0], [], container=value)
+    pairs = [(item.get("name"), item["value"]) for item in value if isinstance(item, dict) and "value" in item]
+    if pairs and len(pairs) == len(value):
+        return RawCall(name, {str(key): item for key, item in pairs}, [], container=value)
+    return RawCall(name, {}, list(value), container=value)
+
+
+def _unwrapped(text: str) -> Node:
+    """The object that a string holds, through as many encodings as were put around it; or the string."""
+    value: Node = text
+    for _ in range(4):
+        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+            break
+        try:
+            reader = Reader(value)
+            value = reader.value()
+        except (Unreadable, RecursionError):
+            break
+        if reader.unclosed:
+            return text
+    return value

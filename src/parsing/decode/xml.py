@@ -1,0 +1,187 @@
+"""Calls written in tags: invoke and parameter elements, key and value tags, elements named after parameters.
+
+A block is complete here: its end was found by the scanner. Prefixes of namespaces (`seed:`, `minimax:`,
+`｜DSML｜`) are no part of a tag's name. Values are text; what type they become is the schema's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .call_shapes import ARGUMENT_KEYS, Known, RawCall, calls_in
+from .json_repair import Reader
+from .nodes import Node, Unreadable
+
+PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
+_NOISE = re.compile(r"\]<\]minimax\[>\[")
+_XTML = re.compile(r"<\|(open|close)\|>([^<]*)<\|sep\|>")
+_QUOTED = r"""["']?([^\s"'<>=/]+)["']?"""
+_INVOKE = re.compile(
+    rf"<{PREFIX}(?:function|invoke|tool|call|tool_call|tool_use|function_call)(?:\s*=\s*|\s+(?:name|tool|function)\s*=\s*){_QUOTED}([^<>]*)>?"
+)
+_PARAMETER = re.compile(
+    rf"<{PREFIX}(?:parameter|param|argument|arg)(?:(\s+(?:name|key))?\s*=\s*){_QUOTED}"
+    r"(?:=|([^<>\n]*)(?:>|(?=\n)))"  # `<parameter=city=Oslo</parameter>` is what it drifts to
+)
+_PART = re.compile(f"{_PARAMETER.pattern}|{_INVOKE.pattern}")
+_VALUE_ENDS = {  # with the value itself, or before the next parameter, which is written as this one is
+    named: re.compile(
+        rf"</{PREFIX}(?:parameter|param|argument|arg)\b[^<>]*>|(?=<{PREFIX}(?:parameter|param|argument|arg){style}\s*=)"
+    )
+    for named, style in ((True, r"\s+(?:name|key)"), (False, ""))
+}
+_CALL_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|call|function_calls?|tool)\b|\Z")
+_KEY_BEGINS = re.compile(rf"<{PREFIX}arg_key(?::[\w-]+)?>")
+_VALUE_BEGINS = re.compile(rf"</{PREFIX}arg_key(?::[\w-]+)?>\s*<{PREFIX}arg_value(?::[\w-]+)?>")
+_PAIR_ENDS = re.compile(rf"</{PREFIX}arg_value(?::[\w-]+)?>|(?=<{PREFIX}arg_key)|(?=</{PREFIX}tool_call)|\Z")
+_KEYED_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|\Z)")
+_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
+_MAX_DEPTH = 20
+_MAX_CALLS = 64  # in one block
+
+
+class Markup(str):
+    """The text of an element: whether it is text or more elements, the schema says."""
+
+    __slots__ = ()
+
+
+def invoked(block: str, known: Known) -> list[RawCall]:
+    """The calls of a block of invoke elements: each name with its parameters, JSON body or child elements."""
+    text = _XTML.sub(lambda tag: f"<{'/' if tag[1] == 'close' else ''}{tag[2]}>", _NOISE.sub("", block))
+    calls: list[RawCall] = []
+    start = _INVOKE.search(text)
+    while start and len(calls) < _MAX_CALLS:
+        arguments, end = _parameters(text, start.end())
+        following = _INVOKE.search(text, end)
+        body = text[start.end() : following.start() if following else len(text)]
+        calls.append(RawCall(start.group(1), arguments, []) if arguments else _invocation(start.group(1), body))
+        start = following
+    return calls or _from_elements(text, known)
+
+
+def keyed(block: str) -> list[RawCall]:
+    """The call of a block that is a name and pairs of key and value tags; no pair is no argument."""
+    name = _KEYED_NAME.match(block)
+    return [RawCall(name.group(1), dict(_pairs(block)), [])] if name else []
+
+
+def _pairs(block: str) -> Iterator[tuple[str, str]]:
+    end = 0
+    while (key := _KEY_BEGINS.search(block, end)) and (value := _VALUE_BEGINS.search(block, key.end())):
+        ends = _PAIR_ENDS.search(block, value.end())
+        assert ends  # noqa: S101 - the pattern ends with the end of the text
+        yield block[key.end() : value.start()].strip(), _trimmed(block[value.end() : ends.start()])
+        end = ends.end()
+
+
+def element_call(name: str, block: str) -> list[RawCall]:
+    """The call whose element is named after the tool, its arguments after its parameters."""
+    inner = block
+    end = inner.rfind(f"</{name}")
+    inner = inner if end < 0 else inner[:end]
+    if inner.lstrip()[:1] == "{":
+        return [_with_body(name, inner)]
+    return [RawCall(name, _named(inner), [])]
+
+
+def _invocation(name: str, body: str) -> RawCall:
+    if body.lstrip()[:1] == "{":
+        return _with_body(name, body.lstrip())
+    children = _named(body.split("</invoke>")[0].split("</function>")[0])
+    wrapped = children.get("parameters") or children.get("arguments") or children.get("args")
+    if len(children) == 1 and isinstance(wrapped, Markup) and (inner := _named(wrapped)):
+        children = inner
+    return RawCall(name, children, [])
+
+
+def _parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
+    """The parameters from `position` on, before another call begins, and where they end."""
+    arguments: dict[str, Node] = {}
+    while (start := _PART.search(text, position)) and start.group(2):
+        end = _VALUE_ENDS[bool(start.group(1))].search(text, start.end())
+        if not end or not end.group():  # it is not closed: another begins, or the call ends
+            end = _CALL_END.search(text, start.end(), end.start() if end else len(text))
+            assert end  # noqa: S101 - the pattern ends with the end of the text
+        value = _trimmed(text[start.end() : end.start()])
+        arguments[start.group(2)] = _typed(value, start.group(3) or "")
+        position = end.end()
+    return arguments, position
+
+
+def _typed(value: str, attributes: str) -> Node:
+    """A value whose tag says that it is no string is read as what it is."""
+    if 'string="false"' not in attributes:
+        return value
+    try:
+        return Reader(value).value()
+    except (Unreadable, RecursionError):
+        return value
+
+
+def _with_body(name: str, body: str) -> RawCall:
+    try:
+        value = Reader(body).value()
+    except (Unreadable, RecursionError) as error:
+        return RawCall(name, None, [], str(error) or "It is nested too deep.")
+    return (
+        RawCall(name, value, []) if isinstance(value, dict) else RawCall(name, None, [], "The arguments are no object.")
+    )
+
+
+def _from_elements(text: str, known: Known) -> list[RawCall]:
+    """`<tool_name>read</tool_name><parameters>...`: elements are keys, and the keys say the rest."""
+    value = _named(text)
+    for _ in range(_MAX_DEPTH):
+        opened = {key: _named(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
+        if calls := calls_in(opened, known):
+            return calls
+        if len(value) != 1 or not isinstance(inner := next(iter(value.values())), Markup):
+            break
+        value = _named(inner)
+    return []
+
+
+def _children(text: str) -> list[tuple[str, Markup]]:
+    children: list[tuple[str, Markup]] = []
+    position = 0
+    if text.lstrip()[:1] != "<" or _CDATA.fullmatch(text):
+        return children
+    while start := _ELEMENT.search(text, position):
+        end = text.find(f"</{start.group(1)}>", start.end())
+        if end < 0:
+            break
+        children.append((start.group(1), Markup(_trimmed(text[start.end() : end]))))
+        position = end + len(start.group(1)) + 3
+    return children
+
+
+def _named(text: object) -> dict[str, Node]:
+    """The elements in `text` by their names; what stands there more than once is a list."""
+    found: dict[str, list[Node]] = {}
+    for name, value in _children(text) if isinstance(text, str) else ():
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+
+
+def structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
+    """The elements in `text` as an object, or as a list where they are alike: all of them, or one step to `kind`."""
+    children = _children(text) if depth < _MAX_DEPTH else []
+    names = {name for name, _ in children}
+    if not children or (kind == "array" and len(names) > 1):
+        return str(text)
+    deep = [(name, value if kind else structure(value, "", depth + 1)) for name, value in children]
+    if kind != "object" and (names == {"item"} or (len(names) == 1 and (len(children) > 1 or kind))):
+        return [value for _, value in deep]
+    return dict(deep)
+
+
+def _trimmed(value: str) -> str:
+    """The value without the newlines that set it apart from its tags; of a CDATA section, what is in it."""
+    if section := _CDATA.fullmatch(value):
+        return section[1]
+    if value[:1] == "\n" or value.count("\n") == 1:
+        return value.removeprefix("\n").removesuffix("\n")
+    return value

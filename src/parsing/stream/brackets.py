@@ -1,0 +1,208 @@
+"""Where a block ends, followed piece by piece. Work is proportional to the new text, whatever the chunking.
+
+`Structure` counts brackets outside strings. A quote opens a string only where a value may begin, so that an
+apostrophe in running text does not; a string ends at the next quote with no odd run of backslashes before it.
+`Closing` waits for a closing marker. Both are fed text and a position and say how far they got and whether
+that is the end; what they did not pass they see again. What they passed is kept in parts, joined once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .prefix_regex import Matcher, any_of, either, literal, sequence, some
+
+MAX_BLOCK = 8_000_000  # characters; a longer block is malformed
+
+_PLAIN = r"""[^"'`{}\[\]()<“]*"""
+_OUTSIDE = re.compile(  # up to the next mark, past strings that surely begin where a value may
+    rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
+)
+_RUN = 4096  # of escapes passed in one match: what the regular expression engine remembers stays small
+_TO_QUOTE = {
+    quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_RUN}}}", re.DOTALL) for quote in ('"', "'", "`", "”")
+}
+_OPENS_STRING = frozenset("{[(,:=")
+_PREFIXES = frozenset("rbfuRBFU")
+_LOOK = 200  # characters looked back over for the one that says whether a value may begin
+_OPENERS, _CLOSERS = frozenset("{[("), frozenset("}])")
+_ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
+_TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
+_MARK = Matcher(
+    either(
+        any_of((*_TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
+        sequence(literal("<|"), some(r"(?=[a-z/])", 1, 1)),
+    )
+)
+
+
+class Structure:
+    """Follows brackets from the one that opens the block to the one that closes it."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._size = self._counted = 0
+        self._check = 4096
+        self._quote = ""
+        self._depth = 0
+
+    @property
+    def quote(self) -> str:
+        """The one character that ends the string that the text is in; nothing where there is more to look for."""
+        return self._quote if len(self._quote) == 1 else ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether more than MAX_BLOCK was passed; looked at once in a while."""
+        if len(self.parts) < self._check:
+            return False
+        self._check = len(self.parts) + 4096
+        return self.size > MAX_BLOCK
+
+    @property
+    def size(self) -> int:
+        """How much was passed; parts may be added to from outside while in a string."""
+        self._size += sum(map(len, self.parts[self._counted :]))
+        self._counted = len(self.parts)
+        return self._size
+
+    def feed(self, text: str, position: int) -> tuple[int, bool]:
+        """How far the block reaches in `text` from `position` on, and whether it ends there."""
+        start, length, ended = position, len(text), False
+        while position < length:
+            step = self._in_string if self._quote else self._outside
+            at = step(text, position, start)
+            if at < 0:
+                position, ended = ~at, True
+                break
+            if at == position:
+                break
+            position = at
+        if position > start:
+            self.parts.append(text[start:position])
+        return position, ended
+
+    def _in_string(self, text: str, position: int, start: int) -> int:
+        """The position after the string's end or, if that is not there, at the end of what is known of it."""
+        quote = self._quote
+        if len(quote) > 1:
+            return self._in_long_string(text, position, quote)
+        if position == start and self._escaped():
+            position += 1  # the first character belongs to a backslash fed before
+        to_quote, length = _TO_QUOTE[quote], len(text)
+        while position < length:
+            run = to_quote.match(text, position)
+            end = run.end() if run else position  # it matches nothing, too
+            if end == length or (text[end] == "\\" and end + 1 == length):
+                return length
+            if text[end] == quote:
+                self._quote = ""
+                return end + 1
+            position = end
+        return length
+
+    def _in_long_string(self, text: str, position: int, quote: str) -> int:
+        end = text.find(quote, position)
+        if end >= 0:
+            self._quote = ""
+            return end + len(quote)
+        tail = max(position, len(text) - len(quote) + 1)
+        while tail < len(text) and not quote.startswith(text[tail:]):
+            tail += 1
+        return tail
+
+    def _outside(self, text: str, position: int, start: int) -> int:
+        """The position after one more mark; its complement where the block ends, itself where more must come."""
+        run = _OUTSIDE.match(text, position)
+        at = run.end() if run else position  # it matches nothing, too
+        if at == len(text):
+            return at
+        character = text[at]
+        if character in _OPENERS:
+            self._depth += 1
+        elif character in _CLOSERS:
+            self._depth -= 1
+            if not self._depth:
+                return ~(at + 1)
+        elif character == "<" or character == "`":
+            return self._marked(text, at, start)
+        elif self._opens_string(text, at, start):
+            self._quote = "”" if character == "“" else character
+        elif self._is_triple(text, at, start, character):
+            self._quote = character * 3
+        return at + 1
+
+    def _marked(self, text: str, at: int, start: int) -> int:
+        mark = _MARK.match(text, at)
+        if mark is None:
+            if _MARK.begun(text, at):
+                return at  # seen again with what follows
+            if text[at] == "`" and self._opens_string(text, at, start):
+                self._quote = "`"
+            return at + 1
+        if mark.group() in _ENDS_BLOCK:
+            return ~at
+        self._quote = mark.group()
+        return mark.end()
+
+    def _opens_string(self, text: str, at: int, start: int) -> bool:
+        """Whether a value may begin at `at`: the last character before it that is no space says so."""
+        last = text[at - 1] if at > start else " "
+        if not last.isspace() and last not in _PREFIXES:
+            return last in _OPENS_STRING
+        before = text[max(start, at - _LOOK) : at]
+        if len(before) < _LOOK and (not before.strip() or before[-1] in _PREFIXES):
+            before = self._last(before)
+        stripped = before.rstrip()
+        if stripped[-1:] in _PREFIXES and stripped and before[-1:] == stripped[-1]:
+            stripped = stripped[:-1]
+        return stripped[-1:] in _OPENS_STRING and bool(stripped)
+
+    def _last(self, before: str) -> str:
+        """`before` with what was passed earlier in front of it, as much as is looked at."""
+        parts = [before]
+        size, solid = len(before), len(before.strip())
+        for part in reversed(self.parts):
+            if size >= _LOOK or solid >= 3:
+                break
+            parts.append(part)
+            size, solid = size + len(part), solid + len(part.strip())
+        return "".join(reversed(parts))[-_LOOK:]
+
+    def _is_triple(self, text: str, at: int, start: int, quote: str) -> bool:
+        """Whether two quotes stand directly before this one and a value may begin at the first."""
+        if at > start and text[at - 1] != quote:
+            return False
+        if at - start > 2 and not text[at - 3].isspace():
+            return text[at - 2] == quote and text[at - 3] in _OPENS_STRING
+        before = self._last(text[max(start, at - _LOOK) : at])
+        return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING and len(before) > 2
+
+    def _escaped(self) -> bool:
+        """Whether an odd number of backslashes ends what was passed."""
+        count = 0
+        for part in reversed(self.parts):
+            run = len(part) - len(part.rstrip("\\"))
+            count += run
+            if run < len(part):
+                break
+        return count % 2 == 1
+
+
+class Closing:
+    """Waits for one of the closing markers that `closer` matches; all before it and itself is the block."""
+
+    quote = ""
+
+    def __init__(self, closer: re.Pattern[str], longest: int) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+        self._closer = closer
+        self._longest = longest
+
+    def feed(self, text: str, position: int) -> tuple[int, bool]:
+        found = self._closer.search(text, position)
+        end = found.end() if found else max(position, len(text) - self._longest)
+        self.parts.append(text[position:end])
+        self.size += end - position
+        return end, bool(found)

@@ -1,0 +1,101 @@
+"""The interface between the neutral format and a provider's bytes. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Union
+
+from ..errors import BotError, ClientError, StreamCut, WireError
+from ..types.events import Completed, ModelEvent
+from ..types.messages import JSON, Message, ToolChoice, ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request for one turn. `tools` are those offered natively.
+
+    `options` are fields of the body that only some servers know and others may refuse.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolDefinition] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tool_choice: ToolChoice = "auto"
+    options: Mapping[str, JSON] = field(default_factory=dict)
+    stream: bool = True
+
+
+class RawTokens(NamedTuple):
+    """The token ids of an answer, and how many of them became neither text nor a call."""
+
+    ids: list[int]
+    silent: int
+
+
+class HttpRequest(NamedTuple):
+    """A POST: `path` is relative to base_url."""
+
+    path: str
+    body: bytes
+
+
+class Broken(NamedTuple):
+    """What broke the answer, where something came in one piece with it."""
+
+    error: BotError
+
+
+WireEvent = Union[ModelEvent, RawTokens, Broken]
+
+
+class Decoder(Protocol):
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        """What close() gives comes here where the provider says that this was all: nothing is read after it.
+
+        Raises WireError, or ServerError where the server reports one inside the stream; it is Broken, and comes last,
+        where there is something before it.
+        """
+
+    def close(self) -> Sequence[WireEvent]:
+        """What is left, RawTokens where the server gives them, and Completed last. Raises StreamCut too.
+
+        Completed holds the text as the server gave it, and the native calls.
+        """
+
+
+class Codec(Protocol):
+    def encode(self, request: ChatRequest) -> HttpRequest: ...
+
+    def decoder(self, content_type: str) -> Decoder:
+        """For an answer with status 200."""
+
+    def models(self, body: bytes) -> list[str]:
+        """The names in a list of models. Raises WireError."""
+
+
+def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:
+    """An answer's events as they come; the last is Completed.
+
+    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises, and
+    what broke the answer.
+    """
+    try:
+        for chunk in chunks:
+            if found := decoder.feed(chunk):
+                yield found
+                last = found[-1]
+                if isinstance(last, Broken):
+                    raise last.error
+                if isinstance(last, Completed):
+                    return
+    except ClientError as broken:
+        try:
+            rest = decoder.close()
+        except (StreamCut, WireError):
+            raise broken from None
+    else:
+        rest = decoder.close()
+    yield rest

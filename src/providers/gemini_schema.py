@@ -1,0 +1,130 @@
+"""A JSON Schema reduced to what Gemini accepts for a function's parameters. No I/O.
+
+Gemini accepts a subset of OpenAPI 3.0's schema objects and refuses a request with anything else. What can be said in
+that subset is translated (a type list becomes `nullable` or `anyOf`, a constant an `enum`, a reference its target);
+the rest is left out. That only makes the schema wider: arguments are checked against the tool's own. Subset: the
+reference of Schema in the Gemini API (v1beta) and in Vertex AI (v1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..types.messages import JSON
+from .values import mapping, objects, text
+
+Schema = Mapping[str, Any]
+
+_KEPT = (
+    "title",
+    "description",
+    "nullable",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+)
+_FORMATS = ("float", "double", "int32", "int64", "date-time")  # others are refused for their types
+_TYPES = ("string", "number", "integer", "boolean", "array", "object")
+_IMPLIED = {"properties": "object", "items": "array", "enum": "string"}  # the type of a schema that names none
+
+
+def reduced(schema: Schema) -> dict[str, JSON]:
+    """The schema as Gemini accepts it; recursion ends where a reference would repeat."""
+    return _reduce(schema, schema, frozenset())
+
+
+def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
+    schema, inside = _resolved(schema, root, inside)
+    sent: dict[str, JSON] = {key: schema[key] for key in _KEPT if key in schema}
+    if schema.get("format") in _FORMATS:
+        sent["format"] = schema["format"]
+    choices = _choices(schema)
+    if choices:
+        return sent | _union(choices, root, inside)
+    kind = _kind(schema)
+    sent["type"] = kind.upper()
+    if kind == "object":
+        return sent | _object(schema, root, inside)
+    if kind == "array":
+        return sent | {"items": _reduce(mapping(schema.get("items")), root, inside)}
+    return sent | (_enum(schema) if kind == "string" else {})
+
+
+def _resolved(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
+    """The schema with references and `allOf` merged in; its own keys win."""
+    merged: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
+    parts = objects(schema.get("allOf"))
+    if reference := text(schema.get("$ref")):
+        target = _target(reference, root)
+        parts.append({"type": text(target.get("type")) or "object"} if reference in inside else target)
+        inside |= {reference}
+    for each in parts:
+        part, inside = _resolved(each, root, inside)
+        properties = {**mapping(part.get("properties")), **mapping(merged.get("properties"))}
+        required = [*_names(part), *_names(merged)]
+        merged = {**part, **merged}
+        merged |= ({"properties": properties} if properties else {}) | ({"required": required} if required else {})
+    return merged, inside
+
+
+def _target(reference: str, root: Schema) -> dict[str, Any]:
+    """What `#/a/b` points to; empty if there is nothing."""
+    at: Any = root if reference.startswith("#") else None
+    for step in reference.lstrip("#").split("/")[1:]:
+        at = mapping(at).get(step.replace("~1", "/").replace("~0", "~"))
+    return mapping(at)
+
+
+def _names(schema: Schema) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def _choices(schema: Schema) -> list[dict[str, Any]]:
+    """The alternatives, if there are any; those of an object only narrow its properties and are ignored."""
+    kinds = schema.get("type")
+    if not isinstance(kinds, list):
+        unions = [] if kinds or "properties" in schema else [objects(schema.get(key)) for key in ("anyOf", "oneOf")]
+        return [choice for union in unions for choice in union]
+    own = {key: value for key, value in schema.items() if key not in _KEPT}
+    return [{**own, "type": kind} for kind in kinds if isinstance(kind, str)]
+
+
+def _union(choices: list[dict[str, Any]], root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
+    wanted = [choice for choice in choices if choice.get("type") != "null"]
+    nullable: dict[str, JSON] = {"nullable": True} if len(wanted) < len(choices) else {}
+    if len(wanted) == 1:
+        return _reduce(wanted[0], root, inside) | nullable
+    if not wanted:
+        return {"type": "STRING", "nullable": True}
+    return {"anyOf": [_reduce(choice, root, inside) for choice in wanted], **nullable}
+
+
+def _kind(schema: Schema) -> str:
+    implied = next((kind for key, kind in _IMPLIED.items() if key in schema), "string")
+    kind = text(schema.get("type")) or implied
+    return kind if kind in _TYPES else "string"
+
+
+def _object(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
+    properties: dict[str, JSON] = {
+        name: _reduce(mapping(each), root, inside) for name, each in mapping(schema.get("properties")).items()
+    }
+    if not properties:  # an empty object is refused
+        return {}
+    required: list[JSON] = [name for name in dict.fromkeys(_names(schema)) if name in properties]
+    return {"properties": properties, **({"required": required} if required else {})}
+
+
+def _enum(schema: Schema) -> dict[str, JSON]:
+    allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if not isinstance(allowed, list) or not all(isinstance(each, str) and each for each in allowed):
+        return {}
+    return {"enum": list(allowed), "format": "enum"}

@@ -1,0 +1,93 @@
+"""Server-sent events: bytes in, the data of each event out. No I/O.
+
+Linear whatever the chunking: a chunk that is one whole event is returned directly, others are appended to one
+buffer, and no byte is searched twice. Lines end in LF, CRLF or CR; a blank line ends an event; `data` lines of
+one event are joined by LF; comments (vLLM's ": keep-alive") and other fields are skipped. Lines are found in bytes,
+so characters such as U+2028 do not end them. Specification: WHATWG HTML, section 9.2.
+"""
+
+from __future__ import annotations
+
+from ...errors import WireError
+
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+_DATA = (b"data", b"error")  # llama.cpp's server sends errors in this field
+
+
+def too_large(limit: int = MAX_EVENT_BYTES) -> WireError:
+    said = f"The server sent one event of more than {limit:,} bytes."
+    return WireError(said, "That is not a chat completion: check vllm.base_url.")
+
+
+class EventDecoder:
+    """`feed(bytes)` returns the data of the events completed by a blank line."""
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._data: list[bytes] = []
+        self._held = 0
+        self._limit = max_event_bytes
+        self._open = True  # an event has begun, or no byte has been seen
+        self._at_start = True
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Raises WireError where one event exceeds the limit."""
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_plain_ends(chunk)
+        if not self._open and chunk[:6] == b"data: " and chunk.find(b"\n") == len(chunk) - 2 and chunk[-1:] == b"\n":
+            return [chunk[6:-2]]  # one event, whole: what servers send
+        self._buffer += chunk
+        if self._at_start and not self._skip_bom():
+            return []
+        events = self._take_lines()
+        if self._held + len(self._buffer) > self._limit:
+            raise too_large(self._limit)
+        self._open = bool(self._buffer or self._data)
+        return events
+
+    def _with_plain_ends(self, chunk: bytes) -> bytes:
+        """Every line end as LF. A CR at the end counts at once, so that an event need not wait for the next chunk."""
+        if self._after_cr and chunk[:1] == b"\n":
+            chunk, self._after_cr = chunk[1:], False
+        if chunk:
+            self._after_cr = chunk[-1:] == b"\r"
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _take_lines(self) -> list[bytes]:
+        buffer, events = self._buffer, []
+        start, at = 0, self._searched
+        while (end := buffer.find(b"\n", at)) >= 0:
+            if end > start:
+                self._field(start, end)
+            elif self._data:
+                events.append(b"\n".join(self._data))
+                self._data, self._held = [], 0
+            start = at = end + 1
+        del buffer[:start]
+        self._searched = len(buffer)
+        return events
+
+    def _field(self, start: int, end: int) -> None:
+        """Take in a line of the buffer, copying only its value, as it may be long."""
+        colon = self._buffer.find(b":", start, end)
+        name = self._buffer[start : colon if colon >= 0 else end]
+        if name not in _DATA:
+            return
+        value = colon + 1 if colon >= 0 else end
+        if self._buffer[value : value + 1] == b" ":
+            value += 1
+        with memoryview(self._buffer) as view:
+            self._data.append(bytes(view[min(value, end) : end]))
+        self._held += end - value
+
+    def _skip_bom(self) -> bool:
+        """Skip a byte order mark; False while there are too few bytes to tell."""
+        if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
+            return False
+        if self._buffer.startswith(_BOM):
+            del self._buffer[: len(_BOM)]
+        self._at_start = False
+        return True

@@ -1,0 +1,40 @@
+"""The table of providers: for each its codec, and how the API key is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..types.messages import JSON
+from .anthropic import AnthropicCodec
+from .base import Codec
+from .gemini import GeminiCodec
+from .openai import OpenAICodec
+from .strictness import closed, grammatical, never
+
+NewId = Callable[[], str]
+
+
+class Provider(NamedTuple):
+    """`strict`: whether a tool with this schema may be sent as strict."""
+
+    codec: Callable[[NewId], Codec]
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
+    strict: Callable[[Mapping[str, JSON]], bool] = never
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "vllm": Provider(OpenAICodec, strict=grammatical),
+    # Its newer models refuse max_tokens.
+    "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens"), strict=closed),
+    "ollama": Provider(OpenAICodec),
+    # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
+    # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.
+    "anthropic": Provider(AnthropicCodec, headers=MappingProxyType({"anthropic-version": "2023-06-01"})),
+    "gemini": Provider(GeminiCodec, "x-goog-api-key", ""),
+    "vertex": Provider(GeminiCodec),
+}

@@ -1,0 +1,99 @@
+"""Rules: what a user says of calls, one row each, and which of them speak of a call. Pure.
+
+A rule names a tool ("*": every tool), an action, and at most one of: a command, by its first words; a path, by a
+pattern as in .gitignore, relative to the workspace. Without either it speaks of every call of the tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from ...errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+Action = Literal["allow", "ask", "deny"]
+KEYS = ("tool", "action", "command", "path", "exact")
+
+
+class Rule(NamedTuple):
+    """`exact`: the command's words are these and no more."""
+
+    tool: str
+    action: Action
+    command: str = ""
+    path: str = ""
+    exact: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self.command.split())
+
+    def as_written(self) -> dict[str, Any]:
+        """The rule as an entry of `security.rules`."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+    def __str__(self) -> str:
+        return json.dumps(self.as_written(), ensure_ascii=False)
+
+    def names(self, tool: str) -> bool:
+        return self.tool in (tool, "*")
+
+    def covers(self, path: str) -> bool:
+        """Whether the rule speaks of a path, given relative to the workspace with `/` between its parts."""
+        return not self.path or _spec(self.path).match_file(path)
+
+
+@lru_cache(maxsize=256)
+def _spec(pattern: str) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # start-up is measured: only who has rules of paths pays for it
+
+    return GitIgnoreSpec.from_lines([pattern])
+
+
+def allowing(text: str) -> Rule:
+    """The rule that a word on the command line means: TOOL, exec:COMMAND, TOOL:PATH, or a rule as in the settings.
+
+    Raises ConfigError.
+    """
+    entry: object = None
+    if text.startswith("{"):
+        try:
+            entry = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"--allow {text}: {error}") from error
+    else:
+        tool, colon, rest = text.partition(":")
+        key = "command" if tool == "exec" else "path"
+        entry = {"tool": tool, "action": "allow"} | ({key: rest} if colon else {})
+    return _rule(f"--allow {text}", entry if isinstance(entry, dict) else {})
+
+
+def rules_of(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
+    """The entries of `security.rules`. Raises ConfigError, which names the entry that is none."""
+    return tuple(_rule(f"security.rules[{number}]", entry) for number, entry in enumerate(entries))
+
+
+def _rule(place: str, entry: Mapping[str, Any]) -> Rule:
+    for key, value in entry.items():
+        if key not in KEYS:
+            raise ConfigError(f"{place}: there is no key {key!r}; a rule has {', '.join(KEYS)}")
+        if not isinstance(value, bool if key == "exact" else str):
+            raise ConfigError(f"{place}: {key} is {'true or false' if key == 'exact' else 'a string'}")
+    actions = get_args(Action)
+    if entry.get("action") not in actions:
+        raise ConfigError(f"{place}: action is one of {', '.join(actions)}")
+    if not str(entry.get("tool", "")).strip():
+        raise ConfigError(f'{place}: tool is the name of a tool, or "*"')
+    if entry.get("command") and entry.get("path"):
+        raise ConfigError(f"{place}: a rule speaks of a command or of a path, not of both")
+    for key in ("command", "path"):
+        if key in entry and not entry[key].strip():  # else it would speak of everything
+            raise ConfigError(f"{place}: {key} is empty; leave it out for a rule that speaks of every call")
+    if entry.get("command") and entry["tool"] != "exec":
+        raise ConfigError(f"{place}: only exec has a command")
+    return Rule(**entry)

@@ -1,0 +1,160 @@
+"""read, write and edit: text files of the workspace, as they are (texts.py), within it (paths.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
+
+from ...errors import ToolError
+from ..fs.diff import unified
+from ..fs.encoding import CHUNK, UTF_8, Content, Encoding, encode, encoding_of, opened, read_before_change, replace_file
+from ..fs.line_window import Window, window
+from ..fs.replace import is_crlf, numbered, replaced
+from ..sdk.context import ToolContext
+from ..sdk.registry import tool
+
+MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
+
+
+@tool(risk="low")
+def read(
+    path: Annotated[str, "File, relative to the workspace"],
+    ctx: ToolContext,
+    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
+    limit: Annotated[int | None, "Number of lines to show"] = None,
+) -> str:
+    """Read a text file. Each line is shown after its number and a tab; the file's sha256 comes last."""
+    first = 1 if offset is None else offset
+    with opened(path, ctx) as file:
+        size = os.fstat(file.fileno()).st_size
+        encoding = encoding_of(path, file, ctx.max_file_bytes)
+        digest = _digest(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
+        file.seek(len(encoding.bom))
+        seen = window(path, file, encoding.codec, first, limit)
+    return f"{seen.text}{_how_on(seen)}[sha256 {digest}]"
+
+
+def preview_of_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
+    """The diff that a write comes to; raises what the write would."""
+    path, content = arguments["path"], arguments["content"]
+    old = read_before_change(path, ctx)
+    try:
+        before = old.text(old.encoding(path)) if old else None
+    except ToolError:
+        return f"{path} is a binary file of {len(old.data if old else b''):,} bytes, replaced by:\n{content}"
+    return unified(path, before, content)
+
+
+def preview_of_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
+    """The diff that an edit comes to; raises what the edit would."""
+    change = _change(ctx=ctx, **{name: value for name, value in arguments.items() if name != "dry_run"})
+    return unified(arguments["path"], change.before, change.after or "")
+
+
+@tool(risk="high", preview=preview_of_write)
+def write(
+    path: Annotated[str, "File, relative to the workspace"],
+    content: Annotated[str, "The whole new content"],
+    ctx: ToolContext,
+) -> str:
+    """Create a text file or replace its whole content. Missing folders are created."""
+    old = read_before_change(path, ctx)
+    data = encode(path, content, UTF_8, ctx)
+    replace_file(path, data, ctx, old)
+    return f"{'Replaced' if old else 'Created'} {path}: {len(content):,} characters [sha256 {_sha256(data)}]"
+
+
+@tool(risk="high", preview=preview_of_edit)
+def edit(
+    path: Annotated[str, "File, relative to the workspace"],
+    oldText: Annotated[str, "Text to replace, without line numbers; empty: the whole file"],
+    newText: Annotated[str, "Its replacement"],
+    ctx: ToolContext,
+    replace_all: Annotated[bool, "Replace every occurrence; else oldText must occur exactly once"] = False,
+    match_mode: Annotated[
+        MODE, "line_trimmed ignores indentation, block_anchor all but first and last line; auto tries all"
+    ] = "auto",
+    expected_replacements: Annotated[int | None, "Refuse unless there are exactly this many replacements"] = None,
+    dry_run: Annotated[bool, "Only show the diff, change nothing"] = False,
+    expected_hash: Annotated[str | None, "sha256 that read showed; refuse if the file has changed since"] = None,
+) -> str:
+    """Replace text in a file and show the diff."""
+    change = _change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
+    if change.after is None or change.before == change.after:
+        return f"{path} stays as it is, 0 replacements: {change.how}"
+    data = encode(path, change.after, change.encoding, ctx)
+    if not dry_run:
+        replace_file(path, data, ctx, change.old)
+    done = "Would change" if dry_run else "Changed"
+    return f"{done} {path}: {change.how} [sha256 {_sha256(data)}]\n{unified(path, change.before, change.after)}"
+
+
+class Change(NamedTuple):
+    """What an edit comes to: the text before (None: no file) and after, and how it was found, in words."""
+
+    old: Content | None
+    encoding: Encoding
+    before: str | None
+    after: str | None
+    how: str
+
+
+def _change(
+    path: str,
+    oldText: str,
+    newText: str,
+    ctx: ToolContext,
+    replace_all: bool = False,
+    match_mode: str = "auto",
+    expected_replacements: int | None = None,
+    expected_hash: str | None = None,
+) -> Change:
+    old = read_before_change(path, ctx)
+    _refuse_other(path, old, expected_hash)
+    if not old and oldText:
+        raise ToolError(f"{path} does not exist", "An empty oldText creates it.")
+    encoding = old.encoding(path) if old else UTF_8
+    before = old.text(encoding) if old else None
+    if oldText == newText:
+        return Change(old, encoding, before, before, "oldText and newText are equal")
+    if not before and not oldText:
+        return Change(old, encoding, before, newText, "created" if before is None else "was empty")
+    if not oldText:
+        return Change(old, encoding, before, _with_line_ends_of(before or "", newText), "the whole of it")
+    done = replaced(before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements)
+    times = f"{done.times:,} replacement{'s' * (done.times > 1)}"
+    return Change(old, encoding, before, done.text, f"{times}, mode {done.mode}, at {numbered(done.lines)}")
+
+
+def _refuse_other(path: str, old: Content | None, expected: str | None) -> None:
+    if expected is not None:
+        now = _sha256(old.data) if old else "that of no file"
+        if expected.strip().lower().removeprefix("sha256").lstrip(": ") != now:
+            raise ToolError(f"{path} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again.")
+
+
+def _with_line_ends_of(before: str, text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n") if is_crlf(before) else text
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(file: BinaryIO) -> str:
+    file.seek(0)
+    digest = hashlib.sha256()
+    for data in iter(partial(file.read, CHUNK), b""):
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _how_on(seen: Window) -> str:
+    if seen.next:
+        return f"[more lines follow; read on with offset={seen.next}]\n"
+    if not seen.text:
+        return "[the file is empty]\n"
+    return "" if seen.final_newline else "[no newline at the end]\n"

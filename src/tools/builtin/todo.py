@@ -1,0 +1,45 @@
+"""What a model keeps for itself while it works, and how it says that it is through: todo_write, todo_read, done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypedDict
+
+from ...errors import ToolError
+from ..sdk.context import ToolContext
+from ..sdk.registry import tool
+
+MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
+MOST = 100  # entries
+
+
+class Todo(TypedDict):
+    """An entry of the list."""
+
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
+@tool(risk="low")
+def todo_write(todos: Annotated[list[Todo], "The whole list, in order"], ctx: ToolContext) -> str:
+    """Replace your to-do list. Keep one for work of several steps."""
+    if len(todos) > MOST:
+        raise ToolError(f"{len(todos)} entries are too many; {MOST} at most")
+    ctx.todos[:] = [(entry["content"], entry["status"]) for entry in todos]
+    return _shown(ctx)
+
+
+@tool(risk="low")
+def todo_read(ctx: ToolContext) -> str:
+    """Show your to-do list."""
+    return _shown(ctx)
+
+
+@tool(risk="low")
+def done(summary: Annotated[str, "What was done, for the user"], ctx: ToolContext) -> str:
+    """Finish: call it when nothing is left to do."""
+    ctx.end_run(summary)
+    return "Done."
+
+
+def _shown(ctx: ToolContext) -> str:
+    return "\n".join(f"{MARKS[status]} {content}" for content, status in ctx.todos) or "[the list is empty]"

@@ -1,0 +1,238 @@
+"""Requests to one server, and its answers as they stream.
+
+Bodies are read with `raw.read1`, the only call that is prompt for both chunked and close-delimited answers
+(`iter_lines` waits for 512 bytes or the end, and is quadratic in a long line). The API key is sent to no other host:
+a redirect is followed only within the same scheme, host and port.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from threading import Event
+from types import TracebackType
+from typing import NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from urllib3 import disable_warnings
+from urllib3 import exceptions as urllib3_errors
+
+from ..errors import ClientError, ConfigError, StreamCut, Undecodable, WireError
+from .deadlines import Clocks, Stopwatch
+from .errors import translate, went_stale
+from .watched import WatchedAdapter
+
+READ_SIZE = 65536
+MAX_WHOLE_BODY = 16 * 1024 * 1024
+MAX_REDIRECTS = 3
+SAME_METHOD = (307, 308)  # redirects that keep method and body
+LINGER = 0.1  # seconds to wait for the end of a body nobody reads, to keep the connection
+
+HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+
+log = logging.getLogger(__name__.rpartition(".")[0])
+
+
+class HttpReply(NamedTuple):
+    """`retry_after`: seconds that the server asks to wait."""
+
+    status: int
+    content_type: str
+    location: str
+    chunks: Iterator[bytes]
+    retry_after: float | None = None
+
+    def read(self) -> bytes:
+        """The whole body, up to MAX_WHOLE_BODY bytes."""
+        return _whole(self.chunks)
+
+
+class Client:
+    """One server, one connection pool, one request at a time.
+
+    The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
+    `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError where a header cannot hold the key.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        clocks: Clocks = Clocks(),  # noqa: B008 - a NamedTuple
+        *,
+        key_header: str = "Authorization",
+        key_prefix: str = "Bearer ",
+        headers: Mapping[str, str] | None = None,
+        ssl_verify: bool | str = True,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not (api_key.isascii() and api_key.isprintable()):
+            hint = "Check VLLM_API_KEY and vllm.api_key."
+            raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
+        self.base_url = base_url
+        self.sleep = sleep
+        self._api_key = api_key
+        self._stopwatch = Stopwatch(clocks, now)
+        self._was_there = False  # whether the server has ever answered
+        self._kept = False  # whether the next request reuses a connection
+        self._key = key_header, key_prefix
+        self._headers = {**HEADERS, **(headers or {})}
+        self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, WatchedAdapter(self._stopwatch))
+        # An explicit auth also keeps requests from using .netrc.
+        self._session.auth = self._authorize
+        # Proxies and CA bundles of the environment, read once; requests would read them for each request.
+        self._settings = self._session.merge_environment_settings(base_url, {}, True, ssl_verify, None)
+        self._session.trust_env = False
+        if not ssl_verify:
+            disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
+
+    def heed(self, cancelled: Event) -> None:
+        """Once it is set, by whatever thread, what waits for the server raises what Ctrl-C raises."""
+
+        def sleep(seconds: float) -> None:
+            if cancelled.wait(seconds):
+                raise KeyboardInterrupt
+
+        self.sleep, self._stopwatch.cancelled = sleep, cancelled.is_set
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._session.close()
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
+        """Send a request; the answer streams until the block is left.
+
+        `path` is relative to base_url, or with a leading slash to the server's root, above /v1.
+        `within`: a tighter limit on the total time, in seconds.
+        Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut, Timeout, Undecodable.
+        """
+        url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
+        self._stopwatch.start()
+        if within is not None:
+            self._stopwatch.hurry(within)
+        with self._follow(method, url, body) as answer:
+            chunks = self._chunks(answer)
+            headers = answer.headers
+            try:
+                yield HttpReply(
+                    answer.status_code,
+                    headers.get("Content-Type", ""),
+                    headers.get("Location", ""),
+                    chunks if answer.status_code < 400 else self._without_key(chunks),
+                    _seconds(headers.get("Retry-After", "")),
+                )
+            except WireError as error:  # the reader of the body does not know the address
+                error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
+                raise
+            self._stopwatch.hurry(LINGER)
+            with suppress(ClientError):
+                deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too
+
+    def _follow(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        """The answer, following redirects within this server."""
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = self._send(method, url, body)
+            target = urljoin(url, answer.headers.get("Location", ""))
+            if answer.status_code not in SAME_METHOD or _origin(target) != _origin(url):
+                return answer
+            answer.close()
+            url = target
+        raise ClientError(f"{self.base_url} redirects in a loop, last to {url}.", "Check vllm.base_url.")
+
+    def _send(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        try:
+            try:
+                answer = self._request(method, url, body)
+            except requests.ConnectionError as error:
+                if not (self._kept and went_stale(error)):
+                    raise
+                self._kept = False
+                log.debug("the kept connection was closed meanwhile; asking again on a new one")
+                answer = self._request(method, url, body)
+        except requests.ReadTimeout as error:
+            self._kept = False
+            raise self._stopwatch.overdue(self.base_url) from error
+        except OSError as error:  # RequestException is an OSError; so is a missing CA file
+            self._kept = False
+            limit = self._stopwatch.limits.connect
+            raise translate(error, self.base_url, limit, was_there=self._was_there) from error
+        self._was_there = True
+        self._kept = answer.headers.get("Connection", "").lower() != "close"
+        return answer
+
+    def _request(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        limits = self._stopwatch.limits
+        return self._session.request(
+            method,
+            url,
+            data=body,
+            headers=self._headers,
+            timeout=(limits.connect, limits.first_token),
+            allow_redirects=False,
+            **self._settings,
+        )
+
+    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
+        tracing = log.isEnabledFor(logging.DEBUG)
+        received, read1 = self._stopwatch.received, answer.raw.read1
+        try:
+            while chunk := read1(READ_SIZE, decode_content=True):
+                if tracing:
+                    log.debug("received %s", chunk.decode(errors="replace").rstrip())
+                yield chunk
+                received(chunk)  # after its reader has had it: what is shown is not kept waiting
+        except urllib3_errors.ReadTimeoutError as error:
+            raise self._stopwatch.overdue(self.base_url) from error
+        except urllib3_errors.DecodeError as error:
+            self._headers["Accept-Encoding"] = "identity"  # from now on: this server or its proxy cannot compress
+            raise Undecodable(f"The answer of {self.base_url} could not be decompressed.") from error
+        except (urllib3_errors.HTTPError, OSError) as error:
+            raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
+
+    def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """The body without the API key, which a refusal may quote."""
+        body = _whole(chunks)
+        yield body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
+
+    def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._api_key:
+            header, prefix = self._key
+            request.headers[header] = f"{prefix}{self._api_key}"
+        return request
+
+
+def _whole(chunks: Iterator[bytes]) -> bytes:
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) >= MAX_WHOLE_BODY:
+            break
+    return bytes(body)
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Seconds from a Retry-After header, which holds seconds or a date."""
+    with suppress(ValueError):
+        return max(0.0, float(retry_after))
+    with suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    return None

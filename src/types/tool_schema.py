@@ -1,0 +1,52 @@
+"""A tool as text and as an entry of OpenAI's `tools`. Pure functions of JSON Schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .messages import JSON, ToolDefinition
+
+
+def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
+    """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS shows is what the wire sends."""
+    function: dict[str, JSON] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def signature(name: str, parameters: Mapping[str, Any]) -> str:
+    """How a tool is called, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
+    return f"{name}({_fields(parameters, 1)})"
+
+
+def type_name(schema: object, depth: int = 1) -> str:
+    """What values a JSON Schema stands for: `"a" | "b"`, `array of {content: string, done?: boolean}`.
+
+    `depth`: of how many objects inside one another the fields are named.
+    """
+    match schema:
+        case {"enum": [_, *_] as choices}:
+            return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+        case {"anyOf": [_, *_] as arms}:
+            return " | ".join(type_name(arm, depth) for arm in arms)
+        case {"type": "array", "items": items}:
+            return f"array of {type_name(items, depth)}"
+        case {"type": "object", **rest} if depth and (fields := _fields(rest, depth - 1)):
+            return f"{{{fields}}}"
+        case {"type": kind}:
+            return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+    return "any"
+
+
+def _fields(schema: Mapping[Any, Any], depth: int) -> str:
+    properties, required = schema.get("properties"), schema.get("required")
+    needed = required if isinstance(required, list) else []
+    fields = properties if isinstance(properties, Mapping) else {}
+    return ", ".join(f"{key}{'' if key in needed else '?'}: {type_name(value, depth)}" for key, value in fields.items())

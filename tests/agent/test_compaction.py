@@ -1,0 +1,260 @@
+"""A model whose context holds so many characters, and a conversation that outgrows it."""
+
+import re
+
+import pytest
+
+from src.agent.compaction import KEEP, SUMMARY_ROOM, Compactor
+from src.agent.loop import Agent
+from src.errors import ConnectFailed, ContextTooLong
+from src.security.permissions.approval import APPROVE_ALL
+from src.types.events import Compacted, Completed, Notice
+from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from tests.doubles import POLICY, context, says, toolbox
+
+CONTEXT = 20_000  # characters
+
+
+def size(messages):
+    return sum(len(str(message)) for message in messages)
+
+
+class SizedModel:
+    """Gives its turns one after another; a request for a summary gets `summary`, or raises it."""
+
+    def __init__(self, *turns, summary="The gist.", context=CONTEXT):
+        self.turns, self.summary, self.context = list(turns), summary, context
+        self.asked, self.summed = [], []
+
+    def filled(self, messages, tools=(), *, exact_from=0.0):
+        return size(messages) / self.context if self.context else None
+
+    def respond(self, messages, tools=()):
+        if "You are given" in messages[0].text:
+            self.summed.append(list(messages))
+            if isinstance(self.summary, Exception):
+                raise self.summary
+            yield Completed(says(self.summary))
+            return
+        self.asked.append(list(messages))
+        turn = self.turns.pop(0)
+        if isinstance(turn, Exception):
+            raise turn
+        yield Completed(turn)
+
+
+SYSTEM = SystemMessage("Be brief.")
+
+
+def turn(number, length=1500):
+    """A question, a call with a long result, and the answer."""
+    call = ToolCall(f"c{number}", "look", {"path": f"file{number}"})
+    return [
+        UserMessage(f"question {number}"),
+        Response((call,), "tool_use"),
+        ToolResults((ToolResult(call.id, "look", "text", "x" * length),)),
+        Response((Text(f"answer {number}"),)),
+    ]
+
+
+def conversation(turns, length=1500):
+    return [SYSTEM, *(message for number in range(turns) for message in turn(number, length))]
+
+
+def is_sendable(messages):
+    """Each response with calls is followed by their results, and results by nothing else."""
+    for place, message in enumerate(messages):
+        calls = [call.id for call in getattr(message, "calls", ())]
+        after = messages[place + 1] if place + 1 < len(messages) else None
+        results = [result.tool_call_id for result in after.results] if isinstance(after, ToolResults) else []
+        assert results == calls
+
+
+def run(model, messages, hint=None):
+    compactor = Compactor(model)
+    return list(compactor.if_full(messages, ()) if hint is None else compactor.now(messages, hint))
+
+
+class TestBeforeItIsFull:
+    def test_below_the_share_nothing_happens(self):
+        messages = conversation(4)
+        before = list(messages)
+        assert run(SizedModel(), messages) == []
+        assert messages == before
+
+    def test_a_summary_takes_the_place_of_what_is_old(self):
+        messages = [*conversation(12), UserMessage("and now?")]
+        before = list(messages)
+        run(SizedModel(), messages)
+        assert messages[0] is SYSTEM
+        assert "The gist." in messages[1].text
+        kept = messages[2:]
+        assert kept == before[-len(kept) :]
+        assert messages[-1] == UserMessage("and now?")
+        is_sendable(messages)
+        assert size(kept) <= KEEP * CONTEXT
+
+    @pytest.mark.parametrize("turns", range(9, 20))
+    @pytest.mark.parametrize("length", [1200, 3000])
+    def test_calls_and_results_are_never_split(self, turns, length):
+        messages = [*conversation(turns, length), UserMessage("and now?")]
+        run(SizedModel(), messages)
+        is_sendable(messages)
+        assert size(messages) < 0.85 * CONTEXT
+
+    def test_within_one_long_turn_the_question_is_kept_word_for_word(self):
+        messages = [SYSTEM, UserMessage("find the bug in parser.py"), *(m for n in range(15) for m in turn(n)[1:3])]
+        run(SizedModel(), messages)
+        assert "find the bug in parser.py" in messages[1].text
+        is_sendable(messages)
+
+    def test_who_follows_is_told_what_gave_way(self):
+        messages = [*conversation(12), UserMessage("and now?")]
+        before = len(messages)
+        events = run(SizedModel(), messages)
+        (compacted,) = [event for event in events if isinstance(event, Compacted)]
+        assert compacted == Compacted(messages[1], before, len(messages) - 2, False)
+        told = events[-1].text
+        assert "question 0" in told and "tool results" in told and "/undo" in told
+
+    def test_a_summary_of_a_summary(self):
+        model = SizedModel()
+        messages = [*conversation(12), UserMessage("and now?")]
+        run(model, messages)
+        messages += [*conversation(12)[1:], UserMessage("and then?")]
+        run(model, messages)
+        assert "The gist." in model.summed[1][1].text
+        is_sendable(messages)
+
+    def test_where_the_length_is_not_known_nothing_is_done_ahead(self):
+        assert run(SizedModel(context=None), conversation(50)) == []
+
+
+class TestTheRequestForASummary:
+    def test_it_fits_itself(self):
+        model = SizedModel()
+        run(model, [*conversation(14, length=3000), UserMessage("and now?")])
+        assert size(model.summed[0]) <= SUMMARY_ROOM * CONTEXT
+
+    def test_even_where_one_message_alone_does_not(self):
+        model = SizedModel()
+        messages = [*conversation(2), UserMessage("y" * 100_000), says("ok"), *conversation(2)[1:], UserMessage("now?")]
+        run(model, messages)
+        assert size(model.summed[0]) <= SUMMARY_ROOM * CONTEXT
+
+    def test_it_holds_who_said_what(self):
+        model = SizedModel()
+        run(model, [*conversation(12), UserMessage("and now?")])
+        text = model.summed[0][1].text
+        assert re.search(r"USER:\nquestion 0\n\nCALL of look:\n\{\"path\": \"file0\"\}\n\nRESULT of look:\nxxx", text)
+
+    def test_nothing_in_it_can_end_the_turn_and_speak_as_another(self):
+        model = SizedModel()
+        run(model, [UserMessage("<|im_end|>"), *conversation(12)[1:], UserMessage("and now?")])
+        assert "USER:\n< |im_end|>" in model.summed[0][1].text
+
+    def test_a_hint_says_what_to_keep(self):
+        model = SizedModel()
+        run(model, conversation(3), hint="the port numbers")
+        assert "the port numbers" in model.summed[0][0].text
+
+    def test_where_the_server_finds_it_too_long_all_the_same_it_gets_shorter(self):
+        class Strict(SizedModel):
+            def respond(self, messages, tools=()):
+                if size(messages) > 4000:
+                    raise ContextTooLong("full")
+                return super().respond(messages, tools)
+
+        messages = [*conversation(12), UserMessage("and now?")]
+        run(Strict(), messages)
+        assert "The gist." in messages[1].text
+
+    def test_another_model_may_write_it(self):
+        model, writer = SizedModel(), SizedModel(summary="Another's gist.")
+        messages = [*conversation(12), UserMessage("and now?")]
+        list(Compactor(model, writer=lambda: writer).if_full(messages, ()))
+        assert "Another's gist." in messages[1].text
+
+
+class TestWhereItFails:
+    @pytest.mark.parametrize("summary", ["", ConnectFailed("nobody there")])
+    def test_old_results_are_shortened_instead_and_it_is_said_so(self, summary):
+        messages = [*conversation(12), UserMessage("and now?")]
+        events = run(SizedModel(summary=summary), messages)
+        assert len(messages) == 50
+        assert "characters left out" in messages[3].results[0].value
+        assert "Summarizing failed" in events[-1].text
+        is_sendable(messages)
+
+    def test_it_is_not_tried_again_at_once(self):
+        model = SizedModel(summary="")
+        compactor = Compactor(model, at=0.1)
+        messages = [*conversation(12), UserMessage("and now?")]
+        list(compactor.if_full(messages, ()))
+        list(compactor.if_full(messages, ()))
+        assert len(model.summed) == 1
+
+    def test_a_shorter_conversation_is_another_one_in_which_it_is_tried(self):
+        model = SizedModel(summary="")
+        compactor = Compactor(model, at=0.1)
+        list(compactor.if_full([*conversation(12), UserMessage("and now?")], ()))
+        list(compactor.if_full([*conversation(8), UserMessage("and now?")], ()))
+        assert len(model.summed) == 2
+
+    def test_an_interrupt_leaves_all_as_it_was(self):
+        class Interrupted(SizedModel):
+            def respond(self, messages, tools=()):
+                raise KeyboardInterrupt
+                yield
+
+        messages = [*conversation(12), UserMessage("and now?")]
+        before = list(messages)
+        with pytest.raises(KeyboardInterrupt):
+            run(Interrupted(), messages)
+        assert messages == before
+
+
+class TestByHand:
+    def test_it_is_done_at_any_size(self):
+        messages = conversation(4)
+        (compacted,) = [event for event in run(SizedModel(), messages, hint="") if isinstance(event, Compacted)]
+        assert compacted.by_hand
+        assert len(messages) < 10
+        is_sendable(messages)
+
+    def test_where_nothing_is_old_it_says_so(self):
+        (notice,) = run(SizedModel(), [SYSTEM, UserMessage("hi")], hint="")
+        assert "nothing to summarize" in notice.text
+
+    def test_what_the_model_raises_is_raised(self):
+        with pytest.raises(ConnectFailed):
+            run(SizedModel(summary=ConnectFailed("nobody there")), conversation(4), hint="")
+
+
+class TestInTheLoop:
+    def asked(self, model, messages):
+        registry, _ = toolbox()
+        agent = Agent(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
+        return list(agent.run(messages))
+
+    def test_it_happens_before_the_request_that_would_not_fit(self):
+        model = SizedModel(says("Fine."))
+        self.asked(model, [*conversation(12), UserMessage("and now?")])
+        assert size(model.asked[0]) < 0.85 * CONTEXT
+        assert model.asked[0][-1] == UserMessage("and now?")
+
+    def test_where_nothing_is_left_to_shorten_a_refusal_leads_to_it(self):
+        model = SizedModel(ContextTooLong("full"), says("Fine."), context=None)
+        messages = [*conversation(12, length=10), UserMessage("and now?")]
+        events = self.asked(model, messages)
+        assert any(isinstance(event, Compacted) for event in events)
+        assert messages[-1] == says("Fine.")
+
+    def test_what_fits_in_no_way_stays_an_error(self):
+        with pytest.raises(ContextTooLong):
+            self.asked(SizedModel(ContextTooLong("full"), context=None), [UserMessage("z" * 100_000)])
+
+    def test_notices_come_as_events(self):
+        model = SizedModel(says("Fine."))
+        events = self.asked(model, [*conversation(12), UserMessage("and now?")])
+        assert [type(event) for event in events[1:4]] == [Notice, Compacted, Notice]

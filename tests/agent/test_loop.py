@@ -1,0 +1,322 @@
+from pathlib import Path
+
+import pytest
+
+from src.agent.dispatch import NOT_FINISHED, SAME_AGAIN
+from src.agent.loop import MAX_MALFORMED_TURNS, NUDGE, SUM_UP, Agent
+from src.errors import ContextTooLong, StreamCut
+from src.security.permissions.approval import Answer
+from src.security.permissions.policy import Policy
+from src.security.permissions.rules import Rule
+from src.tools import ToolContext
+from src.types.events import CallDenied, CallFinished, CallStarted, LimitHit, Notice, TextDelta, TurnStarted
+from src.types.messages import MalformedCall, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
+
+from ..doubles import POLICY, ScriptedApprover, ScriptedModel, context, says, toolbox
+
+LOOK = ToolCall("c1", "look", {"path": "a"})
+CHANGE = ToolCall("c2", "change", {"path": "a"})
+
+
+class Run:
+    """One question put to a scripted model, and all that came of it."""
+
+    def __init__(self, *turns, answers=(), **options):
+        self.model = ScriptedModel(*turns, partial=options.pop("partial", ""))
+        self.registry, self.ran = toolbox()
+        policy = options.pop("policy", POLICY)
+        self.approver = ScriptedApprover(*answers)
+        self.agent = Agent(self.model, self.registry, context(), self.approver, policy, **options)
+        self.conversation = [UserMessage("go")]
+        self.events = []
+
+    def all(self):
+        for event in self.agent.run(self.conversation):
+            self.events.append(event)
+        return self
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def results(self):
+        return [
+            result for message in self.conversation if isinstance(message, ToolResults) for result in message.results
+        ]
+
+
+def test_an_answer_without_calls_ends_the_loop():
+    run = Run(says("hello")).all()
+    assert run.conversation == [UserMessage("go"), says("hello")]
+    assert run.of(Notice) == []
+
+
+def test_a_call_is_run_and_its_result_sent():
+    run = Run(says("Looking.", LOOK), says("Seen.")).all()
+    result = ToolResult("c1", "look", "text", "contents of a")
+    assert run.conversation == [UserMessage("go"), says("Looking.", LOOK), ToolResults((result,)), says("Seen.")]
+    assert run.model.asked[1].messages == run.conversation[:3]
+    assert run.of(CallStarted) == [CallStarted(LOOK)]
+    assert run.of(CallFinished) == [CallFinished(LOOK, result)]
+    assert run.of(TurnStarted) == [TurnStarted(1), TurnStarted(2)]
+
+
+def test_the_loop_does_not_care_where_a_call_came_from():
+    for origin in ("native", "text", "hermes"):
+        assert Run(says("", ToolCall("c", "look", {"path": "a"}, origin)), says("ok")).all().ran == ["look a"]
+
+
+def test_several_calls_are_answered_in_their_order():
+    run = Run(says("", LOOK, ToolCall("c3", "look", {"path": "b"})), says("ok")).all()
+    assert [(result.tool_call_id, result.value) for result in run.results()] == [
+        ("c1", "contents of a"),
+        ("c3", "contents of b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "help"),
+    [
+        (ToolCall("c", "lok", {"path": "a"}), "nearest first: look(path: string)"),
+        (ToolCall("c", "look", {"pth": "a"}), "look(path: string)"),
+        (ToolCall("c", "look", {}), "look(path: string)"),
+        (ToolCall("c", "look", {"path": 3}), "look(path: string)"),
+    ],
+)
+def test_a_wrong_call_is_answered_with_what_is_right_and_the_loop_goes_on(call, help):
+    run = Run(says("", call), says("ok")).all()
+    assert run.results()[0].kind == "error"
+    assert help in run.results()[0].value
+    assert run.conversation[-1] == says("ok")
+
+
+class TestApproval:
+    def test_what_is_approved_runs(self):
+        run = Run(says("", CHANGE), says("ok"), answers=[True]).all()
+        assert run.ran == ["change a"]
+        assert run.approver.asked == [CHANGE]
+
+    def test_what_is_refused_does_not_run_and_the_model_is_told(self):
+        run = Run(says("", CHANGE), says("ok"), answers=[False]).all()
+        assert run.ran == []
+        assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.")]
+        assert run.of(CallStarted) == []
+        assert run.of(CallDenied) == [CallDenied(CHANGE, "the user said no.")]
+
+    def test_reading_asks_nobody(self):
+        assert Run(says("", LOOK), says("ok")).all().approver.asked == []
+
+    def test_nobody_is_asked_about_a_call_that_could_not_run(self):
+        run = Run(says("", ToolCall("c", "change", {"pat": "a"})), says("ok")).all()
+        assert run.approver.asked == []
+
+
+class TestMalformed:
+    BROKEN = Response((MalformedCall("c1", "look", "{", "It has no end.", "text"),))
+
+    def test_a_malformed_call_is_answered_with_its_reason_and_the_right_signature(self):
+        run = Run(self.BROKEN, says("ok")).all()
+        assert run.results() == [ToolResult("c1", "look", "error", "It has no end. Usage: look(path: string)")]
+
+    def test_after_a_few_in_a_row_the_loop_stops_and_says_so(self):
+        run = Run(*[self.BROKEN] * (MAX_MALFORMED_TURNS + 1)).all()
+        assert "cannot be read" in run.of(Notice)[-1].text
+
+    def test_a_good_call_between_starts_the_count_anew(self):
+        turns = [*[self.BROKEN] * MAX_MALFORMED_TURNS, says("", LOOK), *[self.BROKEN] * MAX_MALFORMED_TURNS, says("ok")]
+        assert Run(*turns).all().conversation[-1] == says("ok")
+
+
+class TestLimits:
+    def test_after_the_last_tool_turn_the_model_sums_up_without_tools(self):
+        run = Run(says("", LOOK), says("", LOOK), says("So far."), max_tool_turns=2).all()
+        assert run.model.asked[1].tools == ["look", "change", "wait"]
+        assert run.model.asked[2].tools == []
+        assert run.model.asked[2].messages[-1] == SUM_UP
+        assert "Stopped after 2" in run.of(Notice)[0].text
+        assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
+        assert run.conversation[-1] == says("So far.")
+
+    def test_calls_in_the_summary_are_not_run_and_the_user_is_told(self):
+        run = Run(says("", LOOK), says("More.", CHANGE), max_tool_turns=1).all()
+        assert run.ran == ["look a"]
+        assert run.results()[-1].kind == "error"
+        assert "more tool calls (1)" in run.of(Notice)[-1].text
+
+    def test_an_answer_cut_at_max_tokens_is_said_so(self):
+        run = Run(says("Once upon", stop_reason="max_tokens")).all()
+        assert "max_tokens" in run.of(Notice)[0].text
+
+    def test_an_empty_answer_is_said_so_and_asked_about_once(self):
+        run = Run(says(""), says("Here.")).all()
+        assert "without saying anything" in run.of(Notice)[0].text
+        assert run.model.asked[1].messages[-1] == NUDGE
+        assert run.conversation[-1] == says("Here.")
+
+    def test_an_order_that_nobody_answered_is_not_left_to_the_next_question(self):
+        run = Run(says(""), StreamCut("cut"))
+        with pytest.raises(StreamCut):
+            run.all()
+        assert NUDGE not in run.conversation
+
+    def test_two_empty_answers_end_the_loop(self):
+        assert len(Run(says(""), says("")).all().model.asked) == 2
+
+
+class TestInterrupts:
+    def test_what_was_said_before_a_broken_stream_is_kept(self):
+        run = Run(StreamCut("cut"), partial="Half an")
+        with pytest.raises(StreamCut):
+            run.all()
+        assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
+
+    def test_what_was_said_before_ctrl_c_is_kept(self):
+        run = Run(KeyboardInterrupt(), partial="Half an")
+        with pytest.raises(KeyboardInterrupt):
+            run.all()
+        assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
+
+    def test_leaving_the_events_in_the_middle_keeps_what_was_said(self):
+        run = Run(StreamCut("never reached"), partial="Half an")
+        events = run.agent.run(run.conversation)
+        assert [next(events), next(events).text] == [TurnStarted(1), "Half an"]
+        events.close()
+        assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
+
+    def test_an_interrupted_call_and_those_behind_it_are_answered_as_not_finished(self):
+        run = Run(says("", LOOK, ToolCall("c5", "wait", {}), CHANGE))
+        with pytest.raises(KeyboardInterrupt):
+            run.all()
+        assert [result.value for result in run.results()] == ["contents of a", NOT_FINISHED, NOT_FINISHED]
+        assert run.ran == ["look a"]
+
+
+class TestContext:
+    @staticmethod
+    def too_long(excess):
+        error = ContextTooLong("full")
+        error.excess = excess
+        return error
+
+    def test_where_the_context_is_full_old_results_are_shortened_and_the_turn_asked_for_again(self):
+        long = ToolResults((ToolResult("c0", "look", "text", "x" * 5000),))
+        run = Run(self.too_long(100), says("ok"))
+        run.conversation[:0] = [UserMessage("before"), says("", ToolCall("c0", "look", {"path": "b"})), long]
+        run.all()
+        assert run.conversation[-1] == says("ok")
+        assert "characters left out" in run.model.asked[1].messages[2].results[0].value
+        assert "were shortened" in run.of(Notice)[0].text
+
+    def test_where_tool_outputs_pass_their_budget_the_oldest_are_left_out_before_the_next_request(self):
+        run = Run(says("", LOOK), says("Done."))
+        old = ToolResults((ToolResult("c0", "look", "text", "x" * 100_000, "o00000000"),))
+        run.conversation[:0] = [UserMessage("before"), says("", ToolCall("c0", "look", {"path": "b"})), old]
+        run.all()
+        assert "o00000000]" in run.model.asked[1].messages[2].results[0].value
+        assert "left out" in run.of(Notice)[0].text
+
+    def test_where_nothing_can_be_shortened_the_error_stands(self):
+        with pytest.raises(ContextTooLong):
+            Run(self.too_long(100)).all()
+
+
+class TestAlwaysSendable:
+    """Whoever iterates may leave at any event: every call that is in the conversation then has its result."""
+
+    TURNS = (says("Looking.", LOOK, CHANGE), says("", LOOK), says("More.", LOOK), says("Done."))
+
+    @pytest.mark.parametrize("stop_after", range(1, 20))
+    def test_leaving_at_any_event_leaves_no_call_without_a_result(self, stop_after):
+        run = Run(*self.TURNS, answers=[True], max_tool_turns=2)
+        events = run.agent.run(run.conversation)
+        for _ in range(stop_after):
+            next(events, None)
+        events.close()
+        asked = [call.id for message in run.conversation if isinstance(message, Response) for call in message.calls]
+        assert [result.tool_call_id for result in run.results()] == asked
+
+    def test_a_summary_that_failed_leaves_no_order_behind(self):
+        run = Run(says("", LOOK), StreamCut("cut"), max_tool_turns=1)
+        with pytest.raises(StreamCut):
+            run.all()
+        assert SUM_UP not in run.conversation
+
+
+def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():
+    run = Run(says("", LOOK, stop_reason="max_tokens"), says("ok")).all()
+    assert "max_tokens" in run.of(Notice)[0].text
+
+
+class TestThePolicyDecides:
+    def test_what_is_denied_is_not_asked_and_the_model_hears_why(self):
+        policy = Policy(Path("/"), rules=(Rule("change", "deny"),))
+        run = Run(says("", CHANGE), says("A pity."), answers=(), policy=policy).all()
+        assert (run.ran, run.approver.asked) == ([], [])
+        assert "a rule denies it" in run.results()[0].value
+
+    def test_always_is_not_asked_again(self):
+        run = Run(says("", CHANGE), says("", CHANGE), says("Done."), answers=[Answer(True, always=True)]).all()
+        assert run.ran == ["change a", "change a"]
+        assert run.approver.asked == [CHANGE]
+
+
+def test_leaving_at_the_word_that_an_answer_was_cut_leaves_no_call_without_a_result():
+    run = Run(says("", LOOK, stop_reason="max_tokens"))
+    events = run.agent.run(run.conversation)
+    next(event for event in events if isinstance(event, Notice))
+    events.close()
+    assert [result.value for result in run.results()] == [NOT_FINISHED]
+
+
+class TestTheSameCallAgain:
+    def test_the_third_time_in_a_row_it_is_not_run_and_the_model_is_told(self):
+        run = Run(*[says("", LOOK)] * 3, says("ok")).all()
+        assert run.ran == ["look a"] * 2
+        assert run.results()[-1].value == SAME_AGAIN
+        assert run.conversation[-1] == says("ok")
+
+    def test_after_that_the_loop_stops_and_says_so(self):
+        run = Run(*[says("", LOOK)] * 4).all()
+        assert run.ran == ["look a"] * 2
+        assert "again and again" in run.of(Notice)[-1].text
+        assert len(run.results()) == 4
+
+    def test_another_call_between_starts_the_count_anew(self):
+        other = ToolCall("c9", "look", {"path": "b"})
+        turns = [says("", each) for each in (LOOK, LOOK, other, LOOK, LOOK)]
+        run = Run(*turns, says("ok")).all()
+        assert len(run.ran) == 5
+
+    def test_many_in_one_turn_do_not_stop_the_loop_before_the_model_was_told(self):
+        run = Run(says("", *[LOOK] * 6), says("ok")).all()
+        assert run.ran == ["look a"] * 2
+        assert run.conversation[-1] == says("ok")
+
+    def test_it_does_not_matter_whether_the_call_could_run(self):
+        run = Run(*[says("", ToolCall("c", "nothing", {}))] * 4).all()
+        assert "again and again" in run.of(Notice)[-1].text
+
+
+class TestATurnThatEndsTheRun:
+    @staticmethod
+    def finishing(*turns):
+        run = Run(*turns)
+
+        @run.registry.tool(risk="low")
+        def done(summary: str, ctx: ToolContext) -> str:
+            """End the run."""
+            ctx.end_run(summary)
+            return "ended"
+
+        return run.all()
+
+    def test_its_summary_is_the_answer(self):
+        run = self.finishing(says("", LOOK, ToolCall("c8", "done", {"summary": "All seen."})))
+        assert run.ran == ["look a"]
+        assert [result.value for result in run.results()] == ["contents of a", "ended"]
+        assert run.conversation[-1] == says("All seen.")
+        assert run.of(TextDelta) == [TextDelta("All seen.")]
+
+    def test_an_empty_summary_says_nothing(self):
+        run = self.finishing(says("", ToolCall("c8", "done", {"summary": ""})))
+        assert run.of(TextDelta) == []
+        assert run.conversation[-1] == says("")

@@ -1,0 +1,79 @@
+"""Old tool outputs make room for new ones, seldom and then thoroughly."""
+
+from __future__ import annotations
+
+import pytest
+
+from src.agent.pruning import budget, trim
+from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
+
+
+def exchange(number: int, characters: int, *, ref: bool = True, kind: str = "text") -> list:
+    value = "x" * characters
+    result = ToolResult(f"c{number}", "read", kind, value, f"o{number:08}" if ref else "")
+    return [Response((ToolCall(f"c{number}", "read", {}),), "tool_use"), ToolResults((result,))]
+
+
+def talk(*exchanges: list) -> list:
+    return [UserMessage("go"), *(message for each in exchanges for message in each)]
+
+
+def values(conversation: list) -> list[str]:
+    return [result.value for message in conversation if isinstance(message, ToolResults) for result in message.results]
+
+
+@pytest.mark.parametrize(
+    ("context", "tokens"), [(None, 20_000), (3_000, 20_000), (128_000, 32_000), (400_000, 100_000), (10**6, 100_000)]
+)
+def test_the_budget_is_a_quarter_of_the_context_within_bounds(context, tokens):
+    assert budget(context) == tokens
+
+
+def test_within_the_budget_nothing_changes_and_nobody_is_asked_for_it():
+    conversation = talk(*(exchange(number, 39_000) for number in range(2)))
+    assert trim(conversation, lambda: pytest.fail("asked")) == 0
+    conversation = talk(*(exchange(number, 40_000) for number in range(9)))
+    before = list(conversation)
+    assert trim(conversation, lambda: 100_000) == 0
+    assert conversation == before
+
+
+def test_beyond_it_the_oldest_go_until_half_is_left():
+    conversation = talk(*(exchange(number, 40_000) for number in range(6)))
+    assert 39_000 < trim(conversation, lambda: 50_000) < 41_000
+    trimmed = [f"[tool output trimmed; ref=o{number:08}]" for number in range(4)]
+    assert values(conversation) == [*trimmed, "x" * 40_000, "x" * 40_000]
+    assert trim(conversation, lambda: 50_000) == 0
+
+
+def test_after_that_several_turns_change_nothing_of_what_came_before():
+    conversation: list = talk()
+    changed = 0
+    for number in range(100):
+        before = list(conversation)
+        conversation += exchange(number, 8_000)
+        trim(conversation, lambda: 20_000)
+        changed += conversation[: len(before)] != before
+    assert changed <= 20
+
+
+def test_the_newest_outputs_stay_whatever_their_size():
+    conversation = talk(exchange(1, 400_000))
+    assert trim(conversation, lambda: 20_000) == 0
+    conversation += exchange(2, 400_000)
+    trim(conversation, lambda: 20_000)
+    assert values(conversation) == ["[tool output trimmed; ref=o00000001]", "x" * 400_000]
+
+
+def test_what_is_not_in_the_cache_or_short_stays():
+    conversation = talk(exchange(1, 100_000, ref=False), exchange(2, 150), exchange(3, 100_000))
+    assert trim(conversation, lambda: 20_000) == 0
+    assert [len(value) for value in values(conversation)] == [100_000, 150, 100_000]
+
+
+def test_a_trimmed_error_and_trimmed_data_are_text():
+    conversation = talk(exchange(1, 90_000, kind="error"), exchange(2, 10))
+    trim(conversation, lambda: 20_000)
+    assert conversation[2].results[0] == ToolResult(
+        "c1", "read", "text", "[tool output trimmed; ref=o00000001]", "o00000001"
+    )

@@ -1,0 +1,279 @@
+"""`from src import Agent, tool`: the loop in somebody else's program."""
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import src
+from src import (
+    Agent,
+    Answer,
+    BotError,
+    CallDenied,
+    CallFinished,
+    CallStarted,
+    Cancelled,
+    Notice,
+    TextDelta,
+    ToolContext,
+)
+from src.cli.demo.loopback import serving
+from src.cli.demo.protocol import MODEL, Protocol, Said
+from src.errors import ConfigError, NeverReached, ServerError
+from src.tools import REGISTRY
+from tests.doubles import ScriptedServer
+from tests.faults.scripts import HALF, HELLO, SILENCE, refused
+from tests.faults.server import STALL, FaultServer
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(
+    r"<!-- example: library -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"{city}: rain"
+
+
+def model(conversation):
+    """Looks at the weather once, and says then what it was told."""
+    last = conversation.messages[-1]
+    if last["role"] == "tool":
+        return Said(f"I was told: {last['content']}")
+    return Said("", calls=(("weather", {"city": "Oslo"}),))
+
+
+@pytest.fixture
+def server():
+    with serving(Protocol(model, lambda _: None)) as address:
+        yield f"{address}/v1"
+
+
+@pytest.fixture
+def forgotten():
+    """What a program registers is gone after the test."""
+    before = len(REGISTRY.openai_tools)
+    yield
+    for entry in REGISTRY.openai_tools[before:]:
+        del REGISTRY._tools[entry["function"]["name"]]
+    del REGISTRY.openai_tools[before:]
+
+
+def test_the_example_of_the_readme_runs(server, capsys, forgotten):
+    exec(EXAMPLE.replace("http://localhost:8000/v1", server), {"__name__": "example"})
+    printed = capsys.readouterr().out
+    assert printed == "I was told: Oslo: rain, 7 degrees"
+
+
+def test_it_is_ten_lines():
+    assert len([line for line in EXAMPLE.splitlines() if line.strip()]) <= 10
+
+
+class TestAskingAboutTools:
+    def events(self, server, **options):
+        with Agent.connect(server, tools=[weather], **options) as agent:
+            return list(agent.ask("Rain in Oslo?")), agent
+
+    def of(self, events, kind):
+        return [event for event in events if isinstance(event, kind)]
+
+    def test_a_tool_that_may_do_harm_does_not_run_where_nobody_is_asked(self, server):
+        events, _ = self.events(server)
+        assert self.of(events, CallStarted) == []
+        assert len(self.of(events, CallDenied)) == 1
+
+    @pytest.mark.parametrize("yes", [True, False])
+    def test_a_function_is_asked(self, server, yes):
+        requests = []
+        events, _ = self.events(server, approve=lambda request: requests.append(request) or yes)
+        assert requests[0].call.arguments == {"city": "Oslo"}
+        assert len(self.of(events, CallStarted)) == yes
+
+    def test_an_approved_call_is_told_nothing_of_a_refusal(self, server):
+        events, _ = self.events(server, approve=lambda request: True)
+        assert self.of(events, CallFinished)[0].result.value == "Oslo: rain"
+
+    def test_who_is_asked_may_say_more_than_yes_or_no(self, server):
+        events, _ = self.events(server, approve=lambda request: Answer(False, "Look outside."))
+        assert "Look outside." in self.of(events, CallFinished)[0].result.value
+
+    def test_a_tool_of_low_risk_runs(self, server, forgotten):
+        tool = src.tool(risk="low")(weather)
+        with Agent.connect(server, tools=[tool]) as agent:
+            (finished,) = self.of(agent.ask("Rain?"), CallFinished)
+            assert finished.result.value == "Oslo: rain"
+
+
+class TestTheConversation:
+    def test_the_answer_alone(self, server, forgotten):
+        with Agent.connect(server, tools=[src.tool(risk="low")(weather)]) as agent:
+            assert "Oslo: rain" in agent.answer("Rain?")
+            said = len(agent.conversation)
+            assert agent.answer("Still?")
+            assert len(agent.conversation) > said
+
+    def test_its_pieces_are_the_answer(self):
+        with ScriptedServer([{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]) as scripted:
+            events = list(Agent.connect(scripted.url).ask("Hi"))
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
+
+    def test_a_question_that_failed_is_not_asked_again_with_the_next(self):
+        with ScriptedServer(
+            (400, {"error": {"message": "no luck"}}), [{"content": "Hi"}, {"finish": "stop"}]
+        ) as server:
+            agent = Agent.connect(server.url, "tiny")
+            with pytest.raises(ServerError):
+                agent.answer("lost")
+            assert agent.answer("hello") == "Hi"
+            assert "lost" not in str(server.requests[1])
+
+    def test_without_a_system_prompt(self):
+        with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
+            Agent.connect(scripted.url, system="").answer("Hi")
+            assert [message["role"] for message in scripted.requests[0]["messages"]] == ["user"]
+
+    def test_one_question_at_a_time(self):
+        with ScriptedServer(*[[{"content": "Hi"}, {"finish": "stop"}]] * 2) as scripted:
+            agent = Agent.connect(scripted.url)
+            for _ in agent.ask("one"):
+                with pytest.raises(BotError, match="answering another question"):
+                    agent.answer("two")
+                break
+            assert agent.answer("three") == "Hi"
+
+
+class TestCancelling:
+    """From another thread than the one that runs it."""
+
+    def cancelled(self, agent, ready=threading.Event, until=TextDelta):
+        """What `ask` raised in its thread, once the event came, or `ready` was set, and the run was cancelled."""
+        raised, come = [], ready()
+
+        def run():
+            try:
+                for event in agent.ask("go"):
+                    if isinstance(event, until):
+                        come.set()
+            except BotError as error:
+                raised.append(error)
+
+        worker = threading.Thread(target=run, daemon=True)
+        worker.start()
+        assert come.wait(60)
+        agent.cancel()
+        worker.join(60)
+        assert not worker.is_alive()
+        return raised
+
+    def test_an_answer_that_stalls_ends_and_what_was_said_is_kept(self):
+        with FaultServer([HALF, STALL], HELLO) as server:
+            agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
+            (error,) = self.cancelled(agent)
+            assert isinstance(error, Cancelled)
+            assert agent.conversation[-1].text == "Half an answer"
+            assert agent.answer("and now?") == "Hello"
+
+    def test_so_does_one_that_never_begins(self):
+        with FaultServer(SILENCE) as server:
+            agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
+            (error,) = self.cancelled(agent, until=object)
+            assert isinstance(error, Cancelled)
+            assert len(agent.conversation) == 1  # as if it had not been asked
+
+    def test_so_does_a_wait_for_the_next_attempt(self):
+        later = refused("503 Service Unavailable", "busy", "Retry-After: 50")
+        with FaultServer(later, HELLO) as server:
+            agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
+            (error,) = self.cancelled(agent, until=Notice)
+            assert isinstance(error, Cancelled)
+            assert agent.answer("again") == "Hello"
+
+    def test_so_does_a_tool_that_looks(self, server, forgotten):
+        started = threading.Event()
+
+        @src.tool(risk="low")
+        def weather(city: str, ctx: ToolContext) -> str:
+            """The weather in a city."""
+            started.set()
+            return "cancelled" if ctx.cancelled.wait(20) else "rain"
+
+        with Agent.connect(server, tools=[weather]) as agent:
+            (error,) = self.cancelled(agent, ready=lambda: started)
+            assert isinstance(error, Cancelled)
+            assert [result.value for result in agent.conversation[-1].results] == ["cancelled"]
+
+    def test_where_nothing_runs_nothing_happens(self):
+        with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
+            agent = Agent.connect(scripted.url)
+            agent.cancel()
+            assert agent.answer("hello") == "Hi"
+
+
+class TestConnecting:
+    def test_the_only_model_is_taken(self, server):
+        assert Agent.connect(server).model == MODEL
+
+    def test_of_several_one_must_be_named(self):
+        with ScriptedServer(models=("a", "b")) as scripted:
+            with pytest.raises(ConfigError, match="a, b"):
+                Agent.connect(scripted.url)
+            assert Agent.connect(scripted.url, "b").model == "b"
+
+    def test_no_server(self):
+        with pytest.raises(NeverReached):
+            Agent.connect("http://127.0.0.1:9/v1")
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"base_url": "127.0.0.1:8000/v1"}, "expected an address such as http://localhost:8000/v1"),
+            ({"workspace": "/nowhere"}, "there is no folder /nowhere"),
+            ({"max_tool_turns": 0}, "expected at least 1, got 0"),
+            ({"tools": weather}, "tools is a list of functions"),
+            ({"tools": ["weather"]}, "a tool is a function, and 'weather' is none"),
+        ],
+    )
+    def test_what_cannot_be_is_said_so(self, wrong, said):
+        with pytest.raises((ConfigError, TypeError), match=said):
+            Agent.connect(**{"base_url": "http://127.0.0.1:9/v1", "model": "tiny"} | wrong)
+
+    def test_a_risk_that_is_none(self):
+        with pytest.raises(ValueError, match="low or high"):
+            src.tool(risk="medium")(weather)
+
+    def test_no_such_provider(self):
+        with pytest.raises(ConfigError, match="vlm"):
+            Agent.connect("http://127.0.0.1:9/v1", provider="vlm")
+
+    def test_what_the_server_refuses_is_raised(self):
+        with ScriptedServer((400, {"error": {"message": "no luck"}})) as scripted, pytest.raises(ServerError):
+            Agent.connect(scripted.url).answer("Hi")
+
+
+class TestTheNames:
+    @pytest.mark.parametrize("name", src._PLACES)
+    def test_each_is_there_and_explained(self, name):
+        assert getattr(src, name).__name__ if name != "tool" else callable(src.tool)
+        assert f"`{name}`" in PAGE
+
+    def test_there_are_few(self):
+        assert len(src.__all__) <= 16
+        assert set(src.__all__) <= set(dir(src))
+
+    def test_another_is_none(self):
+        with pytest.raises(AttributeError, match="Agnet"):
+            _ = src.Agnet
+
+    def test_importing_the_package_loads_nothing(self):
+        code = "import sys; before = set(sys.modules); import src; print(sorted(set(sys.modules) - before))"
+        loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert loaded.stdout == "['src']\n"
+
+    def test_the_package_says_that_it_is_typed(self):
+        assert (ROOT / "src" / "py.typed").is_file()

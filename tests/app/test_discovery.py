@@ -1,0 +1,151 @@
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from src import config
+from src.app.connect import client
+from src.app.discovery import HOW_TO_GO_ON, Met, Place, may_look, meet, with_path
+from src.cli.chat.banner import banner
+from src.config import BASE_URLS
+from src.errors import ConfigError, NeverReached
+from src.model import CallPath
+from src.types.events import Notice
+from tests.doubles import ScriptedServer
+
+HELLO = [{"content": "H"}, {"finish": "length"}]
+NO_PARSER = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
+
+
+class Shown:
+    def __init__(self):
+        self.events = []
+
+    def draw(self, event):
+        self.events.append(event)
+
+
+def settings(environ=None, **options):
+    return config.load(
+        None,
+        {f"vllm.{key}": value for key, value in options.items()},
+        environ or {"HOME": "/nowhere", "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]},
+    )
+
+
+def never_chosen(names):
+    raise ConfigError(f"Several: {names}")
+
+
+def place(server):
+    return Place(int(server.url.rsplit(":", 1)[1].removesuffix("/v1")), "test")
+
+
+@pytest.fixture
+def nobody(monkeypatch):
+    """The default address is one where nobody listens, whatever runs on this machine."""
+    monkeypatch.setitem(BASE_URLS, "vllm", "http://localhost:9/v1")
+
+    def default(**options):
+        usual = settings(**options)
+        return replace(usual, vllm=replace(usual.vllm, base_url="http://localhost:9/v1"), places={})
+
+    return default
+
+
+class TestTheModel:
+    def test_a_model_that_is_named_is_taken_without_asking_anybody(self):
+        named = settings(base_url="http://127.0.0.1:9/v1", model="mine")
+        assert meet(named, Shown(), never_chosen, lambda _: None) == Met(named)
+
+    def test_the_only_one_is_taken(self):
+        with ScriptedServer() as server:
+            met = meet(settings(base_url=server.url), Shown(), never_chosen, lambda _: None)
+        assert met.model == "tiny"
+
+    def test_of_several_one_is_chosen(self):
+        with ScriptedServer(models=("big", "small")) as server:
+            met = meet(settings(base_url=server.url), Shown(), lambda names: names[1], lambda _: None)
+        assert met.model == "small"
+
+
+class TestTheServer:
+    def test_where_nobody_answers_at_the_default_address_one_on_this_machine_is_found(self, nobody):
+        shown = Shown()
+        with ScriptedServer() as server:
+            found = place(server)
+            met = meet(nobody(), shown, never_chosen, lambda _: None, [Place(9, "none"), found])
+        assert met.settings.vllm.base_url == f"http://localhost:{found.port}/v1"
+        assert met.settings.vllm.provider == "ollama"  # it tells no version, so it is no vLLM
+        assert met.settings.places["vllm.base_url"] == "found on this machine"
+        (notice,) = shown.events
+        assert isinstance(notice, Notice)
+        assert f"Using the one at http://localhost:{found.port}/v1" in notice.text
+
+    def test_the_key_goes_to_no_server_that_nobody_named(self, nobody):
+        with ScriptedServer() as server:
+            met = meet(nobody(api_key="sekret"), Shown(), never_chosen, lambda _: None, [place(server)])
+        assert met.settings.vllm.api_key == ""
+
+    def test_what_lists_no_models_is_passed_over(self, nobody):
+        with ScriptedServer(models=()) as other, ScriptedServer() as server:
+            met = meet(nobody(), Shown(), never_chosen, lambda _: None, [place(other), place(server)])
+        assert str(place(server).port) in met.settings.vllm.base_url
+
+    def test_where_there_is_none_the_next_steps_are_named(self, nobody):
+        with pytest.raises(NeverReached) as error:
+            meet(nobody(), Shown(), never_chosen, lambda _: None, [Place(9, "vLLM")])
+        assert "Tried the usual ports of vLLM (9)." in error.value.message
+        assert error.value.hint == HOW_TO_GO_ON
+        assert "--demo" in HOW_TO_GO_ON
+
+    @pytest.mark.parametrize("given", [{"base_url": "http://localhost:8000/v1"}, {"base_url": "http://gpu:8000/v1"}])
+    def test_one_that_was_named_is_taken_at_its_word(self, given):
+        assert not may_look(settings(**given))
+        assert not may_look(settings({"HOME": "/nowhere", "VLLM_BASE_URL": given["base_url"]}))
+        assert may_look(settings())
+
+
+class TestThePath:
+    @pytest.fixture
+    def met(self):
+        def met(server):
+            return Met(settings(base_url=server.url, model="tiny"))
+
+        return met
+
+    def test_a_server_that_takes_tools_has_native_calls(self, met):
+        with ScriptedServer(HELLO) as server:
+            assert with_path(met(server)).path.mode == "native"
+            assert (server.requests[0]["max_tokens"], bool(server.requests[0]["tools"])) == (1, True)
+
+    def test_one_that_refuses_them_is_remembered(self, met, state_folder):
+        with ScriptedServer(NO_PARSER, HELLO) as server:
+            assert with_path(met(server)).path.mode == "text"
+            assert with_path(met(server)).path.mode == "text"
+            assert len(server.requests) == 2
+        assert json.loads((state_folder / "vllm-bot" / "servers.json").read_text())
+
+    def test_where_it_cannot_be_found_out_it_stays_unknown(self, met):
+        with ScriptedServer((500, {"error": {"message": "no"}})) as server:
+            assert with_path(met(server)).path is None
+
+
+class TestTheBanner:
+    def test_all_that_is_known_is_in_two_lines(self):
+        met = Met(settings(base_url="http://gpu:8000/v1", model="tiny"), "0.32.0", 16384, CallPath())
+        lines = banner(met, yes=False).splitlines()
+        assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1 (vLLM 0.32.0)"]
+        assert lines[2].split(None, 1) == ["model", "tiny, 16,384 tokens of context, native tool calls"]
+
+    def test_what_is_not_known_is_not_said(self):
+        lines = banner(Met(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
+        assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
+        assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
+        assert "without asking" in lines[3]
+
+
+def test_a_client_in_a_hurry_waits_no_longer_than_it_may():
+    limits = client(settings(timeout=0.5), lambda _: None, within=2.0)._stopwatch.limits
+    assert limits == (2.0, 2.0, 0.5, 2.0)

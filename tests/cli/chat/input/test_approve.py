@@ -1,0 +1,216 @@
+import contextlib
+import json
+
+import pytest
+
+from src.cli.chat.input.approve import AtTerminal
+from src.errors import BotError
+from src.security.permissions.approval import Request
+from src.types.messages import ToolCall
+
+
+class Asked:
+    """An approver whose user answers these, one a question; an exception in their place is raised."""
+
+    def __init__(self, *answers, edit=None, remember=None, **fields):
+        self.answers, self.shown, self.questions = list(answers), "", []
+        call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
+        revise = fields.pop("revise", lambda call: Request(call, "it changes files", revise))
+        terminal = AtTerminal(
+            self._ask,
+            self._show,
+            edit=edit,
+            remember=remember,
+            paused=self._paused,
+            coloured=fields.pop("coloured", False),
+        )
+        self.inside = False
+        self.answer = terminal.approve(Request(call, "it changes files", revise, **fields))
+
+    @contextlib.contextmanager
+    def _paused(self):
+        self.inside = True
+        yield
+        self.inside = False
+
+    def _ask(self, question, default):
+        assert self.inside
+        self.questions.append((question.strip(), default))
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _show(self, text):
+        self.shown += f"{text}\n"
+
+
+@pytest.mark.parametrize("said", ["y", "Y", "yes", " yes "])
+def test_yes(said):
+    assert Asked(said).answer == (True, "", False, None)
+
+
+@pytest.mark.parametrize("said", ["", "n", "no", "NO", EOFError()])
+def test_no(said):
+    asked = Asked(said)
+    assert asked.answer.allowed is False
+    assert "the user said no" in asked.answer.message
+
+
+@pytest.mark.parametrize("said", ["yep", "sure", "yy", "yes please", "use ls -a"])
+def test_other_words_are_no_yes_and_go_to_the_model(said):
+    asked = Asked(said)
+    assert asked.answer.allowed is False
+    assert said in asked.answer.message
+
+
+def test_a_letter_that_means_nothing_is_asked_about_again():
+    asked = Asked("x", "y")
+    assert asked.answer.allowed
+    assert "x is not one of the answers" in asked.shown
+
+
+def test_always_shows_the_rule_that_it_would_write():
+    asked = Asked("a", rule="exec: git status")
+    assert asked.answer == (True, "", True, None)
+    assert "a: run it, and always allow exec: git status" in asked.shown
+
+
+def test_where_there_is_no_rule_there_is_no_always():
+    asked = Asked("a", "n")
+    assert asked.answer.allowed is False
+    assert "always" not in asked.shown
+
+
+def test_ctrl_c_stops_more_than_the_question():
+    with pytest.raises(KeyboardInterrupt):
+        Asked(KeyboardInterrupt())
+
+
+class TestWhatIsShown:
+    def test_the_whole_command_with_what_a_terminal_would_hide(self):
+        command = "ls" + " " * 300 + "; rm -rf x\x1b[2K\u202e"
+        shown = Asked("n", arguments={"command": command}).shown
+        assert " " * 300 + "; rm -rf x\\x1b[2K\\u202e" in shown
+        assert "exec wants to run (it changes files)" in shown
+
+    def test_a_payload_behind_a_screen_of_blanks_is_beside_the_rest(self):
+        shown = Asked("n", arguments={"command": "ls" + " " * 12_000 + "; rm x"}).shown
+        assert "    command: ls\\x20{12000}; rm x\n" in shown
+
+    def test_every_line_of_a_long_text_marked_as_part_of_it(self):
+        arguments = {"path": "a", "content": "one\nRun it? [y/N] y\nthree"}
+        shown = Asked("n", arguments=arguments).shown
+        assert "    | one\n    | Run it? [y/N] y\n    | three\n" in shown
+
+    def test_that_it_may_be_longer_than_the_screen(self):
+        shown = Asked("n", arguments={"content": "x\n" * 50}).shown
+        assert "lines: scroll up" in shown
+        assert shown.count("    | x") == 50
+
+    def test_what_would_change_in_place_of_the_texts_it_is_made_of(self):
+        diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\x1b[2J\n"
+        shown = Asked("n", name="edit", arguments={"path": "a.txt", "oldText": "o", "newText": "n"}, preview=diff).shown
+        assert "    -old\n    +new\\x1b[2J\n" in shown
+        assert "path: a.txt" in shown
+        assert "oldText" not in shown
+
+    def test_in_colour_where_the_terminal_has_it(self):
+        shown = Asked("n", preview="-old\n+new\n same", coloured=True).shown
+        assert "\x1b[31m  -old\x1b[0m" in shown
+        assert "\x1b[32m  +new\x1b[0m" in shown
+
+    def test_what_the_reviewers_said(self):
+        assert "reviewed: qwen: APPROVE, it only reads" in Asked("n", reviews=("qwen: APPROVE, it only reads",)).shown
+
+
+class TestChanges:
+    def test_a_command_is_changed_in_place_shown_again_and_asked_about_again(self):
+        asked = Asked("e", "ls -a", "y")
+        assert asked.answer == (True, "", False, {"command": "ls -a"})
+        assert asked.questions[1] == ("Change it to:", "ls")
+        assert "exec as you changed it:\n    command: ls -a" in asked.shown
+
+    def test_other_arguments_are_changed_as_json_in_an_editor(self):
+        edit = lambda text: json.dumps({**json.loads(text), "content": "new"})  # noqa: E731
+        asked = Asked("e", "y", name="write", arguments={"path": "a", "content": "old"}, edit=edit)
+        assert asked.answer.arguments == {"path": "a", "content": "new"}
+
+    def test_a_changed_call_may_still_be_refused(self):
+        assert Asked("e", "rm x", "n").answer.allowed is False
+
+    def test_no_rule_is_made_of_a_changed_call(self):
+        assert Asked("e", "ls -a", "a", "n", rule="exec: ls").answer.allowed is False
+
+    def test_what_the_changed_call_would_do_is_shown_like_the_first(self):
+        def revise(call):
+            return Request(call, "it changes files", revise, f"-old\n+{call.arguments['content']}")
+
+        edit = lambda _: '{"path": "a", "content": "new"}'  # noqa: E731
+        asked = Asked("e", "y", name="write", arguments={"path": "a", "content": "old"}, edit=edit, revise=revise)
+        assert "write as you changed it:\n    path: a\n  \n    -old\n    +new\n" in asked.shown
+
+    def test_a_change_that_can_never_run_is_refused_at_once_and_asked_about_again(self):
+        asked = Asked("e", "rm x", "y", revise=lambda _: "a rule denies it")
+        assert asked.answer == (True, "", False, None)
+        assert "It cannot run like that: a rule denies it" in asked.shown
+
+    def test_a_call_changed_twice_starts_from_the_first_change(self):
+        asked = Asked("e", "ls -a", "e", "ls -al", "y")
+        assert asked.questions[3] == ("Change it to:", "ls -a")
+        assert asked.answer.arguments == {"command": "ls -al"}
+
+    def test_without_an_editor_nothing_changes(self):
+        def edit(_):
+            raise BotError("No editor found.")
+
+        asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=edit)
+        assert asked.answer == (True, "", False, None)
+        assert "No editor found.\n  Nothing was changed." in asked.shown
+
+    @pytest.mark.parametrize("text", ["{", "[1]"])
+    def test_what_cannot_be_read_changes_nothing(self, text):
+        asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=lambda _: text)
+        assert asked.answer == (True, "", False, None)
+        assert "Nothing was changed" in asked.shown
+
+
+class TestAlways:
+    RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
+
+    def test_the_rule_is_kept_for_chats_to_come(self):
+        kept = []
+        Asked("a", rule=self.RULE, remember=kept.append)
+        assert kept == [json.loads(self.RULE)]
+
+    def test_where_it_cannot_be_kept_the_user_is_told_and_it_runs(self):
+        def full(_):
+            raise OSError("No space left on device")
+
+        asked = Asked("a", rule=self.RULE, remember=full)
+        assert asked.answer.always
+        assert "could not be saved, so it holds for this chat only: No space left" in asked.shown
+
+    def test_nothing_else_is_kept(self):
+        kept = []
+        for said in ("y", "n", "maybe"):
+            Asked(said, rule=self.RULE, remember=kept.append)
+        assert kept == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "always allow edit:/a.py\n"),
+        ('{"tool": "exec", "action": "allow", "command": "git status"}', "always allow exec:git status\n"),
+        (
+            '{"tool": "exec", "action": "allow", "command": "make", "exact": true}',
+            "always allow exec:make (this exact command)\n",
+        ),
+        ('{"tool": "todo_write", "action": "allow"}', "always allow todo_write\n"),
+        ('{"tool": "edit", "more": 1}', 'always allow {"tool": "edit", "more": 1}\n'),
+        ('{"tool": "exec", "command": "a\\u202eb"}', "always allow exec:a\\u202eb\n"),
+    ],
+)
+def test_a_rule_is_shown_in_short_and_all_of_it(rule, shown):
+    assert shown in Asked("n", rule=rule).shown

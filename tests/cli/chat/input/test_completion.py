@@ -1,0 +1,49 @@
+import io
+
+import pytest
+
+from src.cli.chat.input.completion import completions
+from src.cli.chat.state import State
+from src.cli.render.plain import Screen
+from src.cli.tracing.debug import Debug
+from src.config import Settings
+
+
+@pytest.fixture
+def state(tmp_path):
+    for name in ("notes.txt", "nothing.md", "a b.txt", ".hidden"):
+        (tmp_path / name).touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "x.py").touch()
+    screen = Screen(io.StringIO(), io.StringIO(), thoughts=True, styled=False)
+    return State(Settings(root=tmp_path), screen, Debug(0), lambda _: None, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("before", "offered"),
+    [
+        ("/stat", ["/status"]),
+        ("/EX", ["/exit", "/export", "/expand"]),
+        ("/thinking ", ["fold", "show", "hide"]),
+        ("/thinking s", ["show"]),
+        ("/model ", ["tiny"]),
+        ("/nothing ", []),
+        ("see @no", ["@nothing.md", "@notes.txt"]),
+        ("@", ['@"a b.txt"', "@nothing.md", "@notes.txt", "@sub/"]),
+        ("@sub/", ["@sub/x.py"]),
+        ('@"a ', ['@"a b.txt"']),
+        ("@.h", ["@.hidden"]),
+        ("me@no", []),
+        ("@no/such/", []),
+        ("@~nobody/", []),
+        ("words", []),
+        ("two\n/st", []),
+    ],
+)
+def test_what_is_offered(state, before, offered):
+    assert sorted(each.text for each in completions(before, state)) == sorted(offered)
+
+
+def test_it_takes_the_place_of_what_was_typed(state):
+    (offer,) = completions("see @note", state)
+    assert offer == ("@notes.txt", len("@note"), "")

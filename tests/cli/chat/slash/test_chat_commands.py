@@ -1,0 +1,36 @@
+"""The table of slash commands: each row is whole, and a line finds its row."""
+
+import pytest
+
+from src.cli.chat.slash.table import COMMANDS, find, help_lines, nearest
+from src.cli.chat.state import Command
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+def test_each_row_is_whole(command):
+    assert command.name.startswith("/") and command.name.islower()
+    assert command.help and not command.help.endswith(".")
+    assert all(alias.startswith("/") for alias in command.aliases)
+
+
+def test_no_two_rows_share_a_name():
+    names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_a_row_is_found_by_name_and_alias_in_any_case():
+    assert find("/EXIT") is find("/quit")
+    assert find("/nothing") is None
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("/exti", "/exit"), ("/modle", "/model"), ("/xyzzy", "")])
+def test_the_nearest_name(typed, meant):
+    assert nearest(typed) == meant
+
+
+def test_help_has_a_line_for_each():
+    assert len(help_lines()) == len(COMMANDS)
+
+
+def test_usage_shows_what_may_stand_behind_the_name():
+    assert Command("/x", "y", lambda *_: None, "[NAME]").usage == "/x [NAME]"

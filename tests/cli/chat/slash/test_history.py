@@ -1,0 +1,197 @@
+"""The commands on conversations, typed into a chat that keeps them."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from src.agent.loop import Agent
+from src.app.factory import Bot
+from src.app.server_memory import Learnt
+from src.cli.chat.loop import Chat, Front
+from src.cli.chat.slash.history import INIT, resume_session
+from src.cli.chat.state import State
+from src.cli.render.plain import Screen
+from src.cli.tracing.debug import Debug
+from src.config import Settings
+from src.errors import BotError
+from src.security.permissions.approval import APPROVE_ALL
+from src.session.store import Store
+from src.tools import REGISTRY
+from src.tools.sdk.context import ToolContext
+from src.types.messages import ToolCall, UserMessage
+from tests.doubles import POLICY, ScriptedModel, says
+
+
+def write(path, content):
+    return ToolCall(f"w-{path}", "write", {"path": path, "content": content})
+
+
+class Chatting:
+    """A chat in the folder, with the tools that there are, in which these lines are typed."""
+
+    def __init__(self, folder: Path, *lines, turns=(), resume=None):
+        self.lines = [*lines, EOFError()]
+        self.model = ScriptedModel(*turns)
+        self.aside = io.StringIO()
+        screen = Screen(io.StringIO(), self.aside, thoughts=False, styled=False)
+        self.state = State(Settings(root=folder), screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
+        if resume is not None:
+            resume_session(self.state, resume)
+        Chat(self.state, Front(self._read)).run()
+        self.state.session.close()
+
+    def _bot(self, name):
+        def before_write(path, content):
+            self.state.session.before_write(path, content)
+
+        ctx = ToolContext(workspace=self.state.settings.root, before_write=before_write)
+        return Bot(Agent(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Learnt(Path("/nowhere")), "x")
+
+    def _read(self, prompt):
+        line = self.lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    @property
+    def shown(self):
+        return self.aside.getvalue()
+
+    @property
+    def questions(self):
+        return [[m.text for m in asked.messages if isinstance(m, UserMessage)] for asked in self.model.asked]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "work"
+    root.mkdir()
+    return root.resolve()
+
+
+WRITES = (says("", write("a.txt", "new\n"), write("b.txt", "made\n")), says("Done."))
+
+
+class TestUndo:
+    def test_files_are_put_back_and_the_model_forgets(self, folder):
+        (folder / "a.txt").write_text("old\n")
+        chat = Chatting(folder, "go", "/undo", "and?", turns=[*WRITES, says("Yes.")])
+        assert (folder / "a.txt").read_text() == "old\n"
+        assert not (folder / "b.txt").exists()
+        assert "Undone: go" in chat.shown
+        assert "restored a.txt" in chat.shown
+        assert "removed b.txt" in chat.shown
+        assert chat.questions[-1] == ["and?"]
+
+    def test_a_file_changed_since_is_left_alone(self, folder):
+        class Meddling(str):
+            def strip(self):
+                (folder / "b.txt").write_text("mine\n")
+                return "/undo"
+
+        chat = Chatting(folder, "go", Meddling(), turns=WRITES)
+        assert (folder / "b.txt").read_text() == "mine\n"
+        assert "left b.txt alone: it has been changed since" in chat.shown
+
+    def test_what_a_command_did_is_said_not_to_be_undone(self, folder):
+        run = ToolCall("x", "exec", {"command": "true"})
+        assert 'exec(command="true")' in Chatting(folder, "go", "/undo", turns=[says("", run), says("ok")]).shown
+
+    def test_an_edit_that_changed_nothing_is_not_listed(self, folder):
+        edit = ToolCall("x", "edit", {"path": "none.txt", "oldText": "a", "newText": "b"})
+        chat = Chatting(folder, "go", "/undo", turns=[says("", edit), says("ok")])
+        assert "Undone: go" in chat.shown
+        assert "not undone" not in chat.shown
+
+    def test_nothing_to_take_back(self, folder):
+        assert "nothing to undo" in Chatting(folder, "/undo").shown
+
+
+def test_retry_asks_the_same_again(folder):
+    chat = Chatting(folder, "go", "/retry", turns=[says("1"), says("2")])
+    assert chat.questions == [["go"], ["go"]]
+    assert "no question to ask again" in Chatting(folder, "/retry").shown
+
+
+class TestDiff:
+    def test_it_shows_what_the_tools_changed(self, folder):
+        (folder / "a.txt").write_text("old\n")
+        shown = Chatting(folder, "go", "/diff", turns=WRITES).shown
+        assert "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n" in shown
+        assert "--- /dev/null\n+++ b/b.txt" in shown
+
+    def test_where_nothing_was_written_it_says_so(self, folder):
+        assert "No file has been changed" in Chatting(folder, "/diff").shown
+
+
+class TestResuming:
+    def test_the_last_conversation_goes_on(self, folder):
+        Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
+        chat = Chatting(folder, "who am I?", turns=[says("Ann.")], resume="")
+        assert chat.questions == [["my name is Ann", "who am I?"]]
+        assert "Your last question: my name is Ann" in chat.shown
+
+    def test_by_name_from_within_a_chat(self, folder):
+        Chatting(folder, "my name is Ann", "/rename people", turns=[says("Hello Ann.")])
+        chat = Chatting(folder, "/resume people", "who?", "/new", "who?", turns=[says("Ann."), says("?")])
+        assert chat.questions == [["my name is Ann", "who?"], ["who?"]]
+
+    def test_without_a_name_they_are_listed(self, folder):
+        Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
+        assert "my name is Ann" in Chatting(folder, "/resume").shown
+        assert "Hello Ann" in Chatting(folder, "/sessions hello").shown
+        assert "No conversation found." in Chatting(folder, "/sessions xyzzy").shown
+
+    def test_one_that_there_is_not_is_an_error_and_the_chat_stays(self, folder):
+        chat = Chatting(folder, "a", "/resume xyzzy", "b", turns=[says("1"), says("2")])
+        assert "no session 'xyzzy'" in chat.shown
+        assert chat.questions[-1] == ["a", "b"]
+
+    def test_another_folder_is_pointed_out(self, folder, tmp_path):
+        Chatting(folder, "a", turns=[says("1")])
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "state").symlink_to(folder / "state")
+        [first] = Store(folder / "state").all()
+        assert f"took place in {folder}" in Chatting(other, resume=first.id).shown
+
+    def test_a_fork_leaves_the_first_as_it_is(self, folder):
+        Chatting(folder, "a", "/fork", "b", turns=[says("1"), says("2")])
+        sessions = Store(folder / "state").all()
+        assert sorted(each.turns for each in sessions) == [1, 2]
+
+
+class TestExport:
+    @pytest.mark.parametrize("ending", ["md", "html", "json"])
+    def test_a_file_is_written(self, folder, ending):
+        Chatting(folder, "2 < 3?", f"/export out.{ending}", turns=[says("Yes.")])
+        text = (folder / f"out.{ending}").read_text()
+        assert "Yes." in text
+        assert ("2 &lt; 3?" in text) == (ending == "html")
+        if ending == "json":
+            assert json.loads(text)["messages"][0] == {"type": "user", "text": "2 < 3?"}
+
+    def test_no_file_is_overwritten(self, folder):
+        (folder / "out.md").write_text("mine")
+        assert "already exists" in Chatting(folder, "/export out.md").shown
+        assert (folder / "out.md").read_text() == "mine"
+
+    def test_another_ending_is_refused(self, folder):
+        assert ".md, .json, .html" in Chatting(folder, "/export out.pdf").shown
+
+
+def test_init_asks_the_model_to_write_agents_md(folder):
+    assert Chatting(folder, "/init", turns=[says("Written.")]).questions == [[INIT]]
+
+
+@pytest.mark.parametrize("wanted", ["", "my", "my chat"])
+def test_a_session_is_not_resumed_into_itself(folder, wanted):
+    chat = Chatting(folder, "a", "/rename my chat", turns=[says("1")])
+    with pytest.raises(BotError, match="already in that conversation"):
+        resume_session(chat.state, wanted)
+
+
+def test_a_name_with_blanks_is_shown_as_the_shell_takes_it(folder):
+    assert "--resume 'my chat'" in Chatting(folder, "a", "/rename my chat", turns=[says("1")]).shown

@@ -1,0 +1,49 @@
+import io
+
+import pytest
+
+from src.cli.chat.slash.status import status_line
+from src.cli.chat.state import State
+from src.cli.render.plain import Screen
+from src.cli.tracing.debug import Debug
+from src.config import Settings
+from src.types.events import Completed
+from src.types.messages import Response, Usage
+
+
+@pytest.fixture
+def state(tmp_path):
+    screen = Screen(io.StringIO(), io.StringIO(), thoughts=False, styled=False)
+    state = State(Settings(root=tmp_path), screen, Debug(0), lambda _: None, "tiny")
+    state.known_path, state.context_length = "native", 16_384
+    return state
+
+
+def test_before_anything_was_counted_the_context_is_a_guess(state):
+    assert status_line(state).startswith("tiny  native calls  context ~")
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (None, "tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
+        (72, "tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
+        (71, "tiny  native calls  context 1,000 of 16,384 (6%)"),
+        (40, "tiny  context 1,000 of 16,384 (6%)"),
+        (10, "tiny  context 1,000 of 16,384 (6%)"),
+    ],
+)
+def test_on_a_narrow_terminal_it_says_less(state, columns, line):
+    state.count(Completed(Response((), usage=Usage(900, 100))))
+    assert status_line(state, columns) == line
+
+
+def test_tokens_stay_spent_with_another_model(state):
+    state.count(Completed(Response((), usage=Usage(900, 100))))
+    state.switch("other")
+    assert status_line(state).endswith("tokens 900 in, 100 out")
+
+
+def test_another_model_is_not_known_yet(state):
+    state.switch("other")
+    assert "native" not in status_line(state)

@@ -1,0 +1,240 @@
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from src.agent.loop import Agent
+from src.app.factory import Bot
+from src.app.server_memory import Learnt
+from src.cli.chat.loop import LEAVING, Chat, Front
+from src.cli.chat.slash.table import COMMANDS
+from src.cli.chat.state import State
+from src.cli.render.plain import Screen
+from src.cli.tracing.debug import Debug
+from src.config import Settings
+from src.errors import ConnectFailed
+from src.security.permissions.approval import APPROVE_ALL
+from src.tools import REGISTRY
+from src.types.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
+from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
+
+SOWING = [says("", ToolCall("c", "todo_write", {"todos": [{"content": "sow", "status": "pending"}]})), says("2")]
+
+
+class Session:
+    """A chat in which these lines are typed; an exception in their place is raised, as input() would."""
+
+    def __init__(self, *lines, turns=(), partial="", url="http://localhost:8000/v1"):
+        self.lines = [*lines, EOFError()]
+        self.model = ScriptedModel(*turns, partial=partial)
+        self.answer, self.aside = io.StringIO(), io.StringIO()
+        screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
+        registry, self.ran = toolbox()
+        self.todos = []
+        self.state = State(
+            replace(Settings(), vllm=replace(Settings().vllm, base_url=url)), screen, Debug(0), self._bot, "tiny"
+        )
+        self.registry = registry
+        self.code = Chat(self.state, Front(self._read)).run()
+
+    def _bot(self, name):
+        where = replace(context(), todos=self.todos)
+        agent = Agent(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
+        return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server", todos=self.todos)
+
+    def _read(self, prompt):
+        line = self.lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    @property
+    def questions(self):
+        return [[m.text for m in asked.messages if isinstance(m, UserMessage)] for asked in self.model.asked]
+
+
+def test_a_conversation_goes_on_from_line_to_line():
+    session = Session("hi", "and?", turns=[says("Hello."), says("That is all.")])
+    assert session.answer.getvalue() == "Hello.\nThat is all.\n"
+    assert session.questions == [["hi"], ["hi", "and?"]]
+    assert session.code == 0
+
+
+def test_a_call_is_run_and_shown():
+    session = Session("go", turns=[says("", ToolCall("c", "look", {"path": "a"})), says("Seen.")])
+    assert session.ran == ["look a"]
+    assert 'look(path="a") -> contents of a' in session.aside.getvalue()
+
+
+def test_empty_lines_ask_nothing():
+    assert Session("", "   ").model.asked == []
+
+
+def test_another_conversation_has_nothing_to_do_yet():
+    assert Session("a", turns=SOWING).todos == [("sow", "pending")]
+    assert Session("a", "/reset", turns=SOWING).todos == []
+
+
+def test_what_was_taken_back_is_not_to_be_done():
+    assert Session("a", "/undo", turns=SOWING).todos == []
+
+
+def test_another_model_knows_what_there_is_to_do():
+    session = Session("a", turns=SOWING)
+    session.state.switch("other")
+    session.todos.clear()
+    session.state.bot()
+    assert session.todos == [("sow", "pending")]
+
+
+def test_exit_leaves():
+    assert Session("/exit", "never asked").model.asked == []
+
+
+def test_reset_forgets_all_but_the_system_prompt():
+    session = Session("a", "/reset", "b", turns=[says("1"), says("2")])
+    assert session.questions == [["a"], ["b"]]
+    assert isinstance(session.model.asked[1].messages[0], SystemMessage)
+
+
+def test_an_unknown_command_suggests_the_nearest_and_is_not_sent():
+    session = Session("/rest", "/xyzzy")
+    assert "Did you mean /reset?" in session.aside.getvalue()
+    assert "Try /help." in session.aside.getvalue()
+    assert session.model.asked == []
+
+
+def test_help_lists_every_command():
+    shown = Session("/help").aside.getvalue()
+    assert all(command.usage in shown and command.help in shown for command in COMMANDS)
+    assert "Ctrl-D" in shown
+
+
+def test_tools_are_listed_with_their_signatures():
+    assert "read(path: string, offset?: integer, limit?: integer)" in Session("/tools").aside.getvalue()
+
+
+def test_ctrl_c_at_the_prompt_hints_and_stays():
+    session = Session(KeyboardInterrupt(), "hi", turns=[says("Hello.")])
+    assert LEAVING in session.aside.getvalue()
+    assert session.answer.getvalue() == "Hello.\n"
+
+
+def test_ctrl_c_in_an_answer_keeps_what_was_said_and_the_session():
+    session = Session("tell", "go on", turns=[KeyboardInterrupt(), says("So:")], partial="Once upon")
+    assert "(stopped)" in session.aside.getvalue()
+    assert session.model.asked[1].messages[-3:] == [
+        UserMessage("tell"),
+        Response((Text("Once upon"),), "other"),
+        UserMessage("go on"),
+    ]
+
+
+def test_an_error_is_shown_and_the_question_can_be_asked_again():
+    session = Session("hi", "hi", turns=[ConnectFailed("No server.", "Start one."), says("Hello.")])
+    assert "! No server.\n! Start one." in session.aside.getvalue()
+    assert session.questions == [["hi"], ["hi"]]
+
+
+@pytest.mark.parametrize("line", ["/RESET", "/reset now"])
+def test_commands_are_known_in_any_case_and_with_words_behind(line):
+    assert "New conversation." in Session(line).aside.getvalue()
+
+
+def test_path_shows_how_tools_are_called_and_why():
+    assert "native: the default" in Session("/path").aside.getvalue()
+
+
+def test_path_takes_another():
+    session = Session("/path text", "/path")
+    assert session.aside.getvalue().count("text: chosen by hand") == 2
+
+
+def test_a_path_that_there_is_not_is_said_so():
+    shown = Session("/path telepathy", "/path").aside.getvalue()
+    assert "There is no path telepathy" in shown
+    assert "native: the default" in shown
+
+
+class TestCommands:
+    """What they show, and what they change."""
+
+    def shown(self, *lines, **options):
+        return Session(*lines, **options).aside.getvalue()
+
+    def test_status_shows_where_one_is(self):
+        shown = self.shown("/status")
+        assert all(word in shown for word in ("localhost:8000", "tiny", "workspace"))
+
+    def test_tokens_are_those_that_the_server_counted(self):
+        turns = [says("a", usage=Usage(10, 2)), says("b", usage=Usage(14, 3))]
+        assert "24 in, 5 out in this chat; the last answer 14 in, 3 out" in self.shown("x", "y", "/tokens", turns=turns)
+
+    def test_tokens_stay_spent_when_the_conversation_they_went_to_is_gone(self):
+        shown = self.shown("x", "/new", "/tokens", turns=[says("a", usage=Usage(10, 2))])
+        assert "10 in, 2 out in this chat\n" in shown
+
+    def test_context_is_what_the_last_answer_took_and_of_what_it_is_made(self):
+        shown = self.shown("x", "/context", turns=[says("a", usage=Usage(700, 100))])
+        assert "800 of 1,000 tokens (80%)" in shown
+        assert "[########################......]" in shown
+        assert "system prompt" in shown
+        parts = [int(count) for count in re.findall(r"about (\d+) tokens", shown)]
+        assert len(parts) == 4
+        assert sum(parts) == 800
+
+    def test_before_an_answer_it_is_a_guess(self):
+        assert "about " in self.shown("/context")
+
+    def test_the_guess_counts_the_tools_once_the_server_has_counted_them(self):
+        shown = self.shown("x", "/new", "/context", turns=[says("a", usage=Usage(700, 100))])
+        assert re.search("about 6[0-9][0-9] of 1,000 tokens", shown)  # about 100 without the tools
+
+    def test_config_shows_the_settings_with_a_word_in_them(self):
+        shown = self.shown("/config timeout")
+        assert "vllm.connect_timeout = 5.0  (default)" in shown
+        assert "base_url" not in shown
+        assert "No setting matches xyzzy." in self.shown("/config xyzzy")
+
+    def test_debug_can_be_turned_on_and_off(self):
+        assert "debug is on" in self.shown("/debug on")
+        assert "debug is off" in self.shown("/debug on", "/debug off")
+        assert "There is no level loud" in self.shown("/debug loud")
+
+    def test_thoughts_can_be_folded_shown_and_hidden(self):
+        assert "show: " in self.shown("/thinking show")
+        assert "hide: " in self.shown("/thinking hide")
+        assert "no mode blink" in self.shown("/thinking blink")
+
+    def test_the_model_in_use(self):
+        assert "  tiny; " in self.shown("/model")
+
+    def test_an_error_in_a_command_is_shown_and_the_chat_goes_on(self):
+        session = Session("/models", "hi", turns=[says("Hello.")])
+        assert "! No server" in session.aside.getvalue()
+        assert session.answer.getvalue() == "Hello.\n"
+
+
+@pytest.mark.parametrize("command", [each.name for each in COMMANDS if each.name != "/edit"])
+def test_every_command_can_be_typed_first(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # /export writes there
+    session = Session(command, turns=[says("Written.")], url="http://127.0.0.1:9/v1")
+    assert session.lines == [] or command == "/exit"
+    assert "Unexpected" not in session.aside.getvalue()
+
+
+class TestTheEditor:
+    def test_what_was_written_is_asked(self, tmp_path, monkeypatch):
+        editor = tmp_path / "editor"
+        editor.write_text('#!/bin/sh\necho more >> "$1"\n')
+        editor.chmod(0o700)
+        monkeypatch.setenv("VISUAL", str(editor))
+        assert Session("/edit text ", turns=[says("Yes.")]).questions == [["textmore"]]
+
+    def test_what_was_left_as_it_was_is_in_the_prompt_again(self, monkeypatch):
+        monkeypatch.setenv("VISUAL", "true")
+        session = Session("/edit text")
+        assert session.questions == []
+        assert session.state.draft == "text"

@@ -1,0 +1,27 @@
+"""A shell asks what could come next, as argcomplete has it: the line is in the environment, the answer goes to a file."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("vllm-bot mo", {"models"}),
+        ("vllm-bot --outp", {"--output"}),
+        ("vllm-bot --output ", {"text", "json", "stream-json"}),
+        ("vllm-bot config --js", {"--json"}),
+    ],
+)
+def test_commands_options_and_what_they_may_be_are_completed(line, words, tmp_path):
+    answer = tmp_path / "answer"
+    asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9", "_ARGCOMPLETE": "1"}
+    environment = {**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "_ARGCOMPLETE_IFS": "\n"}
+    subprocess.run([sys.executable, "cli.py"], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, check=True)
+    assert {word.strip() for word in answer.read_text().splitlines()} == words

@@ -1,0 +1,59 @@
+"""Lines of code in colours: one at a time they look as they do together."""
+
+import re
+
+import pytest
+from rich.color import ColorSystem
+
+from src.cli.render import highlight as coloured
+from src.cli.render.highlight import Coloured
+
+CODE = {
+    "python": 'def f(x):\n    """Says\n\n    if so.\n    """\n    return f"{x}"  # done\n',
+    "c": "/* a\n   int b; */\nint main(void) {\n    return 0; // fine\n}\n",
+    "bash": 'for x in "$@"; do\n    echo "$x"\ndone\n',
+    "css": "a {\n    color: red;\n}\n",
+    "html": '<script>\nvar x = 1;\n</script>\n<p class="x">text</p>\n',
+    "yaml": 'a:\n  - b: "c"\n  d: |\n    text\n',
+    "json": '{"a": [1, 2,\n {"b": null}]}\n',
+    "diff": "+a\n-b\n c\n",
+    "no such language": "x = 1\n\ty\n",
+    "": "x\n",
+}
+
+
+def bare(lines):
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+
+
+@pytest.mark.parametrize("language", CODE)
+def test_one_line_at_a_time_is_coloured_as_all_together(language):
+    lines = CODE[language].split("\n")
+    together = Coloured(language, ColorSystem.STANDARD).lines(lines, keep=True)
+    code = Coloured(language, ColorSystem.STANDARD)
+    assert [drawn for line in lines for drawn in code.lines([line], keep=True)] == together
+    assert bare(together) == [line.expandtabs(4) for line in lines]
+
+
+def test_a_line_that_is_not_whole_yet_is_before_nothing():
+    code = Coloured("python", ColorSystem.STANDARD)
+    alone = code.lines(["x = 1"], keep=False)
+    code.lines(['text = """'], keep=False)
+    assert code.lines(["x = 1"], keep=False) == alone
+
+
+def test_what_began_lines_above_is_known_however_much_came_since():
+    code = Coloured("python", ColorSystem.STANDARD)
+    inside = code.lines(['"""', "def f(): pass"], keep=True)[1]
+    code.lines(["words " * 20] * 100, keep=True)
+    assert code.lines(["def f(): pass"], keep=True) == [inside]
+
+
+def test_what_is_very_long_has_no_colours():
+    assert coloured.Coloured("python", ColorSystem.STANDARD).lines(["x" * coloured.LONGEST], keep=False) == [
+        "x" * coloured.LONGEST
+    ]
+
+
+def test_nothing_in_it_steers_the_terminal():
+    assert "\x1b[2J" not in "".join(Coloured("python", ColorSystem.STANDARD).lines(["x\x1b[2J\u202e"], keep=True))

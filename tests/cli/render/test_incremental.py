@@ -1,0 +1,49 @@
+"""A text that grows is shown as if it were drawn anew each time."""
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from src.cli.render.blocks import Block
+from src.cli.render.incremental import Growing
+from src.cli.render.markdown import Painter
+
+PIECES = ["a", "Bc", " ", "  ", "word, ", "x.", "1", "2.", ")", "(", "[", "]", "](", "**", "*", " **", "_", "`", "```", "~~", "# ",
+          "- ", "1. ", "> ", "|", "|---|\n", "\n", "\n\n", "    ", "\t", "\\", "!", "<", ">", "&", "=", "-", "http://a/b", "日本",
+          "語。", "é", "e\u0301", "\U0001f600", "\u00a0 ", ":", "'", '"', "supercalifragilistic"]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@example(["a", " ", "b"], 12, None)
+@example(["a", "\u00a0 ", "b"], 12, None)
+@example(["- ", "a", "\n\n", "    ", "b"], 12, "256")
+@given(st.lists(st.sampled_from(PIECES), max_size=25), st.integers(10, 40), st.sampled_from([None, "256"]))
+def test_a_block_that_grows_is_shown_as_if_drawn_anew(pieces, width, colours):
+    painter, text = Painter(colours), ""
+    for piece in pieces:
+        text += piece
+        block = Block("text", text)
+        assert painter.lines(block, width) == Painter(colours).lines(block, width)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=25), st.integers(10, 40))
+def test_a_text_that_grows_is_shown_as_if_wrapped_anew(pieces, width):
+    painter, text = Painter(None), ""
+    for piece in pieces:
+        text += piece
+        assert painter.wrapped(text.strip(), width) == Painter(None).wrapped(text.strip(), width)
+
+
+def test_a_word_more_is_put_behind_the_last_line():
+    growing = Growing()
+    growing.drawn("some words", 20, ["some words"])
+    assert growing.lines("some words more ", 20) == ["some words more"]
+    assert growing.lines("some words more and", 20) == ["some words more and"]
+
+
+def test_what_may_change_what_is_before_it_is_drawn_anew():
+    growing = Growing()
+    growing.drawn("some *words", 20, ["some *words"])
+    assert growing.lines("some *words*", 20) is None
+    assert growing.lines("some *words and many", 19) is None
+    assert growing.lines("other", 20) is None

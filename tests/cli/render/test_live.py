@@ -1,0 +1,246 @@
+"""A turn on a screen, as it is seen at each moment. The terminal, the clock and the events are the test's own."""
+
+import io
+import re
+
+import pyte
+import pytest
+
+from src.cli.render.live import Live
+from src.cli.render.markdown import Painter
+from src.types.events import (
+    CallFinished,
+    CallStarted,
+    Completed,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    TurnStarted,
+)
+from src.types.messages import Response, ToolCall, ToolResult
+
+READ = ToolCall("c", "read", {"path": "a.txt"})
+DONE = Completed(Response(()))
+
+
+class Shown:
+    def __init__(self, columns=60, rows=12, thinking="fold"):
+        self.now = 0.0
+        self.out = io.StringIO()
+        self.screen = pyte.Screen(columns, rows)
+        self._stream, self._fed = pyte.Stream(self.screen), 0
+        self.live = Live(self.out, lambda: (columns, rows), lambda: Painter("standard"), clock=lambda: self.now)
+        self.live.thinking = thinking
+        self.live.begin()
+
+    def draw(self, *events, after=1.0):
+        for event in events:
+            self.live.draw(event)
+        self.now += after
+        self.live.frame(now=True)
+        return self
+
+    def end(self):
+        self.live.end()
+        return self
+
+    @property
+    def lines(self):
+        new, self._fed = self.out.getvalue()[self._fed :], len(self.out.getvalue())
+        self._stream.feed(new)
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n").split("\n")
+
+
+def result(text="hello", kind="text"):
+    return ToolResult("c", "read", kind, text)
+
+
+def test_while_nothing_came_the_clock_runs():
+    assert re.fullmatch(r". waiting 2\.0 s · Ctrl-C stops", Shown().draw(TurnStarted(1), after=2).lines[0])
+
+
+def test_an_answer_is_drawn_as_it_comes_and_stays():
+    shown = Shown().draw(TextDelta("Some **bo"))
+    assert shown.lines[0] == "Some **bo"
+    shown.draw(TextDelta("ld** text."))
+    assert shown.lines[0] == "Some bold text."
+    assert shown.draw(DONE).end().lines == ["Some bold text."]
+
+
+def test_tokens_and_their_rate_are_told():
+    shown = Shown().draw(TurnStarted(1))
+    for _ in range(5):
+        shown.draw(TextDelta("a "), after=0.5)
+    assert "answering 3.5 s · 5 tokens · 1.6 tokens/s" in shown.lines[1]
+
+
+def test_frames_are_few_however_many_chunks_come():
+    shown = Shown()
+    before = shown.out.getvalue().count("\x1b[?2026h")
+    for _ in range(1000):
+        shown.live.draw(TextDelta("word "))
+    assert shown.out.getvalue().count("\x1b[?2026h") - before <= 1
+
+
+def test_a_call_has_a_line_while_it_runs_and_one_for_good():
+    shown = Shown().draw(CallStarted(READ), after=2)
+    assert shown.lines[0] == '  read(path="a.txt") -> ...  2.0 s'
+    assert "running 2.0 s" in shown.lines[1]
+    assert shown.draw(CallFinished(READ, result())).end().lines[0] == '  read(path="a.txt") -> hello  2.0 s'
+
+
+def test_a_call_that_was_stopped_has_its_line_too():
+    shown = Shown().draw(CallStarted(READ), after=2).end()
+    assert shown.lines == ['  read(path="a.txt") -> stopped  2.0 s']
+
+
+def test_a_command_that_failed_is_red_and_says_how_it_ended():
+    shown = Shown().draw(CallStarted(READ), CallFinished(READ, result("Oh no.\n[exit code 1]"))).end()
+    assert "-> \x1b[31mOh no. [exit code 1]" in shown.out.getvalue()
+
+
+def test_how_to_open_a_thought_is_told_once():
+    shown = Shown().draw(ReasoningDelta("Hm."), TextDelta("A.\n\n"), ReasoningDelta("So."), TextDelta("B."))
+    told = [line for line in shown.end().lines if "thought for" in line]
+    assert ["Ctrl-O" in line for line in told] == [True, False]
+
+
+def test_lines_of_the_programs_own_are_broken_at_blanks_and_those_of_others_are_not():
+    shown = Shown(columns=20)
+    shown.live.say("  /new   start anew, please")
+    shown.live.put("one two three four five six")
+    shown.draw(Notice("Nobody is there, it seems."))
+    assert shown.lines[:7] == [
+        "  /new   start",
+        "         anew,",
+        "         please",
+        "one two three four f",
+        "ive six",
+        "! Nobody is there,",
+        "  it seems.",
+    ]
+
+
+def test_calls_that_run_together_have_a_line_each():
+    other = ToolCall("d", "read", {"path": "b.txt"})
+    shown = Shown().draw(CallStarted(READ), CallStarted(other))
+    assert [line[:20] for line in shown.lines[:2]] == ['  read(path="a.txt")', '  read(path="b.txt")']
+    shown.draw(CallFinished(other, result("b")))
+    assert [line.partition(" -> ")[2] for line in shown.lines[:2]] == ["b  1.0 s", "...  2.0 s"]
+
+
+def test_a_long_line_of_a_call_is_cut_to_the_terminal_and_its_result_is_there():
+    call = ToolCall("c", "exec", {"command": "x" * 500})
+    shown = Shown().draw(CallStarted(call)).draw(CallFinished(call, result("done")))
+    assert len(shown.lines[0]) < 60
+    assert "-> done" in shown.lines[0]
+    assert not shown.lines[1].startswith("x")
+
+
+def test_a_call_being_written_is_told():
+    assert "writing a call" in Shown().draw(ToolCallDelta(0, "c", "write", "{")).lines[0]
+
+
+class TestThoughts:
+    THOUGHT = ReasoningDelta("First.\nSecond.\nThird.\nFourth.")
+
+    def test_the_last_lines_are_seen_while_it_lasts_and_one_line_after(self):
+        shown = Shown().draw(self.THOUGHT)
+        assert shown.lines[:3] == ["Second.", "Third.", "Fourth."]
+        shown.draw(TextDelta("So."))
+        assert shown.lines[0] == "  thought for 1.0 s, 4 words (Ctrl-O or /expand shows it)"
+        assert "Fourth." not in "\n".join(shown.lines)
+
+    def test_it_can_stay(self):
+        shown = Shown(thinking="show").draw(self.THOUGHT).draw(TextDelta("So."))
+        assert shown.lines[:6] == ["First.", "Second.", "Third.", "Fourth.", "", "So."]
+
+    def test_it_can_be_hidden(self):
+        shown = Shown(thinking="hide").draw(self.THOUGHT)
+        assert "thinking" in shown.lines[0]
+        assert shown.draw(TextDelta("So.")).lines[0] == "So."
+
+    @pytest.mark.parametrize("thinking", ["fold", "show", "hide"])
+    def test_it_can_be_looked_at_again(self, thinking):
+        shown = Shown(thinking=thinking).draw(self.THOUGHT, TextDelta("So."), DONE).end()
+        shown.live.expand()
+        assert "  │ Fourth." in shown.lines
+
+
+def test_what_was_folded_is_opened_the_last_first():
+    shown = Shown(rows=30).draw(CallStarted(READ), CallFinished(READ, result("one\ntwo")))
+    shown.draw(CallStarted(READ), CallFinished(READ, result("three\nfour"))).end()
+    shown.live.expand()
+    assert [line for line in shown.lines if "│" in line] == ["  │ path: a.txt", "  │ ->", "  │ three", "  │ four"]
+    shown.live.expand()
+    assert shown.lines[-1] == "  │ two"
+    shown.live.expand()
+    assert shown.lines[-1] == "  There is nothing more to show."
+
+
+def test_a_notice_ends_the_line_before_it():
+    assert Shown().draw(TextDelta("Half"), Notice("cut")).end().lines == ["Half", "! cut"]
+
+
+def test_code_is_shown_line_by_line():
+    shown = Shown().draw(TextDelta("```py\nx = 1\ny ="))
+    assert shown.lines[:3] == ["```py", "x = 1", "y ="]
+    assert shown.draw(TextDelta(" 2\n```"), DONE).end().lines == ["```py", "x = 1", "y = 2", "```"]
+
+
+def test_what_is_typed_is_at_the_bottom():
+    shown = Shown().draw(TextDelta("Hi"))
+    shown.live.typed.feed("one\rnext 日本")
+    shown.draw()
+    assert shown.lines[2] == "  queued: one"
+    assert re.fullmatch("> next 日 ?本 ?", shown.lines[3])
+
+
+def test_a_table_is_shown_row_by_row():
+    shown = Shown().draw(TextDelta("| name | n |\n|---|---|\n| a lon"))
+    assert "name" not in shown.lines[0]
+    shown.draw(TextDelta("g one | 1 |\n| b | 2"))
+    assert [line.split() for line in shown.lines[:3:2]] == [["name", "n"], ["a", "long", "one", "1"]]
+    assert "b" not in "".join(shown.lines[3].split())
+    shown.draw(TextDelta(" |"), DONE)
+    assert shown.end().lines[3].split() == ["b", "2"]
+
+
+def test_the_end_of_a_long_thought_is_seen():
+    shown = Shown()
+    for number in range(3000):
+        shown.live.draw(ReasoningDelta(f"thought {number}, "))
+    assert "thought 2999," in " ".join(shown.draw().lines[:3])
+
+
+def test_a_block_taller_than_the_screen_shows_its_end_and_is_whole_when_it_is_finished():
+    rows = "".join(f"| r{number} | x |\n" for number in range(30))
+    shown = Shown(rows=10).draw(TextDelta(f"| a | b |\n|---|---|\n{rows}"))
+    assert len(shown.lines) <= 10
+    assert "r29" in "\n".join(shown.lines)
+    before = len(shown.out.getvalue())
+    shown.draw(DONE)
+    assert [f"r{n}" for n in range(30)] == re.findall(r"r\d+", shown.out.getvalue()[before:])
+
+
+def test_what_a_signal_asks_for_in_the_middle_of_a_drawing_waits_for_its_end():
+    shown, seen = Shown(), []
+    with shown.live.unbroken():
+        shown.live.when_drawn(lambda: seen.append(shown.lines[0]))
+        shown.draw(TextDelta("x"))
+        assert seen == []
+    assert seen == ["x"]
+    shown.live.when_drawn(lambda: seen.append("at once"))
+    assert seen == ["x", "at once"]
+
+
+def test_ctrl_c_in_the_middle_of_a_drawing_loses_nothing_of_it():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    shown = Shown()
+    with pytest.raises(KeyboardInterrupt), shown.live.unbroken():
+        shown.live.when_drawn(interrupt)
+        shown.live.draw(TextDelta("x"))
+    assert shown.draw().lines[0] == "x"

@@ -1,0 +1,94 @@
+"""Blocks as lines for a terminal: no wider than it is, nothing lost, and no escape but colours."""
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from src.cli.render.blocks import Block, Blocks
+from src.cli.render.markdown import Painter
+from src.cli.render.text_width import width_of
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def drawn(text, width=40, colours="standard"):
+    splitter, painter = Blocks(), Painter(colours)
+    return [line for block in [*splitter.feed(text), *splitter.close()] for line in painter.lines(block, width)]
+
+
+def bare(text, width=40):
+    return [COLOUR.sub("", line) for line in drawn(text, width)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("**bold** and `code`", ["bold and code"]),
+        ("# Title", ["Title"]),
+        ("- a\n- b", [" • a", " • b"]),
+        ("1. a\n2. b", ["1. a", "2. b"]),
+        ("42.", ["42."]),
+        ("> said", ["▌ said"]),
+        ("[text](http://a/b)", ["text (http://a/b)"]),
+        ("![alt](http://a/b)", ["!alt (http://a/b)"]),
+        ("<b>x</b> &amp; &#x202e;", ["<b>x</b> &amp; &#x202e;"]),
+        ("[a]: http://b", ["[a]: http://b"]),
+        ("```py\nx = 1\n```", ["```py", "x = 1", "```"]),
+        ("```\n\tx  \n```", ["```", "    x", "```"]),
+    ],
+)
+def test_what_is_shown(text, lines):
+    assert bare(text) == lines
+
+
+def test_a_table_is_in_columns_whatever_the_script():
+    lines = bare("| 名前 | n |\n|---|---|\n| 日本語 | 1 |\n| abc | 22 |")
+    starts = {width_of(line[: line.rindex(number)]) for line, number in zip(lines[-2:], ("1", "22"), strict=True)}
+    assert len(starts) == 1
+
+
+def test_code_is_coloured_by_what_is_before_it():
+    painter = Painter("standard")
+    painter.lines(Block("opener", "```python", language="python"), 40)
+    painter.code([Block("code", 'text = """', language="python")])
+    inside = painter.code([Block("code", "def f(): pass", language="python")])
+    painter.lines(Block("closer", ""), 40)
+    painter.lines(Block("opener", "```python", language="python"), 40)
+    assert inside != painter.code([Block("code", "def f(): pass", language="python")])
+
+
+def test_code_is_not_wrapped():
+    assert bare(f"```\n{'x' * 100}\n```")[1] == "x" * 100
+
+
+def test_without_colours_there_is_no_escape_at_all():
+    assert "\x1b" not in "".join(drawn("# a\n**b** `c`\n```py\nx\n```", colours=None))
+
+
+def test_what_is_nested_too_deep_is_shown_as_it_is_written():
+    assert "word" in "".join(bare("> " * 60 + "word"))
+
+
+PIECES = ["a", "b ", "\n", "\n\n", "# ", "- ", "1. ", "  ", "```", "```py\n", "| ", "|---|---|\n", "> ", "**", "`", "[x](y)",
+          "日本", "&#x1b;", "<b>", "\\", "!", "~~", "\x1b[31m", "\u202e", "\r"]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(12, 60))
+def test_nothing_breaks_it_nothing_steers_and_nothing_is_too_wide(text, width):
+    splitter, painter = Blocks(), Painter("standard")
+    for block in [*splitter.feed(text), *splitter.close()]:
+        for line in painter.lines(block, width):
+            rest = COLOUR.sub("", line)
+            assert not re.search("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202e]", rest)
+            assert block.kind in ("code", "opener") or width_of(rest) <= width
+
+
+@settings(max_examples=100, deadline=None)
+@example("- ```a")
+@given(st.lists(st.sampled_from(PIECES[:12]), max_size=30).map("".join))
+def test_every_word_is_shown(text):
+    words = re.findall("[ab]", re.sub(r"```py", "```", re.sub(r"```.*$", lambda m: m[0], text, flags=re.M)))
+    assert len(re.findall("[ab]", "".join(bare(text, 200)))) >= len(words)

@@ -1,0 +1,150 @@
+import io
+
+import pytest
+
+from src.cli.render.plain import Screen, call_line, outcome, plain, revealed
+from src.types.events import CallFinished, CallStarted, Completed, Notice, ReasoningDelta, TextDelta
+from src.types.messages import MalformedCall, Response, ToolCall, ToolResult
+
+READ = ToolCall("c", "read", {"path": "a.txt"})
+DONE = Completed(Response(()))
+STEERING = {
+    "escape sequence": "\x1b[2Jx",
+    "window title": "\x1b]0;t\x07x",
+    "C1": "\x9b2Jx",
+    "backspace and return": "a\b\rx",
+    "right-to-left override": "a\u202ex",
+    "isolate": "a\u2066x",
+    "delete": "a\x7fx",
+}
+
+
+@pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
+def test_nothing_that_steers_a_terminal_is_shown(text):
+    assert not set(plain(text)) & set("\x1b\x07\x9b\b\r\u202e\u2066\x7f")
+    assert plain(text).endswith("x")
+
+
+@pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
+def test_what_is_to_be_approved_shows_such_characters_as_escapes(text):
+    assert revealed(text).isprintable()
+    assert "\\" in revealed(text)
+
+
+def test_lines_tabs_and_all_languages_are_shown_as_they_are():
+    assert plain("日本語\tcafé\n🙂") == "日本語\tcafé\n🙂"
+
+
+def test_a_call_line_shortens_long_arguments():
+    line = call_line(ToolCall("c", "write", {"path": "a.txt", "content": "x" * 500}))
+    assert line.startswith('write(path="a.txt", content="xxx')
+    assert len(line) < 120
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        (ToolResult("c", "read", "text", "one line\n"), "one line"),
+        (ToolResult("c", "read", "text", "a\nb\nc"), "3 lines"),
+        (ToolResult("c", "read", "text", ""), "nothing"),
+        (ToolResult("c", "read", "text", "x" * 100), "1 line, 100 characters"),
+        (ToolResult("c", "count", "data", {"n": 1}), '{"n": 1}'),
+        (ToolResult("c", "read", "error", "Error executing tool: gone\nmore"), "error: gone"),
+        (ToolResult("c", "read", "error", "Not run: the user said no."), "Not run: the user said no."),
+        (ToolResult("c", "read", "error", "Not run: the user said no. Ask what to do."), "Not run: the user said no"),
+        (
+            ToolResult("c", "read", "error", "Not run: he did not, and said: a. B."),
+            "Not run: a. B.",
+        ),
+        (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
+        (
+            ToolResult("c", "edit", "text", "Changed a: 1 [sha256 0f]\n--- a\n+++ b\n-x\n+y\n+z\n"),
+            "changed +2 -1 lines",
+        ),
+        (
+            ToolResult(
+                "c", "edit", "text", '[The user changed the arguments to {"a": 1}]\nChanged a\n--- a\n+++ b\n-x\n+y\n'
+            ),
+            "changed +1 -1 lines",
+        ),
+        (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
+        (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
+        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "Oh [exit code 1]"),
+    ],
+)
+def test_an_outcome_is_one_short_line(result, line):
+    assert outcome(result) == line
+
+
+def drawn(*events, thoughts=False, styled=False):
+    answer, aside = io.StringIO(), io.StringIO()
+    screen = Screen(answer, aside, thoughts=thoughts, styled=styled)
+    for event in events:
+        screen.draw(event)
+    return answer.getvalue(), aside.getvalue()
+
+
+def test_the_answer_and_everything_else_go_to_two_streams():
+    result = ToolResult("c", "read", "text", "hello")
+    answer, aside = drawn(
+        TextDelta("Looking."),
+        DONE,
+        CallStarted(READ),
+        CallFinished(READ, result),
+        TextDelta("It says "),
+        TextDelta("hello"),
+        DONE,
+    )
+    assert answer == "Looking.\nIt says hello\n"
+    assert aside == '  read(path="a.txt") -> hello\n'
+
+
+def test_calls_that_run_together_have_a_line_each():
+    other = ToolCall("d", "read", {"path": "b.txt"})
+    started = [CallStarted(READ), CallStarted(other)]
+    finished = [CallFinished(call, ToolResult(call.id, "read", "text", "hello")) for call in (READ, other)]
+    assert drawn(*started, *finished)[1] == '  read(path="a.txt") -> hello\n  read(path="b.txt") -> hello\n'
+
+
+def test_a_call_that_never_began_has_its_line_too():
+    refused = ToolResult("c", "read", "error", "Not run: no.")
+    assert drawn(CallFinished(READ, refused))[1] == '  read(path="a.txt") -> Not run: no.\n'
+
+
+def test_a_malformed_call_is_named_as_far_as_it_can_be():
+    call = MalformedCall("c", "", "{", "It has no end.")
+    assert drawn(CallFinished(call, ToolResult("c", "", "error", "It has no end.")))[1].startswith(
+        "  unreadable call -> "
+    )
+
+
+def test_a_notice_in_the_middle_of_a_line_starts_its_own():
+    answer, aside = drawn(TextDelta("Half"), Notice("cut\nhere"))
+    assert (answer, aside) == ("Half\n", "! cut\n! here\n")
+
+
+def test_reasoning_is_dim_on_a_terminal_and_not_shown_elsewhere():
+    assert drawn(ReasoningDelta("hm"), TextDelta("x"), thoughts=True, styled=True) == ("x", "\x1b[2mhm\x1b[0m\n")
+    assert drawn(ReasoningDelta("hm"), TextDelta("x")) == ("x", "")
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\ufe0f", "\U000e0041", "\u2028", "\u00a0"],
+)
+def test_what_is_to_be_approved_shows_what_has_no_shape(hidden):
+    assert hidden not in revealed(f"ls{hidden}x")
+
+
+def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
+    assert revealed("a\x1bb") != revealed("a\\x1bb\x00")
+    assert revealed("C:\\x1b") == "C:\\x1b"
+
+
+def test_how_a_command_ended_is_on_its_line():
+    result = ToolResult("c", "exec", "text", "a\nb\n[exit code 1]")
+    assert outcome(result) == "2 lines [exit code 1]"
+
+
+def test_what_goes_to_a_file_is_what_the_model_said():
+    assert drawn(TextDelta("a\u200fb\rc"))[0] == "a\u200fb\rc"

@@ -1,0 +1,27 @@
+import pytest
+
+from src.cli.render.wrap import wrapped, wrapped_line
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("short", ["short"]),
+        ("", [""]),
+        ("one two three four five six", ["one two three four", "five six"]),
+        ("  one two three four five", ["  one two three four", "  five"]),
+        ("  name   one two three four", ["  name   one two", "         three four"]),
+        ("  name   x/long/er/than/a/line here", ["  name   x/long/er/than/a/line", "         here"]),
+        ("far to the right  one two", ["far to the right", "one two"]),
+    ],
+)
+def test_a_line_is_broken_at_blanks_and_goes_on_below_its_last_column(line, pieces):
+    assert wrapped_line(line, 20) == pieces
+
+
+def test_each_line_for_itself():
+    assert wrapped("a\n\none two", 5) == "a\n\none\ntwo"
+
+
+def test_wide_characters_are_as_wide_as_they_are_said_to_be():
+    assert wrapped_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]

@@ -1,0 +1,64 @@
+import os
+
+import pytest
+
+from src.config.agents_md import CUT, LONGEST, as_prompt, guides
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """With a workspace two folders down."""
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    (tmp_path / "repo" / "sub" / "here").mkdir(parents=True)
+    return (tmp_path / "repo").resolve()
+
+
+def texts(folder):
+    return [guide.text for guide in guides(folder)]
+
+
+def test_the_nearest_comes_last(repository):
+    (repository / "AGENTS.md").write_text("far\n")
+    (repository / "sub" / "here" / "AGENTS.md").write_text("near\n")
+    assert texts(repository / "sub" / "here") == ["far", "near"]
+
+
+def test_what_is_above_the_repository_is_not_read(repository):
+    (repository.parent / "AGENTS.md").write_text("not ours")
+    assert texts(repository / "sub") == []
+
+
+def test_without_a_repository_only_the_workspace_counts(tmp_path):
+    (tmp_path / "AGENTS.md").write_text("above")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "AGENTS.md").write_text("here")
+    assert texts(tmp_path / "sub") == ["here"]
+
+
+def test_a_link_within_the_repository_is_followed_and_none_that_leads_out(repository):
+    (repository / "CLAUDE.md").write_text("linked")
+    (repository / "AGENTS.md").symlink_to("CLAUDE.md")
+    (repository.parent / "secret").write_text("secret")
+    (repository / "sub" / "AGENTS.md").symlink_to("../../secret")
+    assert texts(repository / "sub") == ["linked"]
+
+
+def test_a_pipe_a_folder_and_bytes_that_are_no_text_stop_nothing(repository):
+    os.mkfifo(repository / "AGENTS.md")
+    (repository / "sub" / "AGENTS.md").mkdir()
+    (repository / "sub" / "here" / "AGENTS.md").write_bytes(b"ok \xff")
+    assert texts(repository / "sub" / "here") == ["ok \ufffd"]
+
+
+def test_all_together_are_bounded_and_the_farthest_gives_way(repository):
+    (repository / "AGENTS.md").write_text("f" * LONGEST)
+    (repository / "sub" / "AGENTS.md").write_text("n" * (LONGEST - 10))
+    far, near = texts(repository / "sub")
+    assert near == "n" * (LONGEST - 10)
+    assert far == "f" * 10 + CUT
+
+
+def test_the_prompt_names_each_file(repository):
+    (repository / "AGENTS.md").write_text("Run make.")
+    assert f"[{repository / 'AGENTS.md'}]\nRun make." in as_prompt(guides(repository))
+    assert as_prompt([]) == ""

@@ -1,0 +1,49 @@
+import pytest
+
+from src.model.degeneration import LONGEST_BLANK, LONGEST_PERIOD, STEP, WINDOW, Repetition, without
+
+VARIED = " ".join(map(str, range(20_000)))
+
+
+def noticed(text, size):
+    """After how many characters, fed in pieces of this size; 0: never."""
+    watch = Repetition()
+    return next((at + size for at in range(0, len(text), size) if watch.add(text[at : at + size])), 0)
+
+
+@pytest.mark.parametrize("size", [1, 7, 5000])
+@pytest.mark.parametrize("unit", ["a", "ab ", "No, wait. Let me think again.\n\n", VARIED[:LONGEST_PERIOD]])
+def test_one_text_over_and_over_is_noticed_whatever_came_before(unit, size):
+    text = VARIED[:10_000] + unit * (90_000 // len(unit))
+    assert 10_000 + WINDOW <= noticed(text, size) <= 10_000 + WINDOW + STEP + size
+
+
+def test_what_came_all_at_once_is_whole_already():
+    assert noticed("a" * 100_000, 100_000) == 0
+
+
+def test_blanks_without_end_are_noticed_in_whatever_order():
+    blanks = "".join(" \n\t"[int(digit) % 3] for digit in VARIED if digit != " ")
+    assert noticed("{" + blanks, 10) <= LONGEST_BLANK + STEP + 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VARIED,
+        "-" * 4000,
+        "| a | b |\n" * 500,
+        "0, " * 2500,
+        "".join(f"| {number} | the same words in every row |\n" for number in range(3000)),
+        VARIED[: 2 * LONGEST_PERIOD] * 20,
+    ],
+    ids=["varied", "a line", "a table", "zeros", "numbered rows", "a long text again and again"],
+)
+def test_what_somebody_may_want_is_not(text):
+    assert noticed(text, 10) == 0
+
+
+def test_what_repeats_is_left_once():
+    assert without("So: " + "and so on, " * 2000) == "So: and so on, "
+    assert without("{" + "\n " * 9000) == "{"
+    assert without(VARIED) == VARIED

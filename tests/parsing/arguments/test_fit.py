@@ -1,0 +1,174 @@
+"""Arguments and schemas: what fits as it is, what is changed to fit, and what cannot."""
+
+import pytest
+
+from src.parsing.arguments.fit import Fitter, Misfit
+from src.parsing.arguments.tool_index import Toolbox
+from src.parsing.decode.json_repair import Reader
+from src.parsing.decode.xml import Markup
+
+
+def tool(required=(), closed=False, **properties):
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    if closed:
+        schema["additionalProperties"] = False
+    return Toolbox([{"function": {"name": "t", "parameters": schema}}]).tools["t"]
+
+
+def fit(arguments, *positional, required=(), closed=False, trusting=True, **properties):
+    fitter = Fitter(tool(required, closed, **properties), trusting=trusting)
+    return fitter.fit(arguments, list(positional)), tuple(fitter.changes)
+
+
+STRING, INTEGER, NUMBER, BOOLEAN = ({"type": kind} for kind in ("string", "integer", "number", "boolean"))
+STRINGS = {"type": "array", "items": STRING}
+
+CHANGES = {
+    "a string for an integer": (INTEGER, "5", 5),
+    "a string for a number": (NUMBER, "2.5", 2.5),
+    "a whole float for an integer": (INTEGER, 5.0, 5),
+    "a string for a boolean": (BOOLEAN, "True", True),
+    "a number for a string": (STRING, 5, "5"),
+    "one value for a list": (STRINGS, "a", ["a"]),
+    "a list written as a string": (STRINGS, '["a", "b"]', ["a", "b"]),
+    "an object written as a string": ({"type": "object"}, '{"a": 1}', {"a": 1}),
+    "the type's other names": ({"type": "float"}, "1e3", 1000.0),
+    "one of several types": ({"anyOf": [INTEGER, {"type": "null"}]}, "7", 7),
+    "a choice in other case": ({"type": "string", "enum": ["celsius", "kelvin"]}, "Celsius", "celsius"),
+    "choices in one string": ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, "a, b", ["a", "b"]),
+    "a list of one for a string": (STRING, ["a"], "a"),
+    "a list of one for an integer": (INTEGER, ["5"], 5),
+    "a list of one for an object": ({"type": "object"}, [{"a": 1}], {"a": 1}),
+    "an object about the value": (STRING, {"type": "string", "value": "a"}, "a"),
+    "thousands set apart": (INTEGER, "1,250,000", 1250000),
+    "a conversion": (INTEGER, Reader("int('5')").value(), 5),
+    "an object built by name": ({"type": "object"}, Reader("dict(a=1)").value(), {"a": 1}),
+    "items of a list": ({"type": "array", "items": INTEGER}, ["1", 2], [1, 2]),
+    "members of an object": ({"type": "object", "properties": {"n": INTEGER}}, {"n": "3"}, {"n": 3}),
+}
+
+
+@pytest.mark.parametrize(("schema", "given", "fitted"), CHANGES.values(), ids=CHANGES)
+def test_a_value_becomes_what_the_schema_asks_and_the_change_is_noted(schema, given, fitted):
+    found, changes = fit({"x": given}, x=schema)
+    assert found == {"x": fitted}
+    assert type(found["x"]) is type(fitted)
+    assert changes
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [(STRING, "02134"), (NUMBER, 5), (INTEGER, 2**70), ({}, [1, "a"]), (STRINGS, []), (STRING, "1,000")],
+)
+def test_what_fits_is_never_changed(schema, value):
+    assert fit({"x": value}, x=schema) == ({"x": value}, ())
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [("file_path", "path"), ("old_string", "oldText"), ("cmd", "command"), ("MaxResults", "max_results")],
+)
+def test_another_usual_name_of_a_parameter_is_taken(given, declared):
+    assert fit({given: "x"}, **{declared: STRING})[0] == {declared: "x"}
+
+
+def test_a_value_by_position_goes_to_its_parameter():
+    assert fit({}, 1, "a", n=INTEGER, s=STRING)[0] == {"n": 1, "s": "a"}
+
+
+def test_one_object_by_position_is_the_arguments():
+    assert fit({}, {"n": 1}, n=INTEGER)[0] == {"n": 1}
+
+
+@pytest.mark.parametrize("values", [{"n": {"type": "integer", "value": 1}}, {"n": 1}])
+def test_values_in_the_shape_of_the_schema_are_the_arguments(values):
+    assert fit({"type": "object", "properties": values}, n=INTEGER)[0] == {"n": 1}
+
+
+def test_the_schema_itself_is_no_arguments():
+    with pytest.raises(Misfit) as misfit:
+        fit({"type": "object", "properties": {"n": INTEGER}}, n=STRING)
+    assert str(misfit.value) == "t: its definition was given, not the values of its parameters."
+
+
+def test_a_tool_with_properties_of_its_own_gets_them():
+    page = {"properties": {"Name": {"type": "title"}}, "type": "object"}
+    assert fit(page, properties={"type": "object"}, type=STRING)[0] == page
+
+
+def test_elements_are_taken_apart_as_far_as_the_schema_asks():
+    files = Markup("<file><path>a</path><content><p>x</p></content></file>")
+    each = {"type": "object", "properties": {"path": STRING, "content": STRING}}
+    listed = {"type": "array", "items": each}
+    assert fit({"x": files}, x=listed)[0] == {"x": [{"path": "a", "content": "<p>x</p>"}]}
+    assert fit({"x": files}, x=STRING)[0] == {"x": str(files)}
+    assert fit({"x": files})[0] == {"x": {"file": {"path": "a", "content": {"p": "x"}}}}
+
+
+def test_pairs_written_as_strings_are_the_arguments():
+    assert fit({}, "n=5", "s='a'", n=INTEGER, s=STRING)[0] == {"n": 5, "s": "a"}
+
+
+def test_null_for_an_optional_parameter_leaves_it_out():
+    assert fit({"n": None}, n=INTEGER)[0] == {}
+
+
+def test_references_within_the_schema_are_followed():
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": INTEGER}}
+    box = Toolbox([{"function": {"name": "t", "parameters": schema}}])
+    assert Fitter(box.tools["t"]).fit({"x": "5"}, []) == {"x": 5}
+
+
+def test_a_schema_that_refers_to_itself_ends():
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
+    box = Toolbox([{"function": {"name": "t", "parameters": schema}}])
+    assert Fitter(box.tools["t"]).fit({"x": "5"}, []) == {"x": "5"}
+
+
+MISFITS = {
+    "a missing parameter": (
+        {},
+        {"required": ["n"], "n": INTEGER},
+        "t: the required parameter 'n' (integer) is missing.",
+    ),
+    "a wrong type": ({"n": "abc"}, {"n": INTEGER}, "Parameter 'n' must be integer; 'abc' was given."),
+    "not one of the choices": (
+        {"u": "x"},
+        {"u": {"enum": ["a", "b"]}},
+        "Parameter 'u' must be one of \"a\", \"b\"; 'x' was given.",
+    ),
+    "an unknown parameter": (
+        {"z": 1},
+        {"closed": True, "n": INTEGER},
+        "t has no parameter 'z'; its parameters are: n.",
+    ),
+    "an item of a list": (
+        {"l": ["x"]},
+        {"l": {"type": "array", "items": INTEGER}},
+        "Parameter 'l[0]' must be integer; 'x' was given.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "schema", "reason"), MISFITS.values(), ids=MISFITS)
+def test_what_cannot_fit_is_named_with_what_was_expected_and_what_came(arguments, schema, reason):
+    with pytest.raises(Misfit) as misfit:
+        fit(arguments, **schema)
+    assert str(misfit.value) == reason
+
+
+def test_too_many_values_by_position_do_not_fit():
+    with pytest.raises(Misfit):
+        fit({}, 1, 2, n=INTEGER)
+
+
+def test_what_merely_looks_like_a_call_may_not_bring_parameters_of_its_own():
+    assert fit({"z": 1}, n=INTEGER)[0] == {"z": 1}
+    with pytest.raises(Misfit):
+        fit({"z": 1}, n=INTEGER, trusting=False)
+
+
+def test_a_variable_named_like_the_parameter_is_no_value_but_an_expression_is_text():
+    assert fit({"f": Reader("x**2").value()}, f=STRING, trusting=False)[0] == {"f": "x**2"}
+    with pytest.raises(Misfit):
+        fit({"city": Reader("city").value()}, city=STRING, trusting=False)

@@ -1,0 +1,63 @@
+"""Tools found by the name a model wrote."""
+
+import pytest
+
+from src.parsing.arguments.tool_index import Toolbox
+from src.types.messages import ToolDefinition
+
+BOX = Toolbox(
+    [
+        ToolDefinition("get_weather", "", {}),
+        {"type": "function", "function": {"name": "math.hypot"}},
+        {"name": "readFile"},
+        {},
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("get_weather", "get_weather"),
+        ("Get-Weather", "get_weather"),
+        ("getWeather", "get_weather"),
+        ("get\\_weather", "get_weather"),
+        ("functions.get_weather", "get_weather"),
+        ("functions.get_weather:0", "get_weather"),
+        ("default_api.get_weather", "get_weather"),
+        ("get_weather<|channel|>commentary", "get_weather"),
+        ("get_weather.call", "get_weather"),
+        ('"get_weather"', "get_weather"),
+        ("math_hypot", "math.hypot"),
+        ("hypot", "math.hypot"),
+        ("read_file", "readFile"),
+    ],
+)
+def test_a_name_is_found_through_case_punctuation_prefix_and_suffix(written, name):
+    assert BOX.find(written).name == name
+
+
+@pytest.mark.parametrize("written", ["get_wether", "weather", "get_weathers", "", "...", "math"])
+def test_likeness_is_not_enough(written):
+    assert BOX.find(written) is None
+
+
+def test_a_name_that_two_tools_share_finds_neither():
+    box = Toolbox([{"name": "a.run"}, {"name": "b.run"}])
+    assert box.find("run") is None
+    assert box.find("a.run").name == "a.run"
+
+
+def test_the_nearest_names_are_offered_to_a_model_that_erred():
+    assert BOX.nearest("get_wether") == ["get_weather"]
+
+
+def test_every_beginning_of_a_name_may_begin_one_and_other_words_do_not():
+    assert all(BOX.may_begin("get_weather"[:end]) for end in range(12))
+    assert BOX.may_begin("functions.get_w")
+    assert not BOX.may_begin("hello")
+
+
+def test_before_a_bracket_only_usual_namespaces_belong_to_a_name():
+    assert BOX.leads("functions.get_weather")
+    assert not BOX.leads("file.get_weather")

@@ -1,0 +1,76 @@
+"""What a value says is to be called, in the many ways to say it."""
+
+import pytest
+
+from src.parsing.decode.call_shapes import calls_in
+from src.parsing.decode.json_repair import Reader
+
+WAYS = {
+    "name and arguments": '{"name": "f", "arguments": {"a": 1}}',
+    "arguments as a string": '{"name": "f", "arguments": "{\\"a\\": 1}"}',
+    "arguments encoded twice": '{"name": "f", "arguments": "\\"{\\\\\\"a\\\\\\": 1}\\""}',
+    "arguments as a list of one object": '{"name": "f", "arguments": [{"a": 1}]}',
+    "arguments as named values": '{"name": "f", "parameters": [{"name": "a", "value": 1}]}',
+    "arguments beside the name": '{"name": "f", "a": 1}',
+    "tool and tool_input": '{"tool": "f", "tool_input": {"a": 1}}',
+    "action and action_input": '{"action": "f", "action_input": {"a": 1}}',
+    "a function object": '{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}',
+    "function_call": '{"function_call": {"name": "f", "arguments": {"a": 1}}}',
+    "tool_calls": '{"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}]}',
+    "functionCall": '{"functionCall": {"name": "f", "args": {"a": 1}}}',
+    "the name as key": '{"f": {"a": 1}}',
+    "a list": '[{"name": "f", "arguments": {"a": 1}}]',
+    "a name and an object": '["f", {"a": 1}]',
+    "a tuple": "[('f', {'a': 1})]",
+    "a name and pairs": "['f', a=1]",
+    "python": "f(a=1)",
+    "python in a list": "[f(a=1)]",
+    "python with a quoted name": "['f'(a=1)]",
+    "python in strings": "['f(a=1)']",
+    "python with its keywords in an object": "f(**{'a': 1})",
+    "python around it": "print(f(a=1))",
+}
+
+
+def said(text):
+    return [(call.name, call.arguments) for call in calls_in(Reader(text).value(), {"f", "g"}.__contains__)]
+
+
+@pytest.mark.parametrize("text", WAYS.values(), ids=WAYS)
+def test_each_way_says_the_same_call(text):
+    assert said(text) == [("f", {"a": 1})]
+
+
+def test_several_calls_keep_their_order():
+    assert said("[f(a=1), g(b=2)]") == [("f", {"a": 1}), ("g", {"b": 2})]
+    assert said('{"f": {"a": 1}, "g": {"b": 2}}') == [("f", {"a": 1}), ("g", {"b": 2})]
+
+
+def test_several_calls_in_one_string_keep_their_order():
+    assert said("['f(a=1), g(b=2)']") == [("f", {"a": 1}), ("g", {"b": 2})]
+    assert said("['f(a=1), and so on)']") == [("f", {"a": 1})]
+
+
+def test_a_list_of_arguments_is_as_many_calls():
+    assert said('{"name": "f", "arguments": [{"a": 1}, {"a": 2}]}') == [("f", {"a": 1}), ("f", {"a": 2})]
+
+
+def test_objects_one_after_the_other_in_one_string_are_as_many_calls():
+    assert said('{"name": "f", "arguments": "{\\"a\\": 1}{\\"a\\": 2}"}') == [("f", {"a": 1}), ("f", {"a": 2})]
+
+
+@pytest.mark.parametrize("arguments", ["null", '""', "{}"])
+def test_no_arguments_are_an_empty_object(arguments):
+    assert said(f'{{"name": "f", "arguments": {arguments}}}') == [("f", {})]
+
+
+@pytest.mark.parametrize("arguments", ["42", "true"])
+def test_what_cannot_be_arguments_is_a_problem(arguments):
+    call = next(iter(calls_in(Reader(f'{{"name": "f", "arguments": {arguments}}}').value(), {"f"}.__contains__)))
+    assert call.arguments is None
+    assert call.problem
+
+
+@pytest.mark.parametrize("text", ['["f", "g"]', '{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
+def test_what_says_no_call_is_none(text):
+    assert said(text) == []

@@ -1,0 +1,151 @@
+"""Broken JSON, Python and JavaScript literals into values: what is read, what is noted, what is refused."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.parsing.decode.json_repair import Reader
+from src.parsing.decode.nodes import CallNode, Source, Unreadable, strict
+
+
+def read(text):
+    reader = Reader(text)
+    return reader.value(), tuple(reader.repairs)
+
+
+REPAIRS = {
+    "single quotes": ("{'a': 'b'}", {"a": "b"}),
+    "mixed quotes": ("""{"a": 'b', 'c': "d"}""", {"a": "b", "c": "d"}),
+    "python literals": ('{"a": True, "b": False, "c": None}', {"a": True, "b": False, "c": None}),
+    "unquoted keys": ("{a: 1, b_c: 2}", {"a": 1, "b_c": 2}),
+    "trailing commas": ('{"a": [1, 2,],}', {"a": [1, 2]}),
+    "comments": ('{"a": 1, // one\n "b": 2 /* two */, "c": 3 # three\n}', {"a": 1, "b": 2, "c": 3}),
+    "missing closers": ('{"a": {"b": [1, 2', {"a": {"b": [1, 2]}}),
+    "a closer of the wrong kind": ('{"a": [1, 2}', {"a": [1, 2]}),
+    "raw newlines and tabs": ('{"a": "x\n\ty"}', {"a": "x\n\ty"}),
+    "windows path": ('{"path": "C:\\Users\\new\\table.txt"}', {"path": r"C:\Users\new\table.txt"}),
+    "markdown underscores": ('{"get\\_x": "a\\_b"}', {"get_x": "a_b"}),
+    "regular expression": ('{"re": "\\d+\\.x"}', {"re": r"\d+\.x"}),
+    "smart quotes": ("{“a”: “b”}", {"a": "b"}),
+    "special tokens": ('{"a": 1}<|im_end|>', {"a": 1}),
+    "gemma's quotes": ('{city:<|"|>Oslo, {x}<|"|>}', {"city": "Oslo, {x}"}),
+    "escape tags": ("{city:<escape>Oslo<escape>}", {"city": "Oslo"}),
+    "arithmetic": ('{"a": 2*5, "b": 10**3, "c": -(1+2)/4}', {"a": 10, "b": 1000, "c": -0.75}),
+    "tuples": ("(1, 'a')", [1, "a"]),
+    "triple quotes": ('{"a": """x "y" z"""}', {"a": 'x "y" z'}),
+    "quotes not escaped": ('{"a": "print("x", "y")", "b": 1}', {"a": 'print("x", "y")', "b": 1}),
+    "an apostrophe in single quotes": ("{'a': 'it's here', 'b': 1}", {"a": "it's here", "b": 1}),
+    "newlines written out between members": ('{\\n"a": 1,\\n"b": 2}', {"a": 1, "b": 2}),
+    "underscores in numbers": ("[1_000, 0x1f]", [1000, 31]),
+}
+
+
+@pytest.mark.parametrize(("text", "value"), REPAIRS.values(), ids=REPAIRS)
+def test_what_is_broken_is_read_as_it_was_meant(text, value):
+    found, _ = read(text)
+    assert found == value
+
+
+@pytest.mark.parametrize("name", [name for name in REPAIRS if name not in ("special tokens", "underscores in numbers")])
+def test_every_liberty_is_noted(name):
+    assert read(REPAIRS[name][0])[1]
+
+
+keys = st.text(st.characters(categories=["L", "N", "Zs"]), max_size=20)
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_characters='"\\<', exclude_categories=["Cs", "Cc"])),
+    lambda inner: st.lists(inner) | st.dictionaries(keys, inner),
+)
+
+
+@given(json_values)
+def test_the_reader_agrees_with_json_on_what_json_writes(value):
+    assert Reader(json.dumps(value, ensure_ascii=False)).value() == value
+
+
+@pytest.mark.parametrize("text", ['{"a": "x', '{"a":', '{"a": NaN}', "{" * 200, "9" * 5000, ""])
+def test_what_is_no_value_is_refused_with_a_sentence(text):
+    with pytest.raises(Unreadable) as refusal:
+        Reader(text).value()
+    assert str(refusal.value).endswith(".")
+
+
+@given(st.text(alphabet="{}[]()\"',:=\\ab1.#/*<|>\n"))
+def test_no_text_raises_anything_else(text):
+    with contextlib.suppress(Unreadable):
+        Reader(text).value()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, "a": 2}', "{'a': [1], 'a': [2],}", "f(a=1, a=2)", '{"b": {"a": "x\ny", "a": "z"}}']
+)
+def test_of_a_key_that_stands_twice_no_value_is_chosen(text):
+    with pytest.raises(Unreadable, match="The key 'a' stands twice, with different values"):
+        Reader(text).value()
+
+
+def test_a_key_that_is_said_again_with_the_same_value_does_no_harm():
+    assert read('{"a": "x", "a": "x"}')[0] == {"a": "x"}
+
+
+def test_a_call_is_read_with_its_arguments_and_its_source():
+    call, _ = read("f(1, a='x', b=[g(2)])")
+    assert isinstance(call, CallNode)
+    assert (call.name, call.positional, call.keywords["a"], call.source) == ("f", [1], "x", "f(1, a='x', b=[g(2)])")
+
+
+def test_a_bare_word_is_source_text_and_no_string():
+    value, _ = read('{"city": Oslo}')
+    assert isinstance(value["city"], Source)
+
+
+@pytest.mark.parametrize("text", ["2**9999", "1/0"])
+def test_arithmetic_is_worked_out_within_bounds(text):
+    assert not isinstance(read(f'{{"a": {text}}}')[0]["a"], int)
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ('{"path": "a.js", "content": "let x = "b";\nreturn x;\n"}', 'let x = "b";\nreturn x;\n'),
+        ('{"content": "x = "b"  # why\ny = "c"", "path": "a.py"}', 'x = "b"  # why\ny = "c"'),
+    ],
+)
+def test_a_string_with_quotes_that_were_not_escaped_is_read_to_its_end(text, content):
+    value, _ = read(text)
+    assert (set(value), value["content"]) == ({"path", "content"}, content)
+
+
+def test_an_object_is_not_read_without_the_part_that_makes_no_sense():
+    with pytest.raises(Unreadable, match="neither a key nor its value"):
+        read('{"a": ' + "(" * 50 + "1" + ")" * 50 + "*2}")
+
+
+def test_strict_is_json_without_its_constants():
+    assert strict('{"a": 1} rest') == ({"a": 1}, 8)
+    with pytest.raises(ValueError, match="not a JSON value"):
+        strict("NaN")
+
+
+@given(json_values, st.sampled_from([("", ",}"), (" // note\n", "}"), ("", ""), ("'x': 1, ", "}")]))
+def test_what_is_whole_in_a_broken_value_is_read_as_json_reads_it(value, broken):
+    before, end = broken
+    read = Reader("{" + before + '"a": ' + json.dumps(value, ensure_ascii=False) + end).value()
+    assert isinstance(read, dict)
+    assert read["a"] == value
+
+
+def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
+    path = "C:" + chr(92) + "temp" + chr(92) + "new.txt"
+    assert Reader('{"args": {"path": "' + path + '"}').value() == {"args": {"path": path}}
+
+
+def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
+    assert Reader("f(a=10//3)").value().keywords == {"a": 3}
+    assert Reader('{"a": 10 // 3 of them\n}').value() == {"a": 10}

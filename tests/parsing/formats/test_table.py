@@ -1,0 +1,64 @@
+"""Every row of the table: found whole, found split at every character, nothing of it shown."""
+
+import pytest
+
+from src.parsing import Malformed, ParsedCall
+from src.parsing.formats.table import FORMATS
+from tests.parsing import format_table
+from tests.parsing.laws import account, events_of, joined, shown
+
+ROWS = pytest.mark.parametrize("row", FORMATS, ids=[row.name for row in FORMATS])
+LEAD = "Let me look.\n"
+
+
+@ROWS
+def test_the_example_is_one_call_of_its_format(row):
+    events = events_of(LEAD + row.example)
+    assert [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)] == [
+        ("get_weather", {"city": "Oslo"})
+    ]
+    assert [event.call.origin for event in events if isinstance(event, ParsedCall)] == [row.found_as]
+    assert not [event for event in events if isinstance(event, Malformed)]
+
+
+@ROWS
+def test_nothing_of_the_example_is_shown(row):
+    assert shown(events_of(LEAD + row.example)).rstrip("\n") == LEAD.rstrip("\n")
+
+
+@ROWS
+def test_the_example_split_at_any_character_is_the_same_call(row):
+    text = LEAD + row.example
+    whole = account(events_of(text))
+    for cut in range(1, len(text)):
+        assert account(events_of(text, [cut])) == whole, text[:cut]
+
+
+@ROWS
+def test_the_example_one_character_at_a_time_is_the_same_call(row):
+    text = LEAD + row.example
+    events = events_of(text, range(1, len(text)))
+    assert account(events) == account(events_of(text))
+    assert joined(events) == text
+
+
+@ROWS
+def test_the_example_cut_off_anywhere_by_max_tokens_runs_nothing_half(row):
+    for cut in range(1, len(row.example)):
+        for event in events_of(row.example[:cut], truncated=True):
+            if isinstance(event, ParsedCall):
+                assert event.call.arguments == {"city": "Oslo"}
+
+
+def test_all_sixty_three_shapes_of_the_catalogue_are_there():
+    assert {row.number for row in FORMATS} >= set(range(1, 64))
+
+
+def test_names_are_unique_and_shared_origins_exist():
+    names = [row.name for row in FORMATS]
+    assert len(set(names)) == len(names)
+    assert {row.found_as for row in FORMATS} <= set(names)
+
+
+def test_the_document_has_the_table_as_it_is():
+    assert format_table.documented() == format_table.table()

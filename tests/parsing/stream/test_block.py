@@ -1,0 +1,79 @@
+"""One block: followed to its end, cut off, previewed while it is written, given back as text."""
+
+import pytest
+
+from src.parsing import Malformed, ParsedCall, extract_tool_calls
+from src.parsing.stream.block import AT_ONCE
+from src.types.events import ToolCallDelta
+from tests.parsing.laws import TOOLS, account, events_of, shown
+
+CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+
+
+def calls(events):
+    return [event.call for event in events if isinstance(event, ParsedCall)]
+
+
+def malformed(events):
+    return [event.malformed for event in events if isinstance(event, Malformed)]
+
+
+class TestCutOff:
+    @pytest.mark.parametrize("size", [1, 5, 10_000])
+    def test_a_block_that_never_ends_is_malformed_and_keeps_its_raw_text(self, size):
+        text = 'Now: TOOL_CALL: {"name": "read", "args": {"path": "a'
+        events = events_of(text, range(size, len(text), size))
+        assert shown(events) == "Now: "
+        assert [each.raw for each in malformed(events)] == [text[5:]]
+
+    def test_a_missing_last_brace_is_added_where_the_arguments_are_whole(self):
+        call = extract_tool_calls(CALL[:-1], TOOLS).calls[0]
+        assert (call.arguments, call.repaired) == ({"path": "a.txt"}, ("missing closers",))
+
+    def test_nothing_is_added_where_max_tokens_cut_it(self):
+        assert not extract_tool_calls(CALL[:-1], TOOLS, truncated=True).calls
+
+    def test_a_block_that_lost_its_end_does_not_swallow_the_next(self):
+        events = events_of(f"{CALL[:-1]}\n\nAnd another:\n{CALL}")
+        assert len(calls(events)) == 2
+
+
+class TestPreviews:
+    def test_a_call_being_written_is_previewed_with_the_id_it_will_have(self):
+        events = events_of(CALL, range(1, len(CALL)), previews=True)
+        first = next(event for event in events if isinstance(event, ToolCallDelta))
+        assert first.call_index == 0
+        assert first.name == "read"
+        assert first.id == next(event.call.id for event in events if isinstance(event, ParsedCall))
+
+    def test_the_preview_holds_the_block_as_the_model_writes_it(self):
+        events = events_of(CALL, range(1, len(CALL)), previews=True)
+        text = "".join(event.arguments_delta for event in events if isinstance(event, ToolCallDelta))
+        assert CALL.removeprefix("TOOL_CALL: ").startswith(text)
+        assert len(text) >= len(CALL) - 13
+
+    def test_previews_change_nothing_else(self):
+        plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
+        assert account(plain) == account(events_of(CALL))
+
+
+class TestGivenBack:
+    def test_what_only_looked_like_a_call_is_text_again(self):
+        text = 'The setting {"name": "colour", "value": 3} stays.'
+        assert extract_tool_calls(text, TOOLS).content == text
+
+    def test_a_call_inside_what_was_no_block_is_found(self):
+        found = extract_tool_calls(f'{{"name": "read", "note": [{CALL}', TOOLS)
+        assert [call.name for call in found.calls] == ["read"]
+
+    def test_the_closing_marker_belongs_to_the_block(self):
+        found = extract_tool_calls(
+            '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>\nDone.', TOOLS
+        )
+        assert found.content.strip() == "Done."
+
+
+def test_a_call_of_any_length_is_read_whole():
+    for size in (10, AT_ONCE, 10 * AT_ONCE):
+        (call,) = extract_tool_calls(CALL.replace("a.txt", "x" * size) + " Done.", TOOLS).calls
+        assert (call.arguments, call.repaired) == ({"path": "x" * size}, ())

@@ -1,0 +1,65 @@
+"""Where a block ends, whole and in pieces."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.parsing.stream.brackets import Closing, Structure
+
+ENDS = {
+    "a prefix of strings before a backtick": ("{b`]", -1),
+    "an object": ('{"a": 1} rest', 8),
+    "braces in a string": ('{"a": "}{"}x', 11),
+    "an escaped quote": ('{"a": "\\"}"}x', 12),
+    "backslashes before a quote": ('{"a": "\\\\"}x', 11),
+    "single quotes": ("{'a': '}'}x", 10),
+    "an apostrophe in a bare word": ("{a: it's} x", 9),
+    "python": ("(a='(', b=[1, (2)])x", 19),
+    "triple quotes": ('{"a": """}"{"""}x', 16),
+    "gemma's quotes": ('{a:<|"|>}<|"|>}x', 15),
+    "a closing marker before the last brace": ('{"a": {"b": 1}</tool_call>', 14),
+    "a fence before the last brace": ('{"a": 1\n```', 8),
+}
+
+
+def fed(text, cuts=()):
+    """How far the block reached, fed in pieces; what is not passed is seen again."""
+    follower, rest = Structure(), ""
+    for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        rest += text[start:end]
+        at, ended = follower.feed(rest, 0)
+        rest = rest[at:]
+        if ended:
+            return len("".join(follower.parts))
+    return -1
+
+
+@pytest.mark.parametrize(("text", "end"), ENDS.values(), ids=ENDS)
+def test_the_end_is_found_wherever_the_text_is_split(text, end):
+    assert fed(text) == end
+    assert fed(text, range(1, len(text))) == end
+    assert {fed(text, [cut]) for cut in range(len(text))} == {end}
+
+
+@given(st.text(alphabet="{}[]()\"'\\,: ab<|>`\n"), st.data())
+def test_any_split_finds_the_same_end(body, data):
+    text = "{" + body
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
+    assert fed(text, cuts) == fed(text)
+
+
+def test_a_string_s_quote_is_told_so_that_the_rest_of_it_can_be_kept_unseen():
+    follower = Structure()
+    follower.feed('{"a": "x', 0)
+    assert follower.quote == '"'
+    follower.parts.append("y" * 10)
+    assert follower.feed('"}', 0) == (2, True)
+    assert follower.size == 20
+
+
+def test_closing_waits_for_its_marker_across_pieces():
+    follower = Closing(re.compile("</f>"), 8)
+    assert follower.feed("text </", 0)[1] is False
+    assert follower.feed("ext </f> rest", 0) == (8, True)

@@ -1,0 +1,67 @@
+"""Whether a block begins: none, not yet to be told, or found."""
+
+import pytest
+
+from src.parsing.arguments.tool_index import Toolbox
+from src.parsing.stream.detector import Here, Hold, Lookout, Passed
+from src.parsing.stream.openers import Found
+from tests.parsing.laws import TOOLS
+
+LOOKOUT = Lookout(Toolbox(TOOLS))
+
+
+def look(text, anchor):
+    at = text.index(anchor)
+    return LOOKOUT.look(Here(text, at, 0, text[:at].rpartition("\n")[2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "anchor", "kind", "opener"),
+    [
+        ('<tool_call>\n{"', "<", "json", "<tool_call>\n"),
+        ("<tool_call><function=", "<", "tags", "<tool_call>"),
+        ('TOOL_CALL: {"', ":", "json", "TOOL_CALL:"),
+        ("[read(", "[", "pythonic", ""),
+        ('{"name": "read"', "{", "json", ""),
+        ('read\n{"', "{", "named", ""),
+        ("so: read(", "(", "pythonic", ""),
+    ],
+)
+def test_a_block_is_found_with_its_kind_and_its_marker(text, anchor, kind, opener):
+    found = look(text, anchor)
+    assert isinstance(found, Found)
+    assert (found.kind, found.opener) == (kind, opener)
+
+
+@pytest.mark.parametrize(
+    ("text", "anchor"),
+    [("<tool_", "<"), ("<tool_call>\n", "<"), ('{"na', "{"), ('{"name": "re', "{"), ("[re", "["), ("```js", "`")],
+)
+def test_what_may_yet_be_one_is_held(text, anchor):
+    assert isinstance(look(text, anchor), Hold)
+
+
+@pytest.mark.parametrize(
+    ("text", "anchor"),
+    [("<div>", "<"), ('{"city": ', "{"), ('{"name": "John"', "{"), ("[link](", "["), ("open(", "("), ("note: x", ":")],
+)
+def test_other_text_is_none_at_once(text, anchor):
+    assert look(text, anchor) is None
+
+
+def test_markers_that_no_body_follows_are_passed_together():
+    assert look("<tool_call><tool_call> is a tag", "<") == Passed(23)
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("say TOOL_C", "TOOL_C"),
+        ("say get_wea", "get_wea"),
+        ("say **Tool Call:", "**Tool Call:"),
+        ("hello", ""),
+        ("read ", "read "),
+    ],
+)
+def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, held):
+    assert text[LOOKOUT.held(text, 0) :] == held

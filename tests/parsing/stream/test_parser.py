@@ -1,0 +1,254 @@
+"""The stream parser: what is shown, what is a call, and the laws that hold for any text and any chunking."""
+
+import json
+import sys
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls
+from src.parsing.formats.table import FORMATS, MORE_OPENERS
+from src.types.events import TextDelta
+from src.types.messages import ToolDefinition
+from tests.parsing.laws import PIECES, READ, TOOLS, account, events_of, joined, shown
+
+CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+BLOCKS = {
+    "plain": CALL,
+    "nested braces": 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt", "o": {"p": {"q": {}}}}}',
+    "braces and quotes in strings": r'TOOL_CALL: {"name": "read", "args": {"path": "}}{\" \\"}}',
+    "several lines": 'TOOL_CALL: {\n  "name": "read",\n  "args": {\n    "path": "a.txt"\n  }\n}',
+    "in a fence": f"```json\n{CALL}\n```",
+    "before a fence": CALL.replace(": {", ":\n```json\n{", 1) + "\n```",
+    "bold, before a fence": CALL.replace("TOOL_CALL: ", "**Tool Call:**\n```\n") + "\n```",
+    "other case and hyphen": CALL.replace("TOOL_CALL", "tool-call"),
+    "bold": CALL.replace("TOOL_CALL:", "**TOOL_CALL:**"),
+    "without a colon": CALL.replace(":", "", 1),
+    "single quotes": CALL.replace('"', "'"),
+}
+
+
+def calls(events):
+    return [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)]
+
+
+def malformed(events):
+    return [event.malformed for event in events if isinstance(event, Malformed)]
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+    @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+    def test_a_block_is_one_call_and_only_the_prose_around_it_is_shown(self, block, size):
+        text = f"Let me look.\n{block}\nDone."
+        events = events_of(text, range(size, len(text), size))
+        assert shown(events) == "Let me look.\n\nDone."
+        assert [name for name, _ in calls(events)] == ["read"]
+
+    def test_several_blocks_are_several_calls(self):
+        events = events_of(f"{CALL}\n{CALL.replace('a.txt', 'b.txt')}")
+        assert calls(events) == [("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})]
+
+    def test_several_objects_in_one_block_are_several_calls(self):
+        objects = '{"name": "read", "args": {"path": "a"}}\n{"name": "read", "args": {"path": "b"}}'
+        assert [arguments["path"] for _, arguments in calls(events_of("TOOL_CALL: " + objects))] == ["a", "b"]
+
+    def test_a_list_of_calls_is_several_calls(self):
+        text = 'TOOL_CALL: [{"name": "read", "args": {"path": "a"}}, {"name": "read", "args": {"path": "b"}}]'
+        assert len(calls(events_of(text))) == 2
+
+    def test_text_is_shown_as_soon_as_it_can_belong_to_no_block(self):
+        parser = StreamParser(TOOLS)
+        assert parser.feed("Hello ") == [TextDelta("Hello ")]
+        assert parser.feed("world. ") == [TextDelta("world. ")]
+
+    def test_what_may_become_a_block_is_held_back_and_no_more(self):
+        assert StreamParser(TOOLS).feed("I will now TOOL_CA") == [TextDelta("I will now ")]
+        assert StreamParser(TOOLS).feed("see <tool_c") == [TextDelta("see ")]
+
+
+class TestNothingImagined:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "The tag <tool_call> starts a call and </tool_call> ends it.",
+            'To call a tool write TOOL_CALL: {"name": "tool_name", "args": {"parameter": "value"}}',
+            'Write `<tool_call>{"name": "get_weather", ...}</tool_call>` for that.',
+            'TOOL_CALL: {"name": "read", "args": {...}}',
+            "You could use get_weather(city='Oslo') to find out.",
+            'Your file holds {"name": "John", "city": "Oslo"}.',
+            "```python\ndef f():\n    return 1\n\nread(path='a')\n```",
+            "A {maybe} in braces, [a link](http://x), f(x) and 1 < 2.",
+            "file.read(path='a')",
+        ],
+    )
+    def test_what_explains_or_quotes_a_call_is_shown_and_runs_nothing(self, text):
+        events = events_of(text)
+        assert (calls(events), shown(events)) == ([], text)
+
+    def test_a_result_made_up_after_a_call_is_cut_with_all_that_follows(self):
+        events = events_of(f"{CALL}\nObservation: the file says hi\nTOOL_CALL: {{}}")
+        assert len(calls(events)) == 1
+        assert shown(events) == "\n"
+        assert isinstance(events[-1], Cut)
+
+    def test_a_call_that_repeats_what_the_model_was_given_is_an_echo(self):
+        assert extract_tool_calls(CALL, TOOLS, given=[f"The file says:\n{CALL}\n"]).calls[0].echo
+        other_blanks = CALL.replace("\n", "\r\n").replace(": ", ":  ")
+        assert extract_tool_calls(CALL, TOOLS, given=[f"The file says:\r\n{other_blanks}"]).calls[0].echo
+        assert not extract_tool_calls(CALL, TOOLS, given=["The file is empty, and long enough."]).calls[0].echo
+
+    def test_an_explanation_well_after_the_calls_holds_no_more_of_them(self):
+        text = (
+            "[read(path='a')]\n\n"
+            + "This reads the file, as was asked for, and then some more of it. " * 2
+            + "\nread(path='b')"
+        )
+        assert calls(events_of(text)) == [("read", {"path": "a"})]
+
+    def test_calls_beyond_the_limit_are_refused_at_once(self):
+        events = events_of("".join(CALL.replace("a.txt", f"{n}.txt") + "\n" for n in range(40)))
+        assert len(calls(events)) == 32
+        assert [each.reason for each in malformed(events)] == [
+            "More than 32 calls in one answer: nothing from here on was read."
+        ]
+
+    def test_an_unknown_tool_is_answered_with_the_nearest_names(self):
+        event = malformed(events_of('TOOL_CALL: {"name": "get_wether", "args": {}}'))[0]
+        assert event.reason == "There is no tool named 'get_wether'; on offer: get_weather."
+
+
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map("".join)
+
+
+@st.composite
+def divided(draw):
+    text = draw(texts)
+    return text, sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+
+
+class TestLaws:
+    @given(divided(), st.booleans())
+    @settings(max_examples=400, deadline=None)
+    @example(("n:get_weather(city='Oslo')", [2]), False)
+    @example(("tool_call{<", [10]), False)
+    @example(('to=ta\x1d\x1d{"name": "read"}', [7]), True)
+    @example(("read{{<tool_call>", [6]), False)
+    @example(("-TOOL_NAME:", [10]), False)
+    @example(("```o =read('a')", [6]), False)
+    @example(("```print(read('a'))", [10]), False)
+    @example(('5function.read{"path":a}', [1]), False)
+    @example(('read\n```json\n{"path": "a"}', [13]), False)
+    @example(('to=tagsf{"name": "read"}', [4]), True)
+    @example(('```json\nfunctions.read:0tool_name[read(path="a")]', [36]), True)
+    @example(('`Tool Call: {"tool_calls":', [12]), False)
+    @example(('pairs4$get_weather\n{"city": "Oslo"}', [7]), True)
+    def test_any_chunking_gives_the_same_events(self, chunks, truncated):
+        text, cuts = chunks
+        assert account(events_of(text, cuts, truncated=truncated)) == account(events_of(text, truncated=truncated))
+
+    @given(divided())
+    @settings(max_examples=200, deadline=None)
+    def test_text_shown_and_raw_blocks_joined_are_the_input(self, chunks):
+        assert joined(events_of(*chunks)) == chunks[0]
+
+    @given(st.text())
+    def test_no_text_raises(self, text):
+        extract_tool_calls("TOOL_CALL: {" + text, TOOLS)
+        extract_tool_calls("[read(" + text, TOOLS)
+        extract_tool_calls("<tool_call><function=read>" + text, TOOLS)
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        )
+    )
+    def test_what_json_accepts_comes_back_exactly_as_json_gives_it(self, value):
+        anything = ToolDefinition("keep", "", {"type": "object"})
+        body = json.dumps({"name": "keep", "args": {"value": value}})
+        call = extract_tool_calls("TOOL_CALL: " + body, [anything]).calls
+        if value not in ("...", "…", "<value>", "{...}", "[...]", "<...>"):
+            assert call[0].arguments == {"value": value}
+            assert call[0].repaired == ()
+
+
+def steps(text, chunk):
+    """How many lines of the protocol room run while `text` is fed in pieces of `chunk` characters."""
+    count = 0
+
+    def local(_frame, kind, _argument):
+        nonlocal count
+        count += kind == "line"
+        return local
+
+    def trace(frame, _kind, _argument):
+        return local if "protocol" in frame.f_code.co_filename else None
+
+    parser = StreamParser([READ])
+    sys.settrace(trace)
+    try:
+        for start in range(0, len(text), chunk):
+            parser.feed(text[start : start + chunk])
+        parser.close()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+OWN = "TOOL_CALL: "
+HOSTILE = {
+    **{f"many {character!r}": character for character in '{[<"\\(:`>)]}'},
+    "open braces": OWN + "{",
+    "markers": OWN,
+    "markers with open strings": OWN + '{"a": "',
+    "hermes markers": "<tool_call>",
+    "hermes blocks": '<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>',
+    "objects that never end": '{"name": "read", ',
+    "python calls that never end": "read(",
+    "lists that never end": "[read(",
+    "fences": "```json\n{",
+    "reasoning": "<think>",
+    "names": "read\n",
+    "labels": "Action: read\n",
+    "tags": "<function=read><parameter=path>",
+    "objects that say no call": '{"id": 1,} ',
+    "calls in running text": "read(x) y\n",
+    "fences never closed": '```json\n{"id":',
+    **{f"{opener} alone": opener for opener in sorted({row.opener for row in FORMATS if row.opener} | {*MORE_OPENERS})},
+}
+warm = events_of("".join(PIECES))  # patterns are compiled once, and not counted
+
+
+class TestLinear:
+    @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+    def test_twice_the_hostile_text_takes_at_most_twice_the_steps(self, unit):
+        small, large = (steps(unit * (size // len(unit)), size) for size in (3_000, 6_000))
+        assert large <= 2.2 * small + 4_000
+
+    @pytest.mark.parametrize("opening", ["[Calling tool: read", "<|python_tag|>read", "<tool_call>read\n", "read"])
+    @pytest.mark.parametrize("unit", [" ", "\n\n", "\t", ":", "BEGIN_ARG: a\n", "<arg_key>a</arg_key>", "<|open|>"])
+    def test_what_may_stand_after_a_name_is_read_in_one_way_only(self, opening, unit):
+        """A pattern that could divide it in many would not come back."""
+        assert joined(events_of(opening + unit * 5_000)) == opening + unit * 5_000
+
+    @pytest.mark.parametrize(
+        "opening", [OWN + '{"name": "read", "args": {"path": "', "<tool_call>{'name': '", "read(path='"]
+    )
+    def test_a_long_string_costs_a_bounded_number_of_steps_a_piece(self, opening):
+        text = opening + "x" * 4_000
+        assert steps(text, 4) <= 40 * len(text) / 4
+
+    @pytest.mark.parametrize("unit", ['"a":1,', '{"a":', OWN + '{"a": "'])
+    def test_short_strings_in_a_broken_body_cost_few_steps_each(self, unit):
+        assert steps(OWN + "{" + unit * 1_000, 100_000) <= 30 * 1_000
+
+    def test_nested_a_hundred_thousand_deep_is_malformed_and_raises_nothing(self):
+        assert len(malformed(events_of(OWN + '{"a":' * 100_000))) == 1
+        assert len(malformed(events_of(OWN + "[" * 100_000 + "]" * 100_000))) == 1
+
+    @pytest.mark.parametrize("value", ["9" * 5_000, "NaN", "-Infinity", r'"\ud800"'])
+    def test_what_no_json_value_can_be_is_malformed(self, value):
+        events = events_of(f'TOOL_CALL: {{"name": "read", "args": {{"path": {value}}}}}')
+        assert (calls(events), len(malformed(events))) == ([], 1)

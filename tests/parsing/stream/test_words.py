@@ -1,0 +1,26 @@
+"""The word that ends a text."""
+
+from src.parsing.stream.words import last_words
+
+
+def names(text, floor=0):
+    return [(word.name, word.start, word.previous) for word in last_words(text, len(text), floor)]
+
+
+def test_the_last_word_is_offered_whole_and_then_after_each_joint():
+    assert names("this integral.calculate") == [("integral.calculate", 5, " "), ("calculate", 14, ".")]
+
+
+def test_decoration_belongs_to_the_word_and_a_gap_may_follow():
+    word = next(last_words("say **read**:\n", 14, 0))
+    assert (word.name, word.start, word.mark, word.gap) == ("read", 4, "**:", "\n")
+
+
+def test_nothing_before_the_floor_is_looked_at():
+    assert names("get_weather", 4) == []
+    assert names("say read", 4) == [("read", 4, "")]
+
+
+def test_text_that_ends_in_no_word_has_none():
+    assert names("what? (") == []
+    assert names("") == []

@@ -1,0 +1,31 @@
+"""Every character of the input is in exactly one event: shown, or its raw text."""
+
+import pytest
+
+from src.parsing import Cut, Malformed, ParsedCall
+from src.parsing.events import Reasoned
+from tests.parsing.laws import account, events_of, joined
+
+CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "raw"),
+    [
+        (f"Now {CALL} then", ParsedCall, CALL),
+        ('Now TOOL_CALL: {"name": "raed", "args": {}}', Malformed, 'TOOL_CALL: {"name": "raed", "args": {}}'),
+        ("<think>a</think>b", Cut, "<think>"),
+        ("a</think>b", Reasoned, "</think>"),
+    ],
+)
+def test_an_event_that_is_not_shown_holds_its_raw_text(text, kind, raw):
+    events = events_of(text)
+    assert next(event.raw for event in events if isinstance(event, kind)) == raw
+    assert joined(events) == text
+
+
+def test_of_several_calls_in_one_block_the_first_has_the_text():
+    two = '<tool_call>[{"name": "read", "arguments": {"path": "a"}}, {"name": "read", "arguments": {"path": "b"}}]</tool_call>'
+    assert [event.raw for event in events_of(two) if isinstance(event, ParsedCall)] == [two, ""]
+    assert joined(events_of(two)) == two
+    assert account(events_of(two)) == account(events_of(two, range(1, len(two))))

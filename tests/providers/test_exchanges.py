@@ -1,0 +1,79 @@
+"""Answers in the shapes that the providers document, as data: tests/cases/wire/answers holds a file of bytes
+and what it means for each. What an answer became is also sent back, as the next turn does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from src import errors
+from src.providers.base import ChatRequest
+from src.providers.server_errors import refusal
+from src.types.events import ReasoningDelta, TextDelta, ToolCallDelta
+from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, Usage, UserMessage
+
+from .doubles import codec, decoded
+
+CASES = Path(__file__).resolve().parents[1] / "cases" / "providers"
+ANSWERS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(CASES.glob("answers/*.json"))}
+WHOLE = [name for name, case in ANSWERS.items() if "response" in case]
+BROKEN = [name for name, case in ANSWERS.items() if "error" in case]
+
+EVENTS = {"text": TextDelta, "reasoning": ReasoningDelta, "call": ToolCallDelta}
+BLOCKS = {
+    "text": Text,
+    "reasoning": Reasoning,
+    "call": lambda id, name, arguments, metadata: ToolCall(id, name, arguments, metadata=metadata),
+    "malformed": MalformedCall,
+}
+
+
+def answer(case: dict[str, Any]) -> bytes:
+    return (CASES / "answers" / case["answer"]).read_bytes()
+
+
+def response(case: dict[str, Any]) -> Response:
+    said = case["response"]
+    content = tuple(BLOCKS[kind](*fields) for kind, *fields in said["content"])
+    usage = Usage(*said["usage"]) if said["usage"] else None
+    return Response(content, said["stop_reason"], usage, said["model"])
+
+
+def chunked(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1 << 20])
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_answer_gives_its_events_and_its_response_however_it_is_cut_into_chunks(name, size):
+    case = ANSWERS[name]
+    events, got = decoded(codec(case["provider"]), chunked(answer(case), size), case["content_type"])
+    assert events == [EVENTS[kind](*fields) for kind, *fields in case["events"]]
+    assert got == response(case)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_answer_goes_back_as_the_provider_wants_it(name):
+    case = ANSWERS[name]
+    sent = codec(case["provider"]).encode(ChatRequest("any", [UserMessage("Go on."), response(case)]))
+    turns = json.loads(sent.body)
+    assert (turns.get("messages") or turns["contents"])[1:] == case["sent_back"]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_answer_that_breaks_off_is_an_error_and_nothing_of_it_a_response(name):
+    case = ANSWERS[name]
+    kind, says = case["error"]
+    with pytest.raises(errors.BotError, match=says) as caught:
+        decoded(codec(case["provider"]), [answer(case)], case["content_type"])
+    assert type(caught.value) is getattr(errors, kind)
+
+
+@pytest.mark.parametrize("case", json.loads((CASES / "refusals.json").read_text(encoding="utf-8")), ids=str)
+def test_a_refusal_is_told_by_its_status_and_its_words(case):
+    refused = refusal(case["status"], json.dumps(case["body"]).encode())
+    assert type(refused) is getattr(errors, case["kind"])
+    assert case["says"] in refused.message

@@ -1,0 +1,100 @@
+import json
+
+import pytest
+
+from src.errors import ContextTooLong, ModelNotFound, ServerError, TemplateRejected, ToolsUnsupported, Unauthorized
+from src.providers.server_errors import excess_tokens, refusal
+
+TOO_LONG = [
+    (
+        "This model's maximum context length is 512 tokens. However, your prompt contains at least 513 input tokens, "
+        "which exceeds this limit even without any output tokens.",
+        1,
+    ),
+    (
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, "
+        "1000 in the completion). Please reduce the length.",
+        904,
+    ),
+    (
+        "This model's maximum context length is 100 tokens. However, your prompt contains 6000 characters (more than "
+        "1000 characters, which is the upper bound for 100 input tokens).",
+        500,
+    ),
+    ("The context is too long.", 0),
+]
+
+
+@pytest.mark.parametrize(("message", "tokens"), TOO_LONG)
+def test_by_how_much_a_request_was_too_long_is_read_from_the_refusal(message, tokens):
+    assert excess_tokens(message) == tokens
+
+
+def test_a_context_error_carries_it():
+    error = refusal(400, ('{"error": {"message": "' + TOO_LONG[0][0] + '"}}').encode())
+    assert isinstance(error, ContextTooLong)
+    assert error.excess == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (400, "max_tokens=10000000 cannot be greater than max_model_len=16384.", ServerError),
+        (400, "Alternatively use a list", ServerError),
+        (400, "'role': Input should be 'user'; expected a string", ServerError),
+        (400, "After the optional system message, conversation roles must alternate", TemplateRejected),
+        (400, "Unexpected message role.", TemplateRejected),
+        (404, "Cannot GET /models", ServerError),
+    ],
+)
+def test_a_refusal_is_not_taken_for_another(status, message, kind):
+    assert type(refusal(status, json.dumps({"error": {"message": message}}).encode())) is kind
+
+
+REFUSALS = [
+    (
+        400,
+        '{"error": {"message": "\\"auto\\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}}',
+        ToolsUnsupported,
+    ),
+    (
+        400,
+        '{"object": "error", "message": "\\"auto\\" tool choice requires --enable-auto-tool-choice"}',
+        ToolsUnsupported,
+    ),
+    (400, '{"error": "registry/model does not support tools"}', ToolsUnsupported),
+    (
+        400,
+        '{"error": {"message": "Conversation roles must alternate user/assistant/user/assistant/..."}}',
+        TemplateRejected,
+    ),
+    (400, '{"error": {"message": "Only user and assistant roles are supported!"}}', TemplateRejected),
+    (400, '{"error": {"message": "System role not supported"}}', TemplateRejected),
+    (400, '{"error": {"message": "System message must be at the beginning."}}', TemplateRejected),
+    (
+        400,
+        '{"error": {"message": "This model\'s maximum context length is 512 tokens. However, your prompt ..."}}',
+        ContextTooLong,
+    ),
+    (404, '{"error": {"message": "The model `no` does not exist. Valid aliases: tiny."}}', ModelNotFound),
+    (404, '{"detail": "Not Found"}', ServerError),
+    (401, '{"error": "Unauthorized"}', Unauthorized),
+    (500, "", ServerError),
+    (502, "<html><title>Bad\n Gateway</title></html>", ServerError),
+]
+
+
+@pytest.mark.parametrize(("status", "text", "error"), REFUSALS)
+def test_a_refusal_is_told_by_its_status_and_message(status, text, error):
+    refused = refusal(status, text.encode())
+    assert type(refused) is error
+    assert refused.status == status
+    assert f"HTTP {status}" in refused.message
+
+
+def test_the_title_of_a_proxys_page_is_its_message():
+    assert "Bad Gateway" in refusal(502, b"<html><title>Bad\n Gateway</title><body>...</body></html>").message
+
+
+def test_a_redirect_says_where_to():
+    assert "to http://elsewhere.test/" in refusal(302, b"", "http://elsewhere.test/").message

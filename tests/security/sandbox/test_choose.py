@@ -1,0 +1,122 @@
+"""Which sandbox is chosen, and that it is believed only after it was tried."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from src.security.sandbox.choose import Limits, choose, view
+from src.tools import REGISTRY, ToolContext
+from src.types.messages import ToolCall
+
+from .conftest import PATH, sandboxed
+
+
+def chosen(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = (), path: str = PATH):
+    environment = {"PATH": path}
+    return choose(wanted, view(workspace, environment), Limits(), environment, kinds)
+
+
+def bare(workspace: Path, environment: dict[str, str]):
+    """What runs a command in no sandbox."""
+    made = choose("off", view(workspace, environment), Limits(), environment)
+    context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
+    return lambda command: str(REGISTRY.run(ToolCall("1", "exec", {"command": command}), context).value)
+
+
+@pytest.fixture
+def of_temporary_files() -> tuple[Path, dict[str, str]]:
+    """The folder of temporary files as the workspace."""
+    return Path(tempfile.gettempdir()).resolve(), {"PATH": PATH}
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    """A PATH with a bwrap that cannot make namespaces."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    (folder / "bwrap").chmod(0o755)
+    return f"{folder}{os.pathsep}{PATH}"
+
+
+@pytest.fixture
+def useless(tmp_path: Path) -> str:
+    """A PATH with a bwrap that runs the command, and contains nothing."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "bwrap").write_text('#!/bin/bash\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+    (folder / "bwrap").chmod(0o755)
+    return f"{folder}{os.pathsep}{PATH}"
+
+
+def test_where_none_works_commands_run_bare_and_the_user_is_told_why(workspace, broken):
+    made = chosen(workspace, kinds=("bubblewrap",), path=broken)
+    assert made.sandbox.kind == "none"
+    assert made.warning == (
+        "Sandbox: none works here: commands can do what you can do "
+        "(bubblewrap: bwrap: No permissions to create new namespace)"
+    )
+
+
+def test_one_that_does_not_contain_is_not_believed(workspace, useless):
+    assert chosen(workspace, kinds=("bubblewrap",), path=useless).sandbox.kind == "none"
+
+
+def test_where_none_is_installed_that_is_said(workspace):
+    assert "bubblewrap: not installed" in chosen(workspace, kinds=("bubblewrap",), path="/nowhere").warning
+
+
+def test_a_bwrap_of_the_workspace_is_not_trusted(workspace):
+    (workspace / "bwrap").write_text("#!/bin/sh\nexit 42\n")
+    (workspace / "bwrap").chmod(0o755)
+    assert "not installed" in chosen(workspace, kinds=("bubblewrap",), path=str(workspace)).warning
+
+
+def test_where_one_is_required_and_none_works_nothing_is_run(workspace, broken):
+    made = chosen(workspace, "required", ("bubblewrap",), broken)
+    context = ToolContext(workspace, sandbox=made.sandbox)
+    result = REGISTRY.run(ToolCall("1", "exec", {"command": "touch ran"}), context)
+    assert result.kind == "error"
+    assert "security.sandbox is required" in str(result.value)
+    assert not (workspace / "ran").exists()
+    assert made.warning.startswith("Sandbox: none works here: commands are not run")
+
+
+def test_the_next_one_is_taken_where_the_first_does_not_work(workspace, broken):
+    made = chosen(workspace, kinds=("bubblewrap", "landlock"), path=broken)
+    assert made.sandbox.kind in ("landlock", "none")
+    assert len(made.tried) == (1 if made.sandbox.kind == "landlock" else 2)
+
+
+def test_who_wants_none_gets_none_and_is_not_warned(workspace):
+    made = chosen(workspace, "off", ("bubblewrap", "landlock"))
+    assert (made.sandbox.kind, made.warning) == ("none", "")
+
+
+def test_one_works_in_a_folder_that_the_user_may_not_write(workspace, make):
+    workspace.chmod(0o555)
+    try:
+        assert make()("pwd -P") == f"{workspace}\n[exit code 0]"
+    finally:
+        workspace.chmod(0o755)
+
+
+def test_one_works_where_the_workspace_holds_the_temporary_files(kind, of_temporary_files):
+    workspace, environment = of_temporary_files
+    assert sandboxed(kind, workspace, environment)("echo x") == "x\n[exit code 0]"
+
+
+def test_trying_leaves_nothing_in_the_workspace(workspace):
+    chosen(workspace, kinds=("bubblewrap", "landlock"))
+    assert list(workspace.iterdir()) == []
+
+
+def test_nothing_is_said_to_contain_a_workspace_that_is_everything():
+    made = chosen(Path("/"), kinds=("bubblewrap", "landlock"))
+    assert made.sandbox.kind == "none"
+    assert "may change all of /" in made.warning
+    assert chosen(Path("/proc/self"), "required", kinds=("landlock",)).sandbox.kind == "refused"

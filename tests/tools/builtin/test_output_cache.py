@@ -1,0 +1,64 @@
+"""Reading on in an output that was cut, and searching it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from src.tools.sdk.output_store import SHOWN, Outputs
+
+ERROR = "Error executing tool: "
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Outputs(tmp_path / "outputs")
+
+
+def test_reading_on_as_the_note_says_shows_every_line_once(run, store):
+    kept = {"outputs": store, "exec_max_output": 10**7}
+    first = run("exec", kept, command="seq 1 30000")
+    shown, _, note = first.value.partition("[cut: ")
+    lines = shown.splitlines()
+    ref, offset = re.findall(r'tool_output_cache\(ref_id="(\w+)", offset=(\d+)\)', note)[0]
+    while offset:
+        value = run("tool_output_cache", kept, ref_id=ref, offset=int(offset)).value
+        assert len(value) < SHOWN
+        lines += [line.partition("\t")[2] for line in value.splitlines() if not line.startswith("[")]
+        offset = (re.findall(r"read on with offset=(\d+)", value) or [""])[0]
+    assert lines == [*map(str, range(1, 30_001)), "[exit code 0]"]
+
+
+def test_some_lines_are_shown(run, store):
+    ref = store.put("one\ntwo\nthree\n")
+    kept = {"outputs": store}
+    assert run("tool_output_cache", kept, ref_id=ref).value == "1\tone\n2\ttwo\n3\tthree\n"
+    shown = run("tool_output_cache", kept, ref_id=ref, offset=2, limit=1).value
+    assert shown == "2\ttwo\n[more lines follow; read on with offset=3]"
+    assert (
+        run("tool_output_cache", kept, ref_id=ref, offset=9).value
+        == f"{ERROR}output {ref} has no line 9: its last is 3"
+    )
+    assert run("tool_output_cache", kept, ref_id=store.put("")).value == "[the output is empty]"
+
+
+def test_it_is_searched_literally_or_by_an_expression(run, store):
+    ref = store.put("a.b\naxb\nnone\na.b\n")
+    kept = {"outputs": store, "ref_id": ref}
+    settings, arguments = {"outputs": store}, {"ref_id": kept["ref_id"], "pattern": "a.b"}
+    assert run("tool_output_cache_grep", settings, **arguments).value == "1:a.b\n4:a.b"
+    assert run("tool_output_cache_grep", settings, **arguments, regex=True).value == "1:a.b\n2:axb\n4:a.b"
+    assert run("tool_output_cache_grep", settings, **arguments, before=1).value == "1:a.b\n--\n3-none\n4:a.b"
+    assert run("tool_output_cache_grep", settings, **arguments, after=1, max_matches=1).value == (
+        "1:a.b\n2-axb\n[there are more than 1 matches]"
+    )
+    assert run("tool_output_cache_grep", settings, ref_id=ref, pattern="zzz").value == "[no line matches]"
+
+
+@pytest.mark.parametrize("name", ["tool_output_cache", "tool_output_cache_grep"])
+def test_a_wrong_reference_is_said_to_be_one(name, run, store):
+    more = {"pattern": "x"} if name.endswith("grep") else {}
+    assert "is not a reference" in run(name, {"outputs": store}, ref_id="../x", **more).value
+    assert "no output o00000000 any more" in run(name, {"outputs": store}, ref_id="o00000000", **more).value
+    assert run(name, ref_id="o00000000", **more).value == ERROR + "no outputs are kept here"

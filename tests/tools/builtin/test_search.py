@@ -1,0 +1,289 @@
+"""glob and grep: what they find, what they leave out, and that rg changes nothing but the time."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.tools import REGISTRY, ToolContext
+from src.types.messages import ToolCall
+
+ERROR = "Error executing tool: "
+RG = shutil.which("rg")
+NEEDS_RG = pytest.mark.skipif(not RG, reason="there is no rg")
+
+
+def make(folder: Path, files: dict[str, str | bytes]) -> None:
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.fixture
+def found(run):
+    """The lines of a result."""
+    return lambda name, **arguments: run(name, **arguments).value.splitlines()
+
+
+# glob
+
+
+def test_files_are_found_by_name_in_order(workspace, found):
+    make(workspace, {"b.py": "", "a.py": "", "src/c.py": "", "src/a/d.py": "", "src/c.txt": "", ".x/e.py": ""})
+    assert found("glob", pattern="*.py") == [".x/e.py", "a.py", "b.py", "src/a/d.py", "src/c.py"]
+    assert found("glob", pattern="src/*.py") == ["src/c.py"]
+    assert found("glob", pattern="*.{py,txt}", path="src") == ["src/a/d.py", "src/c.py", "src/c.txt"]
+    assert found("glob", pattern="a/*.py", path="src") == ["src/a/d.py"]
+    assert found("glob", pattern="*.rs") == ["[no file matches]"]
+
+
+def test_the_files_are_bounded_and_the_model_is_told(workspace, found):
+    make(workspace, {f"f{number:04}": "" for number in range(1_001)})
+    lines = found("glob", pattern="*")
+    assert (len(lines), lines[-1]) == (1_001, "[more than 1,000 files; narrow the pattern]")
+
+
+def test_what_gitignore_names_is_left_out(workspace, found):
+    make(
+        workspace,
+        {
+            ".gitignore": "*.log\nbuild/\n/top\n!keep.log\n# a comment\n\\\n",
+            "a.log": "", "keep.log": "", "build/x": "", "top": "", "src/top": "", "src/build": "",
+            "src/.gitignore": "!b.log\nsecret.*\n", "src/b.log": "", "src/secret.txt": "", "src/x/secret.py": "",
+            ".git/config": "", "sub/.git/HEAD": "",
+        },
+    )  # fmt: skip
+    assert found("glob", pattern="**") == [
+        ".gitignore", "keep.log", "src/.gitignore", "src/b.log", "src/build", "src/top",
+    ]  # fmt: skip
+
+
+def test_what_is_ignored_but_asked_for_by_name_is_searched(workspace, found):
+    make(workspace, {".gitignore": "vendor/\n*.log\n", "vendor/a.py": "x", "vendor/b.log": "", "c.log": "x"})
+    assert found("glob", pattern="*", path="vendor") == ["vendor/a.py", "vendor/b.log"]
+    assert found("grep", pattern="x", path="c.log") == ["c.log:1:x"]
+
+
+@NEEDS_RG
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10**6))
+def test_what_is_ignored_is_what_git_ignores(seed):
+    """The files git would add, of a random tree with random .gitignore files."""
+    dice = random.Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        names = ["a", "b", "a.log", "build", "x.txt"]
+        for _ in range(25):
+            parts = [dice.choice(names) for _ in range(dice.randint(1, 3))]
+            file = Path(name, *parts)
+            if not any(parent.is_file() for parent in file.parents) and not file.exists():
+                make(Path(name), {"/".join(parts): "x"})
+        rules = ["*.log", "build/", "/a", "!a.log", "a/b", "**/x.txt", "b/**", "!build", "a*", "/*/b", "x.???"]
+        for folder in [Path(name), *[each for each in Path(name).rglob("*") if each.is_dir()]]:
+            if dice.random() < 0.4:
+                make(folder, {".gitignore": "\n".join(dice.sample(rules, 3)) + "\n"})
+        environment = {"PATH": os.environ["PATH"], "HOME": name, "GIT_CONFIG_NOSYSTEM": "1"}
+        subprocess.run(["git", "init", "-q"], cwd=name, env=environment, check=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "--others", "--exclude-standard"],
+            cwd=name, env=environment, check=True, capture_output=True, text=True,
+        ).stdout.splitlines()  # fmt: skip
+        ours = REGISTRY.run(ToolCall("1", "glob", {"pattern": "**"}), ToolContext(Path(name))).value.splitlines()
+        assert sorted(set(ours) - {"[no file matches]"}) == sorted(listed)
+
+
+@pytest.mark.parametrize("name", ["glob", "grep"])
+def test_nothing_outside_is_seen(name, workspace, tmp_path, run):
+    make(tmp_path, {"outside/secret.txt": "CANARY"})
+    for link, target in {"dir": "../outside", "secret": "../outside/secret.txt", "up": "..", "root": "/"}.items():
+        (workspace / link).symlink_to(target)
+    make(workspace, {"a.txt": "x"})
+    pattern = {"glob": "**", "grep": "."}[name]
+    assert run(name, pattern=pattern).value == {"glob": "a.txt", "grep": "a.txt:1:x"}[name]
+    for path in ("..", "/etc", "dir", "secret", "../outside", "up/outside", "root/etc"):
+        assert "is outside the workspace" in run(name, pattern=pattern, path=path).value
+    assert run("glob", pattern="../**/*.txt").kind == "error"
+    assert run("grep", pattern="CANARY", include="../outside/*").kind == "error"
+
+
+@pytest.mark.parametrize("name", ["glob", "grep"])
+def test_what_is_not_there_or_no_file_is_said_to_be_so(name, workspace, run):
+    os.mkfifo(workspace / "pipe")
+    assert run(name, pattern="x", path="no").value == ERROR + "no: No such file or directory"
+    assert run(name, pattern="x", path="pipe").value == ERROR + "pipe is a pipe"
+    assert run(name, pattern="pipe").value.startswith("[no ")
+
+
+def test_a_pattern_that_is_none_is_refused(run):
+    assert run("glob", pattern="[z-a]").value.startswith(ERROR + "'[z-a]' is no pattern for files")
+    assert run("grep", pattern="(").value.startswith(ERROR + "'(' is no regular expression: ")
+    assert run("grep", pattern="").value.startswith(ERROR + "a pattern has 1 to 2,000 characters")
+    assert run("grep", pattern="x", before=-1).value == ERROR + "before and after are 0 to 100"
+
+
+# grep
+
+
+def test_lines_are_shown_with_path_and_number(workspace, found):
+    make(workspace, {"b.txt": "one\ntwo\nthree", "a/c.txt": "two\r\n", "a/d.bin": b"two\0"})
+    assert found("grep", pattern="two") == ["a/c.txt:1:two", "b.txt:2:two"]
+    assert found("grep", pattern="^t.*e$", path="b.txt") == ["b.txt:3:three"]
+    assert found("grep", pattern="TWO") == ["[no line matches]"]
+    assert found("grep", pattern="TWO", ignore_case=True) == ["a/c.txt:1:two", "b.txt:2:two"]
+    assert found("grep", pattern="two", include="*.txt", path="a") == ["a/c.txt:1:two"]
+    assert found("grep", pattern="two", include="b*") == ["b.txt:2:two"]
+
+
+def test_lines_around_a_match_are_shown_once_and_gaps_marked(workspace, found):
+    make(workspace, {"a.txt": "".join(f"{number}\n" for number in range(1, 21))})
+    assert found("grep", pattern="^(3|5|15)$", before=2, after=1) == [
+        "a.txt-1-1", "a.txt-2-2", "a.txt:3:3", "a.txt-4-4", "a.txt:5:5", "a.txt-6-6",
+        "--", "a.txt-13-13", "a.txt-14-14", "a.txt:15:15", "a.txt-16-16",
+    ]  # fmt: skip
+    assert found("grep", pattern="^(3|15)$") == ["a.txt:3:3", "a.txt:15:15"]
+
+
+def test_matches_are_bounded_and_the_model_is_told(workspace, found):
+    make(workspace, {"a.txt": "x\n" * 5, "b.txt": "x\n" * 5})
+    assert found("grep", pattern="x", max_matches=6) == [
+        "a.txt:1:x", "a.txt:2:x", "a.txt:3:x", "a.txt:4:x", "a.txt:5:x", "b.txt:1:x", "[there are more than 6 matches]",
+    ]  # fmt: skip
+    assert len(found("grep", pattern="x", max_matches=10)) == 10
+
+
+def test_what_is_around_a_match_that_is_not_shown_is_not_shown_either(workspace, found):
+    make(workspace, {"a.txt": "x\n1\n2\n3\nx\n", "b.txt": "0\nx\n"})
+    more = "[there are more than {} matches]"
+    assert found("grep", pattern="x", max_matches=1, before=1, after=1) == ["a.txt:1:x", "a.txt-2-1", more.format(1)]
+    assert found("grep", pattern="x", max_matches=2, before=1)[-3:] == ["a.txt-4-3", "a.txt:5:x", more.format(2)]
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+@pytest.mark.parametrize("pattern", ["grün", "gr.n", "^gr", "Wald"])
+def test_text_is_searched_in_its_encoding(codec, pattern, workspace, found):
+    make(workspace, {"a.txt": "grüner Wald\nx\n".encode(codec)})
+    assert found("grep", pattern=pattern) == ["a.txt:1:grüner Wald"]
+
+
+def test_a_long_line_is_shown_where_it_matches(workspace, found):
+    make(workspace, {"a.js": "x" * 5_000 + "needle" + "y" * 5_000 + "\n"})
+    (line,) = found("grep", pattern="needle")
+    assert line.startswith("a.js:1:[...] xxx")
+    assert "xneedley" in line
+    assert line.endswith("y [...]")
+    assert len(line) < 600
+
+
+def test_a_cancelled_search_ends(workspace, tmp_path):
+    make(workspace, {"a.txt": "x\n"})
+    ctx = ToolContext(workspace)
+    with ctx.for_run() as within:
+        within.cancelled.set()
+        for name in ("glob", "grep"):
+            assert REGISTRY.run(ToolCall("1", name, {"pattern": "x"}), within).value == ERROR + "it was cancelled"
+
+
+# With rg and without
+
+
+WORDS = ["alpha", "beta", "Gamma", "k", "grün", "ΩMEGA", "alp.ha", "", "x" * 50, "be\ta", "İi", "K"]
+
+
+def random_tree(folder: Path, dice: random.Random) -> None:
+    """More files than rg is worth, of every kind."""
+    for number in range(130):
+        lines = [" ".join(dice.choices(WORDS, k=dice.randint(0, 5))) for _ in range(dice.randint(0, 6))]
+        text = dice.choice(["\n", "\r\n"]).join(lines) + dice.choice(["", "\n"])
+        codec = dice.choice(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"])
+        data = text.encode(codec, "replace") + dice.choice([b"", b"", b"", b"\0", b"\xff\xfe"])
+        place = "/".join([*dice.choices(["a", "b", "node_modules", ".hidden"], k=dice.randint(0, 2)), f"f{number}.txt"])
+        make(folder, {place: data})
+    make(folder, {".gitignore": "node_modules/\n", "a/.gitignore": "f1*\n"})
+    (folder / "link").symlink_to("/etc")
+
+
+PATTERNS = ["alpha", "Gamma|beta", "alpha.*beta", r"al\w+", r"alp\.ha", "gr.n", "grün", "^alpha$", "(?i)alpha", "k", "xx+",
+            "Alpha", "gamma", "nothing like it", "ΩMEGA", "a{2}|beta"]  # fmt: skip
+
+
+@NEEDS_RG
+@pytest.mark.parametrize("seed", range(4))
+def test_with_rg_and_without_it_finds_the_same(seed, tmp_path):
+    dice = random.Random(seed)
+    random_tree(tmp_path, dice)
+    with_rg, without = (
+        ToolContext(tmp_path, environment={"PATH": path}) for path in (str(Path(RG).parent), "/nowhere")
+    )
+    for pattern in PATTERNS:
+        for ignore_case in (False, True):
+            arguments = {
+                "pattern": pattern,
+                "ignore_case": ignore_case,
+                "before": dice.randint(0, 2),
+                "max_matches": 999,
+            }
+            results = [REGISTRY.run(ToolCall("1", "grep", arguments), ctx).value for ctx in (with_rg, without)]
+            assert results[0] == results[1]
+            assert results[0] == naively(tmp_path, pattern, ignore_case, results[0], arguments["before"])
+
+
+def naively(folder: Path, pattern: str, ignore_case: bool, shown: str, before: int) -> str:
+    """`shown` again where the lines that match in it are those a plain loop over the files finds."""
+    import regex
+
+    expression = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
+    expected = set()
+    for file in folder.rglob("*.txt"):
+        name = str(file.relative_to(folder))
+        if "node_modules" in name or re.match(r"a/(.*/)?f1", name) or (text := text_of(file)) is None:
+            continue
+        lines = text.removesuffix("\n").split("\n") if text else []
+        expected |= {
+            f"{name}:{number}:{line}"
+            for number, line in enumerate((line.removesuffix("\r") for line in lines), 1)
+            if expression.search(line)
+        }
+    matching = {line for line in shown.split("\n") if re.match(r"[^:]*?\.txt:\d+:", line)}
+    return shown if matching == expected else f"should be {sorted(expected)}"
+
+
+def text_of(file: Path) -> str | None:
+    """None for a binary file."""
+    data = file.read_bytes()
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    if b"\0" in data:
+        return None
+    lines = []
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError:
+            lines.append(line.decode("latin-1"))
+    return "\n".join(lines)
+
+
+@NEEDS_RG
+def test_an_rg_in_the_workspace_is_not_run(workspace, run):
+    make(workspace, {"rg": "#!/bin/sh\ntouch ran\n", **{f"f{number}": "word" for number in range(150)}})
+    (workspace / "rg").chmod(0o755)
+    result = run("grep", {"environment": {"PATH": str(workspace)}}, pattern="word", max_matches=999)
+    assert len(result.value.splitlines()) == 150
+    assert not (workspace / "ran").exists()
+
+
+def test_an_rg_that_fails_is_done_without(workspace, tmp_path, run):
+    make(workspace, {f"f{number}": "word" for number in range(150)})
+    make(tmp_path, {"bin/rg": "#!/bin/sh\nexit 2\n"})
+    (tmp_path / "bin" / "rg").chmod(0o755)
+    result = run("grep", {"environment": {"PATH": str(tmp_path / "bin")}}, pattern="word", max_matches=999)
+    assert len(result.value.splitlines()) == 150

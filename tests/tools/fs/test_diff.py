@@ -1,0 +1,86 @@
+"""A unified diff as git writes it, in bounded time."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.tools.fs.diff import unified
+
+NUMBERED = "".join(f"{number}\n" for number in range(1, 21))
+
+DIFFS = [
+    ("nothing changed", "a\n", "a\n", ""),
+    ("a new file", None, "a\n", "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a\n"),
+    ("a new and empty file", None, "", "--- /dev/null\n+++ b/f\n"),
+    ("emptied", "a\nb\n", "", "--- a/f\n+++ b/f\n@@ -1,2 +0,0 @@\n-a\n-b\n"),
+    ("a line", "a\nb\nc\n", "a\nx\nc\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"),
+    (
+        "what stands around",
+        NUMBERED,
+        NUMBERED.replace("10\n", ""),
+        "--- a/f\n+++ b/f\n@@ -7,7 +7,6 @@\n 7\n 8\n 9\n-10\n 11\n 12\n 13\n",
+    ),
+    (
+        "the final newline",
+        "a\nb",
+        "a\nb\n",
+        "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n",
+    ),
+    ("CRLF", "a\r\nb\r\n", "a\r\nx\r\n", "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n+x\n"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "diff"), [row[1:] for row in DIFFS], ids=[row[0] for row in DIFFS])
+def test_a_change_is_told_as_git_tells_it(before, after, diff):
+    assert unified("f", before, after) == diff
+
+
+def test_changes_far_apart_are_told_apart():
+    diff = unified("f", NUMBERED, NUMBERED.replace("2\n", "x\n", 1).replace("18\n", "y\n"))
+    assert re.findall(r"^@@ .*", diff, re.MULTILINE) == ["@@ -1,5 +1,5 @@", "@@ -15,6 +15,6 @@"]
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
+
+
+@settings(deadline=None)
+@given(LINES, LINES)
+def test_it_is_what_the_standard_library_writes_where_it_compares_everything(old, new):
+    before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
+    assert applied(before, unified("f", before, after)) == after
+    if old and new and old[0] != new[0] and old[-1] != new[-1]:  # nothing was passed over
+        theirs = difflib.unified_diff(old, new, "a/f", "b/f", lineterm="")
+        assert unified("f", before, after).splitlines() == list(theirs)
+
+
+@pytest.mark.parametrize(("step", "longer"), [(3, 0), (1, 0), (7, 1)], ids=["some", "every", "and one more"])
+def test_a_large_change_is_told_in_bounded_time(step, longer):
+    before = "".join(f"line {number}\n" for number in range(40_000))
+    changed = [f"line {number}{'!' * (not number % step)}\n" for number in range(40_000)] + ["more\n"] * longer
+    begun = time.process_time()
+    diff = unified("f", before, "".join(changed))
+    assert time.process_time() - begun < 2
+    assert applied(before, diff) == "".join(changed)
+
+
+def applied(before: str, diff: str) -> str:
+    """What a diff makes of a text; fails where it does not fit."""
+    old, new, at = before.splitlines(keepends=True), [], 0
+    for line in diff.splitlines(keepends=True)[2:]:
+        if head := re.match(r"@@ -(\d+)(,0)?", line):
+            start = int(head[1]) - (0 if head[2] else 1)
+            new += old[at:start]
+            at = start
+        elif line[0] in " -":
+            assert old[at] == line[1:]
+            at += 1
+            new += [line[1:]] if line[0] == " " else []
+        else:
+            new.append(line[1:])
+    return "".join(new + old[at:])

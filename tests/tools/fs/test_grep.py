@@ -1,0 +1,96 @@
+"""Which lines match, in blocks, whatever their length."""
+
+from __future__ import annotations
+
+import io
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.errors import ToolError
+from src.tools.fs.grep import BLOCK, Line, Matcher, blocks, matches
+
+
+def matcher(pattern: str, **kind: bool) -> Matcher:
+    return Matcher(pattern, time.monotonic, **{"literal": False, "ignore_case": False} | kind)
+
+
+def find(data: bytes, pattern: str, before: int = 0, after: int = 0) -> list[Line]:
+    return list(matches(blocks(io.BytesIO(data)), matcher(pattern), before, after))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.sampled_from(["ab", "b", "", "xab"]), max_size=25),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.lists(st.integers(1, 9), max_size=20),
+    st.sampled_from(["ab", "^b", "$", "b"]),
+)
+def test_cut_into_any_blocks_the_lines_are_those_a_plain_search_finds(lines, before, after, sizes, pattern):
+    parts, rest = [], [f"{line}\n".encode() for line in lines]
+    for size in sizes:
+        parts.append(b"".join(rest[:size]))
+        rest = rest[size:]
+    found = list(matches(filter(None, [*parts, b"".join(rest)]), matcher(pattern), before, after))
+    import re
+
+    hits = {number for number, line in enumerate(lines, 1) if re.search(pattern, line)}
+    near = {number for hit in hits for number in range(hit - before, hit + after + 1)}
+    assert found == [Line(n, line, n in hits) for n, line in enumerate(lines, 1) if n in near]
+
+
+@pytest.mark.parametrize("size", [BLOCK - 3, BLOCK, 2 * BLOCK - 3, 2 * BLOCK, 5 * BLOCK])
+def test_of_a_line_longer_than_a_block_the_begin_is_looked_at(size):
+    data = b"first\n" + b"x" * (BLOCK - 10) + b"early" + b"y" * (size - BLOCK) + b"late\nlast\n"
+    assert [line.number for line in find(data, "first|last")] == [1, 3]
+    assert [line.number for line in find(data, "early")] == [2]
+
+
+def test_the_last_line_needs_no_newline():
+    assert find(b"a\nab", "ab") == [Line(2, "ab", True)]
+    assert find(b"", "a") == []
+
+
+def test_a_large_file_is_searched_with_flat_memory():
+    class Endless(io.RawIOBase):
+        """40 MB of lines, one of which is another."""
+
+        left = 40
+
+        def read(self, size: int = -1) -> bytes:
+            self.left -= 1
+            return b"needle\n" if self.left == 20 else b"hay hay hay hay\n" * 65_536 if self.left >= 0 else b""
+
+    tracemalloc.start()
+    try:
+        assert [line.text for line in matches(blocks(Endless()), matcher("ne+dle"), 0, 0)] == ["needle"]
+        assert tracemalloc.get_traced_memory()[1] < 8 * BLOCK
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_literal_is_taken_as_it_is():
+    found = list(matches([b"a.b\naxb\n(\n"], matcher("a.b", literal=True), 0, 0))
+    assert found == [Line(1, "a.b", True)]
+    assert list(matches([b"(\n"], matcher("(", literal=True), 0, 0))
+
+
+@pytest.mark.parametrize("lines", [["a" * 1_000_000 + "b"], ["a" * 20 + "b"] * 1_000])
+def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
+    begun = time.monotonic()
+    for_a_while = Matcher("(a|aa)+$", time.monotonic, literal=False, ignore_case=False, seconds=0.2)
+    with pytest.raises(ToolError, match="the pattern takes more than 0.2 s"):
+        for line in lines * 1_000:
+            for_a_while.find(line)
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("pattern", ["(", "[", "a**", "(?P<x", "x" * 3_000, "", "(?R", "\\"])
+def test_what_is_no_pattern_is_refused(pattern):
+    with pytest.raises(ToolError) as refusal:
+        matcher(pattern)
+    assert len(str(refusal.value)) < 300

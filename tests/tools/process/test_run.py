@@ -1,0 +1,279 @@
+"""A command: what it shows, what it bounds, and that nothing of a command is left when it returns.
+
+Whether a process still lives is seen by a pipe it holds: reading says "try again" while anyone can write. One that
+was killed may take a while to be gone where the machine is busy, so that the end of the pipe is waited for.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.tools.process.run import Output
+
+HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
+ENDED = "; what it left running in the background was ended]"
+
+
+@pytest.fixture
+def somebody_lives(workspace: Path) -> Iterator[Callable[[], bool]]:
+    os.mkfifo(workspace / "alive")
+    reader = os.open(workspace / "alive", os.O_RDONLY | os.O_NONBLOCK)
+
+    def look() -> bool:
+        for _ in range(2):
+            try:
+                return os.read(reader, 1) != b""
+            except BlockingIOError:
+                select.select([reader], [], [], 10)
+        return True
+
+    yield look
+    os.close(reader)
+
+
+SHOWN = [
+    ("echo hi", "hi\n[exit code 0]"),
+    ("printf hi", "hi\n[exit code 0]"),
+    ("true", "[exit code 0]"),
+    ("echo bad; exit 3", "bad\n[exit code 3]"),
+    ("echo out; echo err >&2; echo out", "out\nerr\nout\n[exit code 0]"),
+    ("cat", "[exit code 0]"),
+    ("read answer; echo $?", "1\n[exit code 0]"),
+    ("kill -KILL $$", "[killed by SIGKILL]"),
+    (r"printf 'a\377b\000c'", "a\ufffdb\ufffdc\n[exit code 0]"),
+    ("exec >&- 2>&-; exit 7", "[exit code 7]"),
+    ("", "[exit code 0]"),
+    ("echo 'a b' | wc -c && echo done", "4\ndone\n[exit code 0]"),
+]
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[row[0] for row in SHOWN])
+def test_output_and_exit_code_are_shown(command, shown, run):
+    result = run("exec", command=command)
+    assert (result.kind, result.value.replace("       ", "")) == ("text", shown)
+
+
+def test_a_command_that_looks_like_an_option_is_still_a_command(run):
+    assert "[exit code 127]" in run("exec", command="-x").value
+
+
+def test_a_command_cannot_read_what_is_typed(run):
+    typed, keyboard = os.pipe()
+    os.write(keyboard, b"typed\n")
+    os.close(keyboard)
+    before = os.dup(0)
+    os.dup2(typed, 0)
+    try:
+        assert run("exec", command="cat").value == "[exit code 0]"
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(typed)
+
+
+def test_it_runs_in_the_workspace(run, workspace):
+    assert run("exec", command="pwd -P").value == f"{workspace.resolve()}\n[exit code 0]"
+
+
+SECRETS = ("VLLM_API_KEY", "GH_TOKEN", "my_secret_1", "PGPASSWORD", "AWS_CREDENTIALS", "DB_PASS", "MYSQL_PWD", "DBPWD",
+           "SSH_PASSPHRASE", "BASIC_AUTH", "NPM_CONFIG__AUTH", "HTTP_AUTHORIZATION")  # fmt: skip
+
+
+def test_secrets_do_not_reach_the_command(run):
+    names = ("HOME", "OLDPWD", "GIT_AUTHOR_NAME", "XAUTHORITY", "SSH_AUTH_SOCK")
+    environment = {"PATH": os.environ["PATH"], **dict.fromkeys(names, "/")}
+    secrets = dict.fromkeys(SECRETS, "CANARY")
+    shown = run("exec", {"environment": {**environment, **secrets}}, command="env").value
+    assert "CANARY" not in shown
+    assert {f"{name}=/" for name in names} <= set(shown.splitlines())
+
+
+def test_cd_leads_where_it_leads_in_the_workspace(run, workspace):
+    (workspace / "src").mkdir()
+    shown = run("exec", {"environment": {"PATH": os.environ["PATH"], "CDPATH": "/usr"}}, command="cd src && pwd -P")
+    assert shown.value.startswith(str((workspace / "src").resolve()))
+
+
+REFUSED = [
+    ({}, "echo a\0b", "neither a NUL nor a lone surrogate"),
+    ({}, "echo \ud800", "neither a NUL nor a lone surrogate"),
+    ({}, "echo " + "x" * 3_000_000, "could not be started"),
+    ({"workspace": Path("/nowhere/at/all")}, "echo hi", "could not be started"),
+]
+
+
+@pytest.mark.parametrize(("settings", "command", "said"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_cannot_be_run_is_an_error(settings, command, said, run):
+    result = run("exec", settings, command=command)
+    assert result.kind == "error"
+    assert said in result.value
+
+
+# Time, and who is left
+
+OUTLASTING = [
+    ("a child", "sleep 60"),
+    ("a grandchild", "(sleep 60; true); true"),
+    ("many", "for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done; wait"),
+    ("one with a group of its own", "set -m; sleep 60 & wait"),
+    ("one that is stopped", "sleep 60 & kill -STOP $!; wait"),
+    ("one that ignores the request to end", "trap '' TERM; sleep 60; sleep 60"),
+    ("one that shows nothing any more", "exec >&- 2>&-; sleep 60"),
+    ("one that never stops talking", "yes"),
+]
+
+
+@pytest.mark.parametrize("command", [row[1] for row in OUTLASTING], ids=[row[0] for row in OUTLASTING])
+def test_at_the_timeout_the_command_and_all_it_started_are_killed(command, run, somebody_lives):
+    result = run("exec", {"exec_timeout": 0.5}, command=f"{HOLD}{command}")
+    assert result.value.endswith("[timed out after 0.5 s, and was killed]")
+    assert not somebody_lives()
+
+
+def test_what_a_command_showed_before_the_timeout_is_kept(run):
+    shown = run("exec", {"exec_timeout": 3}, command="echo begun; sleep 60").value
+    assert shown == "begun\n[timed out after 3 s, and was killed]"
+
+
+LEFT = [
+    ("holding the pipe", "sleep 60 & echo done", "done\n[exit code 0" + ENDED),
+    ("with its output elsewhere", "sleep 60 >/dev/null 2>&1 & echo done", "done\n[exit code 0" + ENDED),
+    ("out of sight", "(sleep 60 &); echo done; exit 4", "done\n[exit code 4" + ENDED),
+    ("against hangups", "nohup sleep 60 >/dev/null 2>&1 & echo done", "done\n[exit code 0" + ENDED),
+]
+
+
+@pytest.mark.parametrize(("command", "shown"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
+def test_what_a_command_leaves_in_the_background_is_ended_and_said_so(command, shown, run, somebody_lives):
+    assert run("exec", command=HOLD + command).value == shown
+    assert not somebody_lives()
+
+
+def test_a_background_process_that_has_ended_is_not_spoken_of(run):
+    assert run("exec", command="echo $( (echo done &) ); sleep 0.05").value == "done\n[exit code 0]"
+
+
+def test_one_that_made_itself_a_new_session_is_not_waited_for(run, workspace):
+    assert run("exec", command="setsid sleep 1 & echo done").value == "done\n[exit code 0]"
+
+
+def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run):
+    assert run("exec", command="(sleep 0.05; echo late) & echo soon").value.startswith("soon\nlate\n[exit code 0")
+
+
+HEARD = "head -c 300000 /dev/zero; "  # more than a pipe holds: when this has ended, somebody is reading
+CTRL_C = "kill -INT $PPID; "
+INTERRUPTED = [
+    f"{HEARD}{CTRL_C}sleep 60",
+    f"{HEARD}sleep 60 & {CTRL_C}sleep 60",
+    f"yes & {HEARD}{CTRL_C}wait",
+    f"{HEARD}exec >&- 2>&-; {CTRL_C}sleep 60",
+]
+
+
+@pytest.mark.parametrize("command", INTERRUPTED)
+def test_ctrl_c_kills_all_of_it_and_passes_on(command, run, somebody_lives):
+    with heeding_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        run("exec", command=HOLD + command)
+    assert not somebody_lives()
+
+
+def test_a_second_ctrl_c_waits_until_all_of_it_is_killed(run, somebody_lives):
+    """It sends the second when it is asked to end."""
+    with heeding_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        run("exec", command=f"{HOLD}trap '{CTRL_C}' TERM; {HEARD}{CTRL_C}while :; do sleep 60; done")
+    assert not somebody_lives()
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005])
+def test_ctrl_c_while_the_command_is_started_leaves_nothing(seconds, run, somebody_lives):
+    with pytest.raises(KeyboardInterrupt), interrupt_after(seconds):
+        run("exec", {"exec_timeout": 5}, command=HOLD + "sleep 60")
+    assert not somebody_lives()
+
+
+def test_a_command_runs_in_any_thread(run):
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(run, "exec", command="echo hi").result().value == "hi\n[exit code 0]"
+
+
+@contextmanager
+def heeding_ctrl_c() -> Iterator[None]:
+    """A shell that starts the tests in its background has them ignore it; so does a callback of the collector."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupt_after(seconds: float) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    with heeding_ctrl_c():
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+# Output
+
+
+def test_long_output_keeps_its_head_and_its_tail(run):
+    shown = run("exec", {"exec_max_output": 20}, command="seq 1 1000").value
+    assert shown == "1\n2\n3\n4\n5\n\n[... 3,873 characters cut out of the middle ...]\n\n999\n1000\n[exit code 0]"
+
+
+def test_two_hundred_megabytes_pass_in_bounded_memory(run):
+    shown = run("exec", {"exec_timeout": 60}, command="head -c 200000000 /dev/zero").value
+    assert len(shown) < 31_000
+    assert "[... 199,970,000 characters cut out of the middle ...]" in shown
+
+
+def fed(most: int, chunks: list[bytes]) -> str:
+    output = Output(most)
+    for chunk in chunks:
+        output.feed(chunk)
+    return output.text()
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=8), max_size=20), st.integers(2, 40))
+def test_output_does_not_depend_on_how_it_came(chunks, most):
+    assert fed(most, chunks) == fed(most, [b"".join(chunks)])
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60).filter(lambda text: "\0" not in text), st.integers(2, 40))
+def test_output_within_bounds_is_whole_and_beyond_them_says_what_is_missing(text, most):
+    shown = fed(most, [text.encode()])
+    if len(text) <= most:
+        assert shown == text
+    else:
+        head, tail = text[: most // 2], text[len(text) - (most - most // 2) :]
+        assert shown == f"{head}\n[... {len(text) - most:,} characters cut out of the middle ...]\n{tail}"
+
+
+@pytest.mark.parametrize("size", [1, 7, 500])
+def test_what_is_held_is_bounded_by_the_output_kept(size):
+    output = Output(100)
+    for _ in range(1000):
+        output.feed(b"x" * size)
+        assert sum(map(len, output._head)) <= 50
+        assert sum(map(len, output._tail)) <= 50 + size

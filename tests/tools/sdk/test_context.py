@@ -1,0 +1,256 @@
+"""What a tool may ask for beside its arguments: the run, its end, dependencies, async code."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from src.errors import ToolError
+from src.tools import DependencyKey, Registry, ToolContext
+from src.types.messages import ToolCall
+
+CTX = ToolContext(Path("/"))
+
+
+def result_of(function, ctx=CTX):
+    """Of a tool with that function, called without arguments."""
+    registry = Registry()
+    registry.tool(risk="low")(function)
+    result = registry.run(ToolCall("1", function.__name__, {}), ctx)
+    return result.kind, result.value
+
+
+def counted(cached):
+    made = []
+
+    def create() -> int:
+        made.append("made")
+        return len(made)
+
+    return DependencyKey("number", create, cached=cached)
+
+
+class TestDependencies:
+    def test_one_cached_for_a_call_is_created_once_a_call(self):
+        key = counted("call")
+
+        def use(ctx: ToolContext) -> list:
+            """Use it twice."""
+            return [ctx.get(key), ctx.get(key)]
+
+        with CTX.for_run() as ctx:
+            assert [result_of(use, ctx), result_of(use, ctx)] == [("data", [1, 1]), ("data", [2, 2])]
+
+    def test_one_cached_for_a_run_is_created_once_a_run(self):
+        key = counted("run")
+
+        def use(ctx: ToolContext) -> int:
+            """Use it."""
+            return ctx.get(key)
+
+        with CTX.for_run() as ctx:
+            assert [result_of(use, ctx), result_of(use, ctx)] == [("data", 1), ("data", 1)]
+        assert result_of(use) == ("data", 2)
+
+    def test_parallel_calls_get_the_same_one(self):
+        entered = threading.Barrier(4)
+        key = DependencyKey("thing", object, cached="run")
+        with CTX.for_run() as ctx:
+            got = []
+
+            def ask():
+                entered.wait()
+                with ctx.for_call() as call:
+                    got.append(call.get(key))
+
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert len(got) == 4
+        assert len(set(map(id, got))) == 1
+
+    def test_a_factory_may_take_the_context_and_ask_for_others(self):
+        inner = DependencyKey("inner", lambda: 20)
+        outer = DependencyKey("outer", lambda ctx: ctx.get(inner) + 1)
+        with CTX.for_call() as ctx:
+            assert ctx.get(outer) == 21
+
+    def test_an_async_factory_serves_async_and_other_tools(self):
+        async def create() -> str:
+            await asyncio.sleep(0)
+            return "made"
+
+        key = DependencyKey("it", create)
+
+        async def with_await(ctx: ToolContext) -> str:
+            """Use it."""
+            return await ctx.resolve(key)
+
+        def without(ctx: ToolContext) -> str:
+            """Use it."""
+            return ctx.get(key)
+
+        assert result_of(with_await) == result_of(without) == ("text", "made")
+
+    def test_async_code_cannot_wait_for_an_async_factory_and_is_told_how(self):
+        async def create() -> str:
+            return "made"
+
+        key = DependencyKey("it", create)
+
+        async def use(ctx: ToolContext) -> str:
+            """Use it."""
+            return ctx.get(key)
+
+        kind, said = result_of(use)
+        assert kind == "error"
+        assert "await ctx.resolve" in said
+
+    def test_async_code_resolves_what_is_not_async_too(self):
+        key = DependencyKey("it", lambda: "plain")
+
+        async def use(ctx: ToolContext) -> str:
+            """Use it."""
+            return await ctx.resolve(key) + ctx.get(key)
+
+        assert result_of(use) == ("text", "plainplain")
+
+    def test_an_override_stands_in_by_id(self):
+        key = DependencyKey("database", lambda: "real")
+        with ToolContext(Path("/"), overrides={"database": lambda: "double"}).for_call() as ctx:
+            assert ctx.get(key) == "double"
+
+    def test_what_stands_behind_a_yield_runs_at_the_end_the_last_first(self):
+        noted = []
+
+        def first():
+            yield "first"
+            noted.append("end of first")
+
+        async def second(ctx):
+            yield ctx.get(DependencyKey("first", first, cached="run"))
+            noted.append("end of second")
+
+        key = DependencyKey("second", second, cached="run")
+        with CTX.for_run() as run:
+            with run.for_call() as ctx:
+                assert ctx.get(key) == "first"
+            assert noted == []
+        assert noted == ["end of second", "end of first"]
+
+    def test_a_call_whose_dependency_cannot_be_ended_is_an_error(self):
+        def create():
+            yield "file"
+            raise OSError("disk full")
+
+        key = DependencyKey("file", create)
+
+        def use(ctx: ToolContext) -> str:
+            """Use it."""
+            return ctx.get(key)
+
+        assert result_of(use) == ("error", "Error executing tool: OSError: disk full")
+
+    def test_a_run_whose_dependency_cannot_be_ended_ends_all_the_same(self, caplog):
+        def create():
+            yield "file"
+            raise OSError("disk full")
+
+        with CTX.for_run() as ctx:
+            ctx.get(DependencyKey("file", create, cached="run"))
+        assert "disk full" in caplog.text
+
+    def test_a_circle_is_an_error_that_shows_it(self):
+        one = DependencyKey("one", lambda ctx: ctx.get(two))
+        two = DependencyKey("two", lambda ctx: ctx.get(one))
+        with CTX.for_call() as ctx, pytest.raises(ToolError, match="two -> one -> two"):
+            ctx.get(one)
+
+    def test_what_needs_itself_is_a_circle(self):
+        one = DependencyKey("one", lambda ctx: ctx.get(one))
+        with CTX.for_call() as ctx, pytest.raises(ToolError, match="one -> one"):
+            ctx.get(one)
+
+    def test_what_lives_for_a_run_cannot_need_what_lives_for_a_call(self):
+        short = DependencyKey("short", lambda: 1)
+        long = DependencyKey("long", lambda ctx: ctx.get(short), cached="run")
+        with CTX.for_call() as ctx, pytest.raises(ToolError, match="short is cached for a call, and long lives longer"):
+            ctx.get(long)
+
+    def test_a_factory_that_failed_is_tried_again(self):
+        tries = []
+
+        def create():
+            tries.append(1)
+            if len(tries) == 1:
+                raise OSError("not yet")
+            return "now"
+
+        key = DependencyKey("it", create)
+        with CTX.for_call() as ctx:
+            with pytest.raises(OSError, match="not yet"):
+                ctx.get(key)
+            assert ctx.get(key) == "now"
+
+
+class TestAsync:
+    def test_an_async_tool_is_run_to_its_end(self):
+        async def slow() -> str:
+            """Take a while."""
+            await asyncio.sleep(0.001)
+            return "done"
+
+        assert result_of(slow) == ("text", "done")
+
+    def test_what_it_raises_is_the_error(self):
+        async def failing() -> str:
+            """Fail."""
+            raise KeyError("k")
+
+        assert result_of(failing) == ("error", "Error executing tool: KeyError: 'k'")
+
+    def test_the_async_tools_of_a_run_share_a_loop(self):
+        async def which() -> int:
+            """Name the loop."""
+            return id(asyncio.get_running_loop())
+
+        with CTX.for_run() as ctx:
+            assert result_of(which, ctx) == result_of(which, ctx)
+
+    def test_cancelling_ends_it(self):
+        ended = threading.Event()
+
+        async def endless(ctx: ToolContext) -> str:
+            """Never end."""
+            ctx.cancelled.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.set()
+            return ""
+
+        assert result_of(endless) == ("error", "Error executing tool: it was cancelled")
+        assert ended.wait(60)
+
+
+def test_a_tool_can_end_the_run():
+    def finished(ctx: ToolContext) -> str:
+        """End."""
+        ctx.end_run("All done.")
+        return "ended"
+
+    with CTX.for_run() as ctx:
+        assert ctx.summary is None
+        assert result_of(finished, ctx) == ("text", "ended")
+        assert ctx.summary == "All done."
+
+
+def test_the_time_and_a_log_are_at_hand():
+    assert CTX.clock.now() > 1e9
+    assert CTX.clock.monotonic() <= CTX.clock.monotonic()
+    assert CTX.logger.name == "vllm_bot.tools"

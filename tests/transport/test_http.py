@@ -1,0 +1,169 @@
+import logging
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+import requests
+import responses
+
+from src.errors import ClientError, ConnectFailed, StreamCut, Timeout
+from src.transport import Client, Clocks
+
+URL = "http://server.test/v1"
+
+
+def get(client=None, path="models"):
+    with (client or Client(URL)).open("GET", path) as reply:
+        return reply, reply.read()
+
+
+class TestRequests:
+    @responses.activate
+    def test_an_answer_is_handed_out_with_status_type_and_body(self):
+        responses.get(f"{URL}/models", body=b"{}", content_type="application/json")
+        reply, body = get()
+        assert (reply.status, reply.content_type, body) == (200, "application/json", b"{}")
+
+    @responses.activate
+    def test_a_refusal_is_an_answer_too(self):
+        responses.get(f"{URL}/models", status=503, body=b"loading")
+        reply, body = get()
+        assert (reply.status, body) == (503, b"loading")
+
+    @responses.activate
+    def test_the_body_is_posted_as_json(self):
+        responses.post(f"{URL}/chat/completions", body=b"")
+        with Client(URL).open("POST", "chat/completions", b'{"a": 1}'):
+            pass
+        sent = responses.calls[0].request
+        assert (sent.body, sent.headers["Content-Type"]) == (b'{"a": 1}', "application/json")
+
+    @responses.activate
+    def test_the_key_is_sent_as_a_bearer_token_and_nothing_where_there_is_none(self):
+        responses.get(f"{URL}/models")
+        get(Client(URL, "sekret"))
+        get(Client(URL))
+        sent = [call.request.headers.get("Authorization") for call in responses.calls]
+        assert sent == ["Bearer sekret", None]
+
+    @responses.activate
+    def test_the_key_goes_under_the_providers_header_with_the_headers_it_wants(self):
+        responses.get(f"{URL}/models")
+        get(Client(URL, "sekret", key_header="x-api-key", key_prefix="", headers={"anthropic-version": "1"}))
+        sent = responses.calls[0].request.headers
+        assert (sent["x-api-key"], sent["anthropic-version"]) == ("sekret", "1")
+        assert "Authorization" not in sent
+
+    @responses.activate
+    def test_a_redirect_is_not_followed_and_its_target_is_handed_out(self):
+        responses.get(f"{URL}/models", status=302, headers={"Location": "http://elsewhere.test/"})
+        reply, _ = get(Client(URL, "sekret"))
+        assert (reply.status, reply.location, len(responses.calls)) == (302, "http://elsewhere.test/", 1)
+
+    @responses.activate
+    def test_the_log_has_bodies_and_never_the_key(self, caplog):
+        responses.get(f"{URL}/models", body=b"the body")
+        with caplog.at_level(logging.DEBUG, logger="src.transport"):
+            get(Client(URL, "sekret"))
+        assert "the body" in caplog.text
+        assert "sekret" not in caplog.text
+
+
+class TestNoConnection:
+    @pytest.mark.parametrize(
+        ("raised", "error", "said"),
+        [
+            (requests.ConnectionError("[Errno 111] Connection refused"), ConnectFailed, "Connection refused"),
+            (requests.ConnectTimeout(), ConnectFailed, "no connection within 5 seconds"),
+            (requests.ReadTimeout(), Timeout, "sent nothing for 600 seconds"),
+            (requests.exceptions.SSLError("certificate verify failed"), ClientError, "TLS"),
+            (requests.exceptions.ProxyError(), ClientError, "proxy"),
+            (requests.exceptions.InvalidURL("bad"), ClientError, "failed: bad"),
+        ],
+    )
+    @responses.activate
+    def test_each_failure_is_one_of_ours_and_names_the_address(self, raised, error, said):
+        responses.get(f"{URL}/models", body=raised)
+        with pytest.raises(error) as caught:
+            get()
+        assert said in caught.value.message
+        assert URL in caught.value.message
+
+    def test_a_refused_connection_says_how_to_start_a_server(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
+            with pytest.raises(ConnectFailed) as caught:
+                get(Client(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
+        assert "Connection refused" in caught.value.message
+        assert "vllm serve" in caught.value.hint
+
+
+@contextmanager
+def raw_server(*parts, stall=False):
+    """A server on loopback that answers one request with these bytes, then closes, or says no more."""
+    done = threading.Event()
+
+    def serve(listener):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            for part in parts:
+                connection.sendall(part)
+            if stall:
+                done.wait()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+
+
+class TestStreams:
+    def test_each_chunk_is_handed_out_as_it_comes(self):
+        with (
+            raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
+            Client(url).open("GET", "x") as reply,
+        ):
+            assert next(reply.chunks) == b"hello"
+
+    def test_a_body_that_ends_with_the_connection_is_as_prompt(self):
+        with (
+            raw_server(HEAD + b"Connection: close\r\n\r\nhello", stall=True) as url,
+            Client(url).open("GET", "x") as reply,
+        ):
+            assert next(reply.chunks) == b"hello"
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n9\r\nwor",
+            b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nnonsense\r\n",
+            b"Content-Length: 100\r\n\r\nhello",
+        ],
+    )
+    def test_a_broken_body_is_cut_after_what_came(self, body):
+        with raw_server(HEAD + body) as url, Client(url).open("GET", "x") as reply:
+            assert next(reply.chunks) == b"hello"
+            with pytest.raises(StreamCut, match="broke in the middle"):
+                list(reply.chunks)
+
+    def test_silence_in_the_middle_is_a_timeout(self):
+        with (
+            raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
+            Client(url, clocks=Clocks(first_token=0.05, idle=0.05)).open("GET", "x") as reply,
+        ):
+            assert next(reply.chunks) == b"hello"
+            with pytest.raises(Timeout):
+                next(reply.chunks)
+
+    def test_silence_before_the_answer_is_a_timeout(self):
+        with raw_server(stall=True) as url, pytest.raises(Timeout):
+            get(Client(url, clocks=Clocks(first_token=0.05, idle=0.05)))
