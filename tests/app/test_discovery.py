@@ -7,7 +7,7 @@ import pytest
 from src import config
 from src.app.connect import client
 from src.app.discovery import HOW_TO_GO_ON, Met, Place, may_look, meet, with_path
-from src.cli.chat.banner import banner
+from src.cli.chat.open import banner
 from src.config import BASE_URLS
 from src.errors import ConfigError, NeverReached
 from src.model import CallPath

@@ -7,13 +7,21 @@ import os
 import sys
 import time
 
+from ... import __version__
 from ...app import discovery, factory
+from ...app.discovery import Met
 from ...config import Settings
 from ...errors import ConfigError
 from ...security.text.sanitize import plain
 from ..render.plain import Screen, columns_of
+from ..render.wrap import wrapped
 from ..tracing.debug import Debug
-from .banner import banner
+
+PATHS = {
+    "native": "native tool calls",
+    "template": "tool calls read from its text (its template shows the tools)",
+    "text": "tool calls in its text",
+}
 
 
 def open_chat(
@@ -82,3 +90,27 @@ def _edit_lines() -> None:
 
 def _styled() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
+    """Lines about the server, the model and the workspace.
+
+    `columns`: of the terminal; 0 if there is none.
+    """
+    settings = met.settings
+    context = f", {met.context:,} tokens of context" if met.context else ""
+    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
+    rows = {
+        "server": f"{settings.vllm.base_url}{f' (vLLM {met.version})' if met.version else ''}",
+        "model": f"{met.model}{context}, {_path(met)}",
+        "workspace": f"{settings.root}; {asking}",
+    }
+    lines = [f"  {name:9}  {plain(value)}" for name, value in rows.items()]
+    text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
+    return wrapped(text, columns - 1) if columns else text
+
+
+def _path(met: Met) -> str:
+    if met.path:
+        return PATHS[met.path.mode]
+    return "native tool calls, else in its text" if met.settings.vllm.enable_function_calling else PATHS["text"]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from ...app import factory
 from ...app.discovery import Met
 from ..tracing.debug import Debug
+from .input.key_reader import unecho
 from .input.multiline import PROMPT
-from .input.tty import unecho
 
 
 def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:

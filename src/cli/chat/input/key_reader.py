@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .keys import Typed
-from .tty import unecho
 
 TICK = 0.1  # seconds between looks at the clock
+_INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
 PASTES_MARKED, PASTES_PLAIN = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -92,3 +92,13 @@ class TypeAhead:
             return
         finally:
             os.close(woken)
+
+
+def unecho(terminal: int) -> None:
+    """Keys arrive one by one, unchanged and without echo; Ctrl-C and Ctrl-Z stay signals. Raises termios.error."""
+    mode = termios.tcgetattr(terminal)
+    mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
+    mode[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
+    mode[_CONTROL] = [*mode[_CONTROL]]
+    mode[_CONTROL][termios.VMIN], mode[_CONTROL][termios.VTIME] = 1, 0
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...render.live import Live
-from ..slash.status import status_line
+from ..slash.info import status_line
 from ..state import State
 from .key_reader import TypeAhead
 from .prompt import Prompt

@@ -1,16 +1,43 @@
-"""Commands that only show something."""
+"""Commands that only show something, and the status line below the prompt."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import re
+import sys
 
 from ....app import connect, factory
 from ....security.text.sanitize import plain
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..state import Command, State, estimated
 
+GAP = "  "  # between the parts of the status line
 KINDS = {SystemMessage: "system prompt", UserMessage: "your messages", Response: "answers", ToolResults: "tool results"}
 BAR = 30  # columns
+CODE = re.compile(r"^(```+|~~~+)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
+PROGRAMS = (  # command, and the variable that must be set for it to work
+    (("pbcopy",), ""),
+    (("wl-copy",), "WAYLAND_DISPLAY"),
+    (("xclip", "-selection", "clipboard"), "DISPLAY"),
+    (("xsel", "--clipboard", "--input"), "DISPLAY"),
+    (("clip.exe",), "WSL_DISTRO_NAME"),
+)
+CLIPBOARD_TIMEOUT_S = 5
+
+
+def status_line(state: State, columns: int | None = None) -> str:
+    """Model, path, context and tokens, for the line below the prompt.
+
+    Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the path.
+    """
+    path = f"{state.path} calls" if state.path else ""
+    name, context = plain(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
+    tokens = f"tokens {_describe_usage(state.spent)}" if state.spent != Usage() else ""
+    choices = ((name, path, context, tokens), (name, path, context), (name, context))
+    lines = [GAP.join(filter(None, parts)) for parts in choices]
+    return next((line for line in lines if columns is None or len(line) <= columns), lines[-1])
 
 
 def _tools(state: State, _: str) -> None:
@@ -31,8 +58,8 @@ def _status(state: State, _: str) -> None:
         "model": state.model_name,
         "tools": f"{made.model.path.mode}: {made.model.path.why}" if made else state.path or "not needed yet",
         "workspace": str(state.settings.root),
-        "context": _context_line(state),
-        "tokens": _tokens_line(state),
+        "context": _describe_context(state),
+        "tokens": _describe_tokens(state),
     }
     state.screen.say("\n".join(f"  {name:10} {plain(value)}" for name, value in rows.items()))
 
@@ -50,25 +77,29 @@ def _context(state: State, _: str) -> None:
     if length:
         filled = min(BAR, round(BAR * state.context_used / length))
         bar = f"  [{'#' * filled}{'.' * (BAR - filled)}]\n"
-    state.screen.say("\n".join([f"{bar}  {_context_line(state)}", *rows]))
+    state.screen.say("\n".join([f"{bar}  {_describe_context(state)}", *rows]))
 
 
-def _context_line(state: State) -> str:
-    used = state.context_used
-    about = "" if state.last else "about "
-    length = state.context_length
-    return f"{about}{used:,} of {length:,} tokens ({used / length:.0%})" if length else f"{about}{used:,} tokens"
+def _describe_context(state: State, about: str = "about ", unit: str = " tokens") -> str:
+    """How full the context is. `about` marks an estimate."""
+    used, length = state.context_used, state.context_length
+    about = "" if state.last else about
+    return f"{about}{used:,} of {length:,}{unit} ({used / length:.0%})" if length else f"{about}{used:,}{unit}"
 
 
 def _tokens(state: State, _: str) -> None:
-    state.screen.say(f"  {_tokens_line(state)}")
+    state.screen.say(f"  {_describe_tokens(state)}")
 
 
-def _tokens_line(state: State) -> str:
+def _describe_tokens(state: State) -> str:
     if state.spent == Usage():
         return "none counted yet"
-    last = f"; the last answer {state.last.input_tokens:,} in, {state.last.output_tokens:,} out" if state.last else ""
-    return f"{state.spent.input_tokens:,} in, {state.spent.output_tokens:,} out in this chat{last}"
+    last = f"; the last answer {_describe_usage(state.last)}" if state.last else ""
+    return f"{_describe_usage(state.spent)} in this chat{last}"
+
+
+def _describe_usage(usage: Usage) -> str:
+    return f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
 
 
 def _config(state: State, words: str) -> None:
@@ -85,13 +116,36 @@ def _config(state: State, words: str) -> None:
 
 def _copy(state: State, what: str) -> None:
     """Copy the last answer, or the last code block in it."""
-    from .clipboard import copied, last_code
-
-    text = last_code(state.last_answer) if what == "code" else state.last_answer
+    text = find_last_code(state.last_answer) if what == "code" else state.last_answer
     if not text:
         state.screen.say("The last answer contains no code block." if state.last_answer else "There is no answer yet.")
         return
-    state.screen.say(f"  {len(text):,} characters copied {copied(text)}")
+    state.screen.say(f"  {len(text):,} characters copied {copy_to_clipboard(text)}")
+
+
+def copy_to_clipboard(text: str) -> str:
+    """Copy with a program of the system, else through the terminal (OSC 52). Returns how, in words."""
+    import shutil  # start-up is measured
+    import subprocess
+
+    for command, variable in PROGRAMS:
+        if (not variable or os.environ.get(variable)) and shutil.which(command[0]):
+            try:
+                subprocess.run(  # noqa: S603 - a program of the table above
+                    command, input=text.encode(), check=True, timeout=CLIPBOARD_TIMEOUT_S, stdout=subprocess.DEVNULL
+                )
+            except (OSError, subprocess.SubprocessError):
+                continue
+            return f"with {command[0]}"
+    sys.stdout.write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
+    sys.stdout.flush()
+    return "through the terminal, if it allows that"
+
+
+def find_last_code(text: str) -> str:
+    """The last code block in a Markdown text; empty if there is none."""
+    blocks = CODE.findall(text)
+    return str(blocks[-1][1]) if blocks else ""
 
 
 def _permissions(state: State, words: str) -> None:

@@ -4,7 +4,6 @@ import os
 import pytest
 
 from src.cli.chat.input.shell_escape import MOST_SHOWN_TO_MODEL, edited, run_own
-from src.cli.chat.slash.clipboard import last_code
 from src.cli.chat.state import State
 from src.cli.render.plain import Screen
 from src.cli.tracing.debug import Debug
@@ -68,14 +67,6 @@ class TestTheEditor:
         monkeypatch.setitem(os.environ, "VISUAL", "/no/such/editor")
         with pytest.raises(ConfigError, match="could not be started"):
             edited("text")
-
-
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [("a\n```py\nx\n```\nb\n~~~\ny\n~~~\n", "y\n"), ("````\n```\n````", "```\n"), ("none", ""), ("```\nopen", "")],
-)
-def test_the_last_code_of_an_answer(text, code):
-    assert last_code(text) == code
 
 
 def test_what_it_writes_cannot_end_the_turn_and_speak_as_another(state):

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from src.cli.chat.slash.status import status_line
+from src.cli.chat.slash.info import find_last_code, status_line
 from src.cli.chat.state import State
 from src.cli.render.plain import Screen
 from src.cli.tracing.debug import Debug
@@ -47,3 +47,11 @@ def test_tokens_stay_spent_with_another_model(state):
 def test_another_model_is_not_known_yet(state):
     state.switch("other")
     assert "native" not in status_line(state)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("a\n```py\nx\n```\nb\n~~~\ny\n~~~\n", "y\n"), ("````\n```\n````", "```\n"), ("none", ""), ("```\nopen", "")],
+)
+def test_the_last_code_of_an_answer(text, code):
+    assert find_last_code(text) == code
