@@ -1,0 +1,116 @@
+"""Digests of what the parser makes of each text of ../shared/corpus, and the policy of each of ../shared/facts.
+
+Nothing of the texts is stored: a case is its place in the file and twelve hexadecimal digits of what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from .program import World
+from .scenarios import DATA, digest
+from .subjects import StreamParser, describe_events, describe_extraction, extract_tool_calls
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+IS_WHOLE = os.environ.get("RECORDED") == "all"
+CORPUS = {"recorded": 40, "peer_cases": 12}  # file -> of so many texts one is parsed, unless all are
+CHUNK_CHARS = 7
+PROFILES = ("read-only", "ask", "workspace", "full")
+NARROW = ["ls", "cat", "pwd", "echo", "grep", "find", "head", "tail", "wc"]
+POLICY_STEP = 7  # of so many cases one is decided, unless all are
+
+
+def read_cases(name: str) -> list[dict[str, Any]]:
+    with (SHARED / "corpus" / f"{name}.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def places(name: str, count: int) -> range:
+    """The places of the cases that are replayed."""
+    step = 1 if IS_WHOLE else CORPUS.get(name, POLICY_STEP)
+    return range(0, count, step)
+
+
+def digest_case(case: dict[str, Any]) -> str:
+    """Of a text at once, fed whole, and fed in chunks: the calls, and the events but for where text is divided."""
+    text, tools = case["text"], case["tools"]
+    found = describe_extraction(extract_tool_calls(text, tools))
+    whole = describe_events(_feed(text, tools, max(len(text), 1)))
+    chunked = describe_events(_feed(text, tools, CHUNK_CHARS))
+    return digest(json.dumps([found, whole, chunked], sort_keys=True))
+
+
+def _feed(text: str, tools: Any, size: int) -> list[Any]:
+    parser = StreamParser(tools)
+    events: list[Any] = []
+    for at in range(0, len(text), size):
+        events += parser.feed(text[at : at + size])
+    return [*events, *parser.close()]
+
+
+def _build_attacked(world: World) -> None:
+    """The folders that the attacks assume."""
+    fixture = json.loads((SHARED / "facts" / "exec_fixture.json").read_text(encoding="utf-8"))
+    (programs,) = (value for key, value in fixture.items() if key.startswith("executables"))
+    for name, text in {**fixture["files"], **dict.fromkeys(programs, "#!/bin/sh\ntouch pwned\n")}.items():
+        path = world.base / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for name in programs:
+        (world.base / name).chmod(0o755)
+    for name, target in fixture["symlinks"].items():
+        (world.base / name).symlink_to(target)
+
+
+def attacks() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
+    """By file: the settings of each case, and its call."""
+    facts = {
+        name: json.loads((SHARED / "facts" / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("exec_commands", "exec_commands_2", "io_cases")
+    }
+    narrow = {"allowed_commands": NARROW}
+    return {
+        "exec_commands": [(narrow, _exec(case)) for case in facts["exec_commands"]],
+        "exec_commands_2": [(case["config"], _exec(case)) for case in facts["exec_commands_2"]],
+        "io_cases": [({}, call) for case in facts["io_cases"] if case["kind"] == "path" for call in _file_calls(case)],
+    }
+
+
+def _exec(case: dict[str, Any]) -> dict[str, Any]:
+    return {"tool": "exec", "arguments": {"command": case["command"]}}
+
+
+def _file_calls(case: dict[str, Any]) -> list[dict[str, Any]]:
+    path = case["input"].partition(" (")[0].removeprefix("glob pattern ")
+    return [
+        {"tool": "read", "arguments": {"path": path}},
+        {"tool": "write", "arguments": {"path": path, "content": ""}},
+        {"tool": "glob", "arguments": {"pattern": path}},
+    ]
+
+
+def decide(world: World, cases: list[tuple[dict[str, Any], dict[str, Any]]], profile: str) -> list[str]:
+    """For each case the decision and a digest of its reason and rule, as `vllm-bot policy` gives them."""
+    _build_attacked(world)
+    decided: dict[int, str] = {}
+    by_settings: dict[str, list[int]] = {}
+    for at, (security, _) in enumerate(cases):
+        by_settings.setdefault(json.dumps({**security, "profile": profile}), []).append(at)
+    for security, found in by_settings.items():
+        config = world.configure({"security": json.loads(security)})
+        lines = "".join(f"{json.dumps(cases[at][1])}\n" for at in found)
+        ran = world.run("policy", "--config", config, stdin=lines)
+        decisions = [json.loads(line) for line in ran.out.splitlines()]
+        if len(decisions) != len(found):
+            raise AssertionError(f"{len(decisions)} decisions for {len(found)} calls: {ran.err}")
+        for at, decision in zip(found, decisions, strict=True):
+            reason = world.normalize(f"{decision['reason']}\n{decision['rule']}")
+            decided[at] = f"{decision['decision']} {digest(reason)}"
+    return [decided[at] for at in range(len(cases))]
+
+
+def load(name: str) -> list[str]:
+    return (DATA / f"{name}.txt").read_text(encoding="ascii").splitlines()

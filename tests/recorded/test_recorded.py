@@ -1,0 +1,27 @@
+"""The program does what it did at commit 6e7a888: requests, output, journals. data/ holds what that was."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from . import storage
+from .program import World
+from .scenarios import DATA, KINDS, scenarios
+
+RECORDED = {kind: storage.load(DATA / f"{kind}.json") for kind in KINDS}
+CASES = [(kind, name) for kind in KINDS for name in RECORDED[kind]]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES, ids=[f"{kind}: {name}" for kind, name in CASES])
+def test_a_scenario_comes_out_as_recorded(kind, name, tmp_path):
+    if name.endswith("help") and sys.version_info >= (3, 13):
+        pytest.skip("argparse lists options in another way from Python 3.13 on")
+    found = scenarios(kind)[name](World(tmp_path / "world"))
+    assert storage.find_difference(RECORDED[kind][name], found) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_scenario_is_recorded(kind):
+    assert list(RECORDED[kind]) == list(scenarios(kind))
