@@ -68,7 +68,7 @@ def model(
 ) -> Model:
     """`within`: as in `server`, and without retries. `answer_schema`: as in Model."""
     from ..model import BY_CONFIGURATION, CallPath, Model, random_id
-    from ..providers.strictness import never
+    from ..providers.vllm import never
     from ..transport.retry import Patience
 
     vllm = settings.vllm

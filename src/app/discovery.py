@@ -131,7 +131,7 @@ def look(settings: config.Settings, places: Sequence[Place] = PLACES) -> list[tu
     """The servers on this machine that list models: settings for each, and its models."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from ..transport.ports import listening
+    from ..transport.http import listening
 
     ports = listening([place.port for place in places])
     if not ports:

@@ -19,7 +19,7 @@ from ..parsing import mentions_call
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest, decode
 from ..providers.openai import OpenAICodec
-from ..providers.strictness import never
+from ..providers.vllm import never
 from ..transport import Client
 from ..transport.retry import Patience, persist
 from ..types.caching import PerMessage

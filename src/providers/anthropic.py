@@ -33,11 +33,10 @@ from ..types.messages import (
 )
 from .base import ChatRequest, Decoder, HttpRequest, WireEvent
 from .server_errors import broken_off, model_names, openai_names
-from .stream.deltas import as_sent
-from .stream.response_builder import Answer, Prose, broken, cut, json_events
+from .stream.response_builder import Answer, Prose, as_sent, broken, cut, json_events
 from .stream.sniff import AnswerDecoder
 from .stream.sse import EventDecoder
-from .values import body, count, dumps, mapping, objects, text
+from .wire_json import body, count, dumps, mapping, objects, text
 
 DEFAULT_MAX_TOKENS = 8192  # the field is required; every current model can write this much
 

@@ -37,11 +37,10 @@ from ..types.messages import (
 from .base import ChatRequest, Decoder, HttpRequest, WireEvent
 from .gemini_schema import reduced
 from .server_errors import broken_off, model_names
-from .stream.deltas import as_sent, tool_name
-from .stream.response_builder import Answer, broken, cut, json_events
+from .stream.response_builder import Answer, as_sent, broken, cut, json_events, tool_name
 from .stream.sniff import AnswerDecoder
 from .stream.sse import EventDecoder
-from .values import body, count, dumps, mapping, objects, text
+from .wire_json import body, count, dumps, mapping, objects, text
 
 _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..types.messages import JSON
-from .values import mapping, objects, text
+from .wire_json import mapping, objects, text
 
 Schema = Mapping[str, Any]
 

@@ -34,12 +34,11 @@ from ..types.messages import (
 from ..types.tool_schema import openai_tool
 from .base import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
 from .server_errors import broken_off, is_error, model_names, openai_names
-from .stream.deltas import CallAssembler, as_sent
 from .stream.likeness import Likeness
-from .stream.response_builder import broken, cut
+from .stream.response_builder import CallAssembler, as_sent, broken, cut
 from .stream.sniff import AnswerDecoder
 from .stream.sse import EventDecoder
-from .values import body, count, dumps, event_object, load, mapping, objects, text
+from .wire_json import body, count, dumps, event_object, load, mapping, objects, text
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end_turn",

@@ -23,7 +23,7 @@ from ..errors import (
     Unauthorized,
     WireError,
 )
-from .values import mapping
+from .wire_json import mapping
 
 LONGEST_REASON = 300  # characters
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."

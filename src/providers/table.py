@@ -12,7 +12,7 @@ from .anthropic import AnthropicCodec
 from .base import Codec
 from .gemini import GeminiCodec
 from .openai import OpenAICodec
-from .strictness import closed, grammatical, never
+from .vllm import closed, grammatical, never
 
 NewId = Callable[[], str]
 

@@ -5,18 +5,22 @@
 /v1/completions   a prompt as tokens -> what the model says, as text and unparsed (entrypoints/openai/completion)
 /version
 structured_outputs.structural_tag: free text until a trigger, then a grammar (sampling_params.py, xgrammar)
+
+It also says which schemas a server can hold a call's arguments to (`strict: true`). One schema that cannot become a
+grammar makes vLLM refuse the whole request, so `strict` is sent only for keywords that were measured to work with
+xgrammar; OpenAI's rules are those of its guide to structured outputs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import WireError
 from ..types.messages import JSON, Response, Text, ToolDefinition, Usage
 from .base import ChatRequest
-from .values import count, load, mapping, objects, text
+from .wire_json import count, load, mapping, objects, text
 
 TRIGGER = "TOOL_CALL:"
 # With unlimited blanks in the grammar, a weak model may write nothing else.
@@ -121,3 +125,64 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise WireError("The server's answer is not a JSON object.")
     return value
+
+
+_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$schema"})
+_PINNED = frozenset({"type", "enum", "const", "anyOf", "properties", "required", "additionalProperties", "items"})
+_BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength"})
+_LARGEST = 2**53
+
+
+def grammatical(schema: Mapping[str, JSON]) -> bool:
+    """Whether vLLM can make a grammar of it."""
+    return all(map(_is_plain, _schemas(schema)))
+
+
+def closed(schema: Mapping[str, JSON]) -> bool:
+    """Whether OpenAI accepts it as strict: every object lists all its properties and requires them."""
+    return grammatical(schema) and all(map(_is_closed, _schemas(schema)))
+
+
+def never(_: Mapping[str, JSON]) -> bool:
+    """For servers without strict tools."""
+    return False
+
+
+def _schemas(schema: object) -> Iterator[object]:
+    """The schema and all schemas in it, even invalid ones."""
+    yield schema
+    if not isinstance(schema, Mapping):
+        return
+    properties, choices = schema.get("properties", {}), schema.get("anyOf", [])
+    inner: list[object] = [*(properties.values() if isinstance(properties, Mapping) else [properties])]
+    inner += choices if isinstance(choices, list) else [choices]
+    inner += [schema[key] for key in ("items", "additionalProperties") if not isinstance(schema.get(key, True), bool)]
+    for each in inner:
+        yield from _schemas(each)
+
+
+def _is_plain(schema: object) -> bool:
+    if not isinstance(schema, Mapping) or not schema.keys() <= _ANNOTATIONS | _PINNED | _BOUNDS:
+        return False
+    kinds = schema.get("type", [])
+    if not _TYPES.issuperset(kinds if isinstance(kinds, list) else [kinds]):
+        return False
+    bounds = [schema[key] for key in _BOUNDS if key in schema]
+    if not all(isinstance(bound, (int, float)) and abs(bound) <= _LARGEST for bound in bounds):
+        return False
+    return all(_in_order(schema, f"min{of}", f"max{of}") for of in ("imum", "Items", "Length"))
+
+
+def _in_order(schema: Mapping[str, JSON], least: str, most: str) -> bool:
+    low, high = schema.get(least), schema.get(most)
+    return not (isinstance(low, (int, float)) and isinstance(high, (int, float))) or low <= high
+
+
+def _is_closed(schema: object) -> bool:
+    if not isinstance(schema, Mapping) or ("properties" not in schema and schema.get("type") != "object"):
+        return True
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    named = set(properties) if isinstance(properties, Mapping) else set()
+    needed = set(map(str, required)) if isinstance(required, list) else set()
+    return schema.get("additionalProperties") is False and named == needed

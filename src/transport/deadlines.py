@@ -1,15 +1,24 @@
-"""How long an answer may take, whatever the server does. No socket here; the current time is passed in.
+"""How long an answer may take, whatever the server does. The current time is passed in.
 
 There are four clocks: connect, first token, idle and total. The first runs until the first line of the body, since
 vLLM sends the headers before it has read the prompt. After that the idle clock runs, restarted by each complete line
 or kilobyte, so that a trickle of single bytes does not keep it alive. Comments (": keep-alive") are lines too. The
 total is never restarted.
+
+The read timeout of requests restarts with each byte, so WatchedAdapter puts a raw stream below http.client's buffer
+that asks the clocks before each read. `get_connection_with_tls_context` is where requests lets an adapter choose its
+connections.
 """
 
 from __future__ import annotations
 
+import http.client
+import io
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
+
+from requests.adapters import HTTPAdapter
 
 from ..errors import Timeout
 
@@ -85,3 +94,57 @@ class Stopwatch:
             f"{base_url} sent nothing for {limits.first_token:g} seconds.",
             "A long prompt on a busy server needs more: the limit is vllm.first_token_timeout.",
         )
+
+
+TICK = 0.25  # seconds between looks at the stopwatch; an unchanged timeout costs no system call
+BUFFER_SIZE = 65536  # so that a burst of chunks costs one system call
+
+
+class WatchedAdapter(HTTPAdapter):
+    def __init__(self, stopwatch: Stopwatch) -> None:
+        self._stopwatch = stopwatch
+        super().__init__()
+
+    def get_connection_with_tls_context(self, *args: Any, **named: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **named)
+        pool.ConnectionCls = partial(_connection, type(pool).ConnectionCls, self._stopwatch)
+        return pool
+
+
+def _connection(kind: Any, stopwatch: Stopwatch, *args: Any, **named: Any) -> Any:
+    connection = kind(*args, **named)
+    connection.response_class = partial(_WatchedResponse, stopwatch)
+    return connection
+
+
+class _WatchedResponse(http.client.HTTPResponse):
+    def __init__(self, stopwatch: Stopwatch, sock: Any, *args: Any, **named: Any) -> None:
+        super().__init__(sock, *args, **named)
+        self.fp = io.BufferedReader(_WatchedStream(self.fp.detach(), sock, stopwatch), BUFFER_SIZE)
+
+
+class _WatchedStream(io.RawIOBase):
+    def __init__(self, raw: io.RawIOBase, sock: Any, stopwatch: Stopwatch) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._stopwatch = stopwatch
+        self._wait = 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises TimeoutError or KeyboardInterrupt when the stopwatch says so."""
+        while True:
+            wait = min(self._stopwatch.left(), TICK)
+            if wait != self._wait:
+                self._sock.settimeout(wait)
+                self._wait = wait
+            try:
+                return int(self._sock.recv_into(buffer))
+            except TimeoutError:  # one tick has passed; the stopwatch decides whether time is up
+                continue
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

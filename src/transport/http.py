@@ -8,9 +8,11 @@ a redirect is followed only within the same scheme, host and port.
 from __future__ import annotations
 
 import logging
+import selectors
+import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from threading import Event
@@ -23,9 +25,8 @@ from urllib3 import disable_warnings
 from urllib3 import exceptions as urllib3_errors
 
 from ..errors import ClientError, ConfigError, StreamCut, Undecodable, WireError
-from .deadlines import Clocks, Stopwatch
+from .deadlines import Clocks, Stopwatch, WatchedAdapter
 from .errors import translate, went_stale
-from .watched import WatchedAdapter
 
 READ_SIZE = 65536
 MAX_WHOLE_BODY = 16 * 1024 * 1024
@@ -236,3 +237,27 @@ def _seconds(retry_after: str) -> float | None:
     with suppress(ValueError, TypeError):
         return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
     return None
+
+
+HERE = "127.0.0.1"
+
+
+def listening(ports: Sequence[int], within: float = 0.3) -> list[int]:
+    """The ports on loopback that accept a connection within this time, in the order given."""
+    end = time.monotonic() + within
+    found: set[int] = set()
+    with selectors.DefaultSelector() as selector:
+        for port in ports:
+            attempt = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            attempt.setblocking(False)
+            attempt.connect_ex((HERE, port))
+            selector.register(attempt, selectors.EVENT_WRITE, port)
+        while selector.get_map() and (left := end - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                attempt = selector.unregister(key.fileobj).fileobj  # type: ignore[assignment]
+                if attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                    found.add(key.data)
+                attempt.close()
+        for key in list(selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+    return [port for port in ports if port in found]

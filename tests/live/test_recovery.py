@@ -7,7 +7,7 @@ import pytest
 from src.model import CallPath, Model
 from src.model.recovery import ASKED_AGAIN
 from src.model.response_assembler import fits
-from src.providers.strictness import grammatical
+from src.providers.vllm import grammatical
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import Completed, Notice

@@ -6,7 +6,7 @@ import pytest
 from src.errors import ConnectFailed, ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
 from src.model import Model, random_id, served_models
 from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
-from src.providers.strictness import closed, grammatical
+from src.providers.vllm import closed, grammatical
 from src.types.events import Completed, Notice, TextDelta
 from src.types.messages import (
     Reasoning,

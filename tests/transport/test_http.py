@@ -9,6 +9,7 @@ import responses
 
 from src.errors import ClientError, ConnectFailed, StreamCut, Timeout
 from src.transport import Client, Clocks
+from src.transport.http import HERE, listening
 
 URL = "http://server.test/v1"
 
@@ -167,3 +168,16 @@ class TestStreams:
     def test_silence_before_the_answer_is_a_timeout(self):
         with raw_server(stall=True) as url, pytest.raises(Timeout):
             get(Client(url, clocks=Clocks(first_token=0.05, idle=0.05)))
+
+
+def test_open_ports_are_those_that_take_a_connection_in_the_order_given():
+    with socket.create_server((HERE, 0)) as one, socket.create_server((HERE, 0)) as other:
+        open_ports = [one.getsockname()[1], other.getsockname()[1]]
+        with socket.create_server((HERE, 0)) as gone:
+            closed = gone.getsockname()[1]
+        assert listening([open_ports[0], closed, open_ports[1]]) == open_ports
+        assert listening(open_ports[::-1]) == open_ports[::-1]
+
+
+def test_no_port_is_open_of_none():
+    assert listening([]) == []

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 import pytest
 
-from src.providers.strictness import closed
+from src.providers.vllm import closed
 from src.tools import Registry, ToolContext
 from src.tools.sdk.schema import of_hint, strict_form
 from src.types.messages import ToolCall

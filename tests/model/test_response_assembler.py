@@ -1,6 +1,6 @@
 import pytest
 
-from src.model.degeneration import LONGEST_BLANK, LONGEST_PERIOD, STEP, WINDOW, Repetition, without
+from src.model.response_assembler import LONGEST_BLANK, LONGEST_PERIOD, STEP, WINDOW, Repetition, without
 
 VARIED = " ".join(map(str, range(20_000)))
 

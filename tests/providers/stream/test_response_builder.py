@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from src.providers.stream.deltas import CallAssembler, parse_arguments
+from src.providers.stream.response_builder import CallAssembler, parse_arguments
 from src.types.events import ToolCallDelta
 from src.types.messages import MalformedCall, ToolCall
 
