@@ -25,12 +25,13 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..model import Model
     from ..security.permissions.approval import Approver
     from ..security.permissions.policy import Policy
-    from ..security.sandbox.choose import Choice, Sandbox
+    from ..security.sandbox.choose import Choice
     from ..session.session import Session
     from ..session.store import Store
     from ..tools import Registry, ToolContext
     from ..tools.sdk.context import BeforeWrite
     from ..tools.sources.mcp import Servers
+    from ..types.sandbox import Sandbox
     from .saved_rules import Allowed
     from .server_memory import Learnt
 

@@ -1,36 +1,29 @@
-"""What the tools need of a sandbox; src/security/sandbox makes them."""
+"""What the tools need of a sandbox; the sandboxes themselves are in src/security/sandbox."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-class Launch(Protocol):
-    """A command as it is started."""
+class Launch(NamedTuple):
+    """How to start a command, and what to call once its program has ended."""
 
-    @property
-    def argv(self) -> Sequence[str]: ...
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-    @property
-    def before_exec(self) -> Callable[[], None] | None:
-        """Called in the child."""
-
-    @property
-    def inherited(self) -> Sequence[int]:
-        """File descriptors that the child keeps."""
-
-    def settle(self) -> None:
-        """To be called once the program has ended, or was not started: waits for what ends with it."""
-
-    def ended(self) -> Sequence[str]:
-        """To be called once after that, when its session is dead: what else had to be done, in words."""
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    before_exec: Callable[[], None] | None = None  # called in the child process
+    inherited_fds: Sequence[int] = ()  # file descriptors that the child keeps
+    settle: Callable[[], None] = lambda: None  # after the program's end, or a failed start: waits for what ends with it
+    tidy_up: Callable[[], Sequence[str]] = lambda: ()  # after that, once the session is dead: says what it had to do
 
 
 class Sandbox(Protocol):
-    """Where commands run."""
+    """Where commands run. `kind` is a word such as "landlock", `description` a line for people."""
 
+    @property
+    def kind(self) -> str: ...
+    @property
+    def description(self) -> str: ...
     def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
-        """Raises OSError where it cannot be made ready."""
+        """Raises OSError if the command cannot be contained as promised."""

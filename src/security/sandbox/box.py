@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
+from ...types.sandbox import Launch
 from . import bubblewrap, orphans
 from .home import Private
 from .limits import Limits
@@ -24,28 +24,6 @@ HOMES = {  # where toolchains look for themselves, where it is not below HOME
 }  # fmt: skip
 
 
-class Launch(NamedTuple):
-    """What to start, and what to call once it has ended."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    before_exec: Callable[[], None] | None  # in the child
-    inherited: Sequence[int]  # file descriptors the child keeps
-    settle: Callable[[], None]  # once the program has ended, or was not started: waits for what ends with it
-    ended: Callable[[], Sequence[str]]  # after that, when the session is dead: what had to be done, in words
-
-
-class Sandbox(Protocol):
-    """Where commands run. `kind` is a word, `description` a line for people."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
-        """Raises OSError where the command cannot be contained as promised."""
-
-
 class Bare:
     """No sandbox, but the limits."""
 
@@ -56,7 +34,7 @@ class Bare:
         self._limits = limits
 
     def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
-        return Launch(argv, environment, self._limits.setter(), (), lambda: None, lambda: ())
+        return Launch(argv, environment, self._limits.setter())
 
 
 class Refused:

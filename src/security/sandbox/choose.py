@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from ...types.sandbox import Sandbox
 from . import seccomp
-from .box import Bare, Bubblewrap, Contained, Landlocked, Launch, Refused, Sandbox
+from .box import Bare, Bubblewrap, Contained, Landlocked, Refused
 from .limits import Limits
 from .view import View, view
 
-__all__ = ["Bare", "Choice", "Launch", "Limits", "Refused", "Sandbox", "View", "choose", "view"]
+__all__ = ["Bare", "Choice", "Limits", "Refused", "View", "choose", "view"]
 
 WHOLE = ("/", "/dev")  # as a workspace they hold the kernel's own files, and everything else
 LONGEST_PROBE = 5.0  # seconds
@@ -128,13 +129,13 @@ def _try(sandbox: Working, seen: View, environment: Mapping[str, str]) -> None:
                     capture_output=True,
                     timeout=LONGEST_PROBE,
                     preexec_fn=launch.before_exec,
-                    pass_fds=launch.inherited,
+                    pass_fds=launch.inherited_fds,
                     start_new_session=True,
                     check=False,
                 )
             finally:
                 launch.settle()
-                launch.ended()
+                launch.tidy_up()
         except (OSError, subprocess.SubprocessError) as error:
             raise Unfit(str(error)) from error
     if done.returncode != TRIED:

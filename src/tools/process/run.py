@@ -1,25 +1,29 @@
-"""Run one program in the workspace, bounded in time and output, and gone with all it started when it ends.
+"""Run one program with bounded output, in a session of its own, so that all its processes can be ended together.
 
-It runs in a session of its own, so that all of it can be killed: at the timeout, on Ctrl-C, and also after
-a normal end, so that nothing works on unseen. What makes itself a new session is ended by the sandbox;
-without one it escapes.
-Only the program's end or the timeout ends the reading, never somebody who keeps the pipe open. Memory is
-bounded by the output kept: its head and its tail; all of it goes to the output cache as it comes.
+- `run(argv, ctx)` runs a tool's command without stdin. It returns the output, with the middle cut out, and the exit
+  code; all of the output goes to the output store. At the timeout, on cancellation, on Ctrl-C and after a
+  normal end, what is left of the session gets SIGTERM, then SIGKILL.
+- `run_live(argv, cwd, environment, on_output) -> int` runs the user's own command with the stdin of this process.
+  Ctrl-C sends SIGINT to the session; `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends it.
+
+A process that starts a session of its own escapes, unless the sandbox ends it. `run` waits for the program, not for
+the end of its output, since a background process may hold the pipe. Memory is bounded by the output kept.
 """
 
 from __future__ import annotations
 
 import codecs
+import math
 import os
 import re
 import select
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from ...errors import ToolError
 from ...types.sandbox import Launch
@@ -32,85 +36,114 @@ if TYPE_CHECKING:
 
 PROC = Path("/proc")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
-NO_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the place of an agent that shows no key
-MISLEADING = "CDPATH"  # by which cd leads elsewhere than was seen when the command was allowed
-TICK = 0.05  # seconds between looks at the shell while somebody else may hold the pipe
-LINGER = 0.2  # seconds that the pipe is still read once the shell has ended
-GRACE = 0.5  # seconds from the request to end to the kill
-CHUNK = 1 << 16
-BACKGROUND = "what it left running in the background was ended"  # a sandbox says the same
-
-
-class Unconfined(NamedTuple):
-    """The launch of a command that runs in no sandbox."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    before_exec: None = None
-    inherited: Sequence[int] = ()
-
-    def settle(self) -> None:
-        """Nothing ends with it."""
-
-    def ended(self) -> Sequence[str]:
-        return ()
+NOT_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the socket of an agent that reveals no key
+MISLEADING = "CDPATH"  # with it, `cd src` may lead to a folder other than the one that was approved
+POLL_S = 0.05  # seconds between checks for the program's end and for cancellation
+LINGER_S = 0.2  # seconds for which output is still read after the program has ended
+KILL_GRACE_S = 0.5  # seconds from SIGTERM to SIGKILL
+INTERRUPT_GRACE_S = 1.0  # seconds from a user's Ctrl-C to SIGKILL
+READ_BYTES = 1 << 16
+BACKGROUND_ENDED = "what it left running in the background was ended"  # the sandboxes use the same words
 
 
 def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
-    """What the program printed, and how it ended. Raises ToolError where it cannot be started, or is cancelled."""
+    """Return what the program printed, and how it ended. Raises ToolError if it cannot be started, or is cancelled."""
     if any(UNPASSABLE.search(word) for word in argv):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
     try:
-        whole = ctx.outputs.writer() if ctx.outputs else None
-    except OSError:  # a full disk breaks no command
-        whole = None
-    with closing(whole) if whole else nullcontext():
-        output = Output(ctx.exec_max_output, whole)
-        return output.with_ending(_execute(argv, ctx, output))
+        store = ctx.outputs.writer() if ctx.outputs else None
+    except OSError:  # a full disk does not fail the command
+        store = None
+    with closing(store) if store else nullcontext():
+        output = Output(ctx.exec_max_output, store)
+        return output.with_ending(_run_to_end(argv, ctx, output))
 
 
-def _execute(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
-    """How it ended."""
+def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
+    """Run the program, feed `output`, and say how it ended."""
     process, left_over, notes = None, False, []
     try:
-        with _interrupts_held():  # else one could come between the start and our knowing of it
-            launch = _launch(argv, ctx)
+        with _hold_interrupts():  # one between the start and the assignment would leave the program running
+            launch = _prepare_launch(argv, ctx)
             try:
-                process = _start(launch, ctx)
+                process = _start(launch, ctx.workspace)
             except BaseException:
                 launch.settle()
-                launch.ended()
+                launch.tidy_up()
                 raise
-        ended = _read_until_end(process, output, time.monotonic() + ctx.exec_timeout, ctx)
+        deadline = time.monotonic() + ctx.exec_timeout
+        has_ended = _read_until_end(process, output.feed, deadline, ctx.raise_if_cancelled)
     finally:
         if process is not None:
-            with _interrupts_held():  # what is protected is put back, come what may
+            with _hold_interrupts():  # so that the sandbox restores protected files in every case
                 if process.poll() is not None:
                     launch.settle()
                     left_over = _stop(process)
                 else:
                     left_over = _stop(process)
                     launch.settle()
-                notes = [*launch.ended()]
-    return _ending(process.returncode if ended else None, left_over, notes, ctx.exec_timeout)
+                notes = [*launch.tidy_up()]
+    return _describe_end(process.returncode if has_ended else None, left_over, notes, ctx.exec_timeout)
+
+
+def run_live(
+    argv: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    on_output: Callable[[bytes], object],
+    interrupt_grace_s: float = INTERRUPT_GRACE_S,
+) -> int:
+    """Run the user's own command and return its exit code; a negative one is the number of the signal that ended it.
+
+    `on_output` gets stdout and stderr, merged, in pieces of at most READ_BYTES bytes as they come. It returns when all
+    output has been read and the program has ended: `command &` is shown until it ends or the user presses Ctrl-C.
+    A background process with its output elsewhere is left running, as a shell would do.
+
+    Raises ToolError if the command cannot be started, or if it runs as another user and cannot be ended.
+    """
+    process, has_ended = None, False
+    try:
+        with _hold_interrupts():
+            process = _start(Launch(argv, environment), cwd, has_stdin=True)
+        has_ended = _read_until_end(process, on_output)
+    except KeyboardInterrupt:
+        if process is None:
+            raise
+        _signal_session(process, signal.SIGINT)
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the grace
+            has_ended = _read_until_end(process, on_output, time.monotonic() + interrupt_grace_s)
+            has_ended = has_ended and not _signal_session(process, 0)
+    finally:
+        if process is not None:
+            with _hold_interrupts():
+                if not has_ended:
+                    _signal_session(process, signal.SIGKILL)
+                _wait(process, KILL_GRACE_S)
+                _pipe_of(process).close()
+    if process.returncode is None:
+        raise ToolError("the command could not be ended: it runs as another user")
+    return process.returncode
 
 
 class Output:
-    """What was printed, as text: all of it while it is short, else its head and its tail. Linear in what is fed."""
+    """What a program printed, as text of at most `max_chars` characters: beyond that its head and its tail.
 
-    def __init__(self, most: int, whole: Writer | None = None) -> None:
-        self._whole = whole
+    Linear in what is fed. `store` gets every byte.
+    """
+
+    def __init__(self, max_chars: int, store: Writer | None = None) -> None:
+        self._store = store
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._head: list[str] = []
-        self._head_room = most // 2
+        self._head_room = max_chars // 2
         self._tail: deque[str] = deque()
-        self._tail_most = most - most // 2
+        self._tail_max = max_chars - max_chars // 2
         self._tail_size = 0
         self._cut = 0
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        if self._whole:
-            self._whole.write(data)
+        if self._store:
+            self._store.write(data)
         text = self._decoder.decode(data, final)
         if self._head_room:
             self._head.append(text[: self._head_room])
@@ -118,92 +151,102 @@ class Output:
             self._head_room -= len(self._head[-1])
         self._tail.append(text)
         self._tail_size += len(text)
-        while self._tail_size - len(self._tail[0]) > self._tail_most:
+        while self._tail_size - len(self._tail[0]) > self._tail_max:
             self._cut += len(self._tail[0])
             self._tail_size -= len(self._tail.popleft())
 
     def text(self) -> str:
         self.feed(b"", final=True)
         tail = "".join(self._tail)
-        over = max(0, len(tail) - self._tail_most)
+        over = max(0, len(tail) - self._tail_max)
         cut = self._cut + over
-        gap = f"\n[... {cut:,} characters cut out of the middle{self._where()} ...]\n" if cut else ""
+        gap = f"\n[... {cut:,} characters cut out of the middle{self._reference()} ...]\n" if cut else ""
         return ("".join(self._head) + gap + tail[over:]).replace("\0", "\ufffd")
 
-    def _where(self) -> str:
-        if not self._whole or not self._whole.size:
+    def _reference(self) -> str:
+        if not self._store or not self._store.size:
             return ""
-        part = "" if self._whole.complete else f"; the first {self._whole.size:,} bytes of all"
-        return f'{part}: tool_output_cache(ref_id="{self._whole.ref}")'
+        part = "" if self._store.complete else f"; the first {self._store.size:,} bytes of all"
+        return f'{part}: tool_output_cache(ref_id="{self._store.ref}")'
 
     def with_ending(self, ending: str) -> str | Stored:
-        """The text and, on a line of its own, how it ended; with the reference of the whole, where there is one."""
+        """The text with `ending` on a line of its own, and the reference of the whole output if it was stored."""
         text = self.text()
         line_end = "" if not text or text.endswith("\n") else "\n"
-        said = text + line_end + ending
-        if self._whole:
-            self._whole.write((line_end + ending).encode())
-        return Stored(said, self._whole.ref) if self._whole else said
+        if not self._store:
+            return text + line_end + ending
+        self._store.write((line_end + ending).encode())
+        return Stored(text + line_end + ending, self._store.ref)
 
 
-def _launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
+def _prepare_launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
     environment = {
         name: value
         for name, value in ctx.environment.items()
-        if name in NO_SECRET or not (name == MISLEADING or SECRET.search(name))
+        if name in NOT_SECRET or not (name == MISLEADING or SECRET.search(name))
     }
     if ctx.sandbox is None:
-        return Unconfined(argv, environment)
+        return Launch(argv, environment)
     try:
         return ctx.sandbox.launch(argv, ctx.workspace, environment)
     except OSError as error:
         raise ToolError(f"the sandbox could not be made ready: {error}") from error
 
 
-def _start(launch: Launch, ctx: ToolContext) -> Popen[bytes]:
+def _start(launch: Launch, cwd: Path, *, has_stdin: bool = False) -> Popen[bytes]:
     import subprocess  # start-up is measured, and this is not needed before a command is run
 
     try:
-        return subprocess.Popen(  # noqa: S603 - running what the model asks for, once allowed, is what this is for
+        return subprocess.Popen(  # noqa: S603 - its job is to run what the model asks for, once it is approved
             launch.argv,
-            cwd=ctx.workspace,
+            cwd=cwd,
             env=launch.environment,
-            stdin=subprocess.DEVNULL,
+            stdin=None if has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=True,
             preexec_fn=launch.before_exec,
-            pass_fds=launch.inherited,
+            pass_fds=launch.inherited_fds,
         )
     except OSError as error:
         raise ToolError(f"the command could not be started: {error.strerror}") from error
-    except subprocess.SubprocessError as error:  # its own words for what failed before exec
+    except subprocess.SubprocessError as error:  # how subprocess reports that `before_exec` failed
         raise ToolError("the command could not be started: the sandbox or its limits could not be set") from error
 
 
-def _read_until_end(process: Popen[bytes], output: Output, deadline: float, ctx: ToolContext) -> bool:
-    """Read until the shell has ended; False if the deadline came first."""
-    pipe = _pipe(process).fileno()
+def _read_until_end(
+    process: Popen[bytes],
+    feed: Callable[[bytes], object],
+    deadline: float = math.inf,
+    check: Callable[[], None] | None = None,
+) -> bool:
+    """Read until the program has ended; False if the deadline, in seconds of time.monotonic, came first.
+
+    With a deadline, output that comes more than LINGER_S after the program's end is not read. What `check` raises, at
+    every POLL_S, ends the reading.
+    """
+    pipe = _pipe_of(process).fileno()
     ready = select.poll()
     ready.register(pipe, select.POLLIN)
-    ended = False
+    has_ended = False
     while True:
-        ctx.raise_if_cancelled()
+        if check:
+            check()
         left = deadline - time.monotonic()
-        if ready.poll(max(0.0, min(left, TICK)) * 1000):
-            data = os.read(pipe, CHUNK)
+        if ready.poll(max(0.0, min(left, POLL_S)) * 1000):
+            data = os.read(pipe, READ_BYTES)
             if not data:
                 return _wait(process, left)
-            output.feed(data)
+            feed(data)
         if left <= 0:
-            return ended
-        if not ended and process.poll() is not None:
-            ended = True
-            deadline = min(deadline, time.monotonic() + LINGER)
+            return has_ended
+        if not has_ended and process.poll() is not None:
+            has_ended = True
+            deadline = min(deadline, time.monotonic() + LINGER_S) if deadline < math.inf else deadline
 
 
-def _pipe(process: Popen[bytes]) -> IO[bytes]:
+def _pipe_of(process: Popen[bytes]) -> IO[bytes]:
     assert process.stdout is not None  # noqa: S101 - it was started with a pipe
     return process.stdout
 
@@ -219,14 +262,14 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is through."""
+def _hold_interrupts() -> Iterator[None]:
+    """Delay a Ctrl-C until the end of the block."""
     held: list[int] = []
-    before = signal.getsignal(signal.SIGINT)  # None: not Python's own, and not to be put back by us
+    before = signal.getsignal(signal.SIGINT)  # None: a handler that is not Python's, which Python cannot restore
     try:
         if before is not None:
             signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
-    except ValueError:  # not the main thread, the only one that Ctrl-C comes to
+    except ValueError:  # this is not the main thread, the only one that gets a Ctrl-C
         before = None
     try:
         yield
@@ -238,46 +281,46 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _stop(process: Popen[bytes]) -> bool:
-    """End the whole session, first by asking; True if anything of it was still running.
+    """End the session with SIGTERM, then SIGKILL; True if anything in it was still running.
 
-    Takes three times GRACE at most; whoever calls it lets Ctrl-C wait, so that nothing is left behind.
+    Takes up to three times KILL_GRACE_S. The caller holds interrupts, so that nothing is left behind.
     """
-    left_over = _signal(process, signal.SIGTERM)
+    left_over = _signal_session(process, signal.SIGTERM)
     if left_over and _outlives_grace(process):
-        _signal(process, signal.SIGKILL)
+        _signal_session(process, signal.SIGKILL)
         _outlives_grace(process)
-    _wait(process, GRACE)  # not for ever: what runs as another user cannot be killed
-    _pipe(process).close()
+    _wait(process, KILL_GRACE_S)  # bounded: a process of another user cannot be killed
+    _pipe_of(process).close()
     return left_over
 
 
 def _outlives_grace(process: Popen[bytes]) -> bool:
-    deadline = time.monotonic() + GRACE
-    while (running := _signal(process, 0)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + KILL_GRACE_S
+    while (is_running := _signal_session(process, 0)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return running
+    return is_running
 
 
-def _signal(process: Popen[bytes], number: int) -> bool:
-    """Send a signal to all of the command's session; True if anyone of it was alive.
+def _signal_session(process: Popen[bytes], number: int) -> bool:
+    """Send a signal to every process of the session; True if one of them was alive.
 
-    By groups, since the kernel signals a whole group at once, and nobody in it can fork away meanwhile.
+    It goes to process groups: the kernel signals a group in one step, so that none of it can fork away.
     """
-    process.poll()  # else the shell counts as alive until it is asked for
-    groups = _groups(process.pid)
+    process.poll()  # a program that has ended counts as alive until it is waited for
+    groups = _find_groups(process.pid)
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
     return bool(groups)
 
 
-def _groups(session: int) -> set[int]:
-    """The session's process groups that somebody is alive in: job control and timeout(1) make their own.
+def _find_groups(session: int) -> set[int]:
+    """The session's process groups with a living process: job control and timeout(1) make groups of their own.
 
     Without a /proc only the first group is known.
     """
     if PROC.is_dir():
-        return set(_living(session))
+        return set(_find_living_groups(session))
     try:
         os.killpg(session, 0)
     except ProcessLookupError:
@@ -287,27 +330,27 @@ def _groups(session: int) -> set[int]:
     return {session}
 
 
-def _living(session: int) -> Iterator[int]:
-    """The group of every process of the session, less the dead (many a container has nobody who waits for orphans)."""
+def _find_living_groups(session: int) -> Iterator[int]:
+    """The group of every living process of the session; many containers have no init that waits for dead ones."""
     for process in PROC.iterdir():
         if not process.name.isdecimal():
             continue
-        with suppress(OSError):  # it has ended meanwhile
-            if os.getsid(int(process.name)) == session:  # first, as reading a file of /proc takes thirty times as long
+        with suppress(OSError):  # the process has ended by now
+            if os.getsid(int(process.name)) == session:  # first, since reading a file of /proc is thirty times slower
                 stat = (process / "stat").read_text(errors="replace")
                 state, _parent, group, *_ = stat.rpartition(")")[2].split()
                 if state not in "ZX":
                     yield int(group)
 
 
-def _ending(code: int | None, left_over: bool, notes: Sequence[str], timeout: float) -> str:
-    if code is None:
-        how = f"timed out after {timeout:g} s, and was killed"
-    elif code >= 0:
-        how = f"exit code {code}"
-    else:
-        names = {each.value: each.name for each in signal.Signals}
-        how = f"killed by {names.get(-code, f'signal {-code}')}"
-    ended = [BACKGROUND] if left_over else []
-    known = [each for each in dict.fromkeys([*ended, *notes]) if each != BACKGROUND or code is not None]
+def describe_exit(code: int) -> str:
+    """`exit code 3`, or for a negative code `killed by SIGKILL`."""
+    names = {each.value: each.name for each in signal.Signals}
+    return f"exit code {code}" if code >= 0 else f"killed by {names.get(-code, f'signal {-code}')}"
+
+
+def _describe_end(code: int | None, left_over: bool, notes: Sequence[str], timeout: float) -> str:
+    how = f"timed out after {timeout:g} s, and was killed" if code is None else describe_exit(code)
+    distinct = dict.fromkeys([*([BACKGROUND_ENDED] if left_over else []), *notes])
+    known = [each for each in distinct if each != BACKGROUND_ENDED or code is not None]
     return f"[{'; '.join([how, *known])}]"

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from src.tools.process.run import Output
+from src.errors import ToolError
+from src.tools.process.run import Output, describe_exit, run_live
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
 ENDED = "; what it left running in the background was ended]"
@@ -230,6 +231,112 @@ def interrupt_after(seconds: float) -> Iterator[None]:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+
+
+# The user's own commands
+
+
+@pytest.fixture
+def live(workspace: Path) -> Iterator[Callable[..., tuple[int, str]]]:
+    def run(command: str, grace_s: float = 60) -> tuple[int, str]:
+        pieces: list[bytes] = []
+        code = run_live(["/bin/sh", "-c", command], workspace, os.environ, pieces.append, grace_s)
+        return code, b"".join(pieces).decode()
+
+    with heeding_ctrl_c():
+        yield run
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "output"),
+    [
+        ("echo out; echo err >&2; exit 3", 3, "out\nerr\n"),
+        ("pwd -P", 0, "{workspace}\n"),
+        ("kill -KILL $$", -signal.SIGKILL, ""),
+        ("exec >&- 2>&-; exit 7", 7, ""),
+        ("(sleep 0.4; echo late) & echo soon", 0, "soon\nlate\n"),
+    ],
+)
+def test_a_live_command_gives_its_output_and_its_code(command, code, output, live, workspace):
+    assert live(command) == (code, output.format(workspace=workspace.resolve()))
+
+
+def test_live_output_comes_while_the_command_runs(workspace):
+    """It ends only once the first piece has come."""
+    (workspace / "go").touch()
+    command = ["/bin/sh", "-c", "echo begun; while [ -e go ]; do sleep 0.01; done; echo ended"]
+    pieces: list[bytes] = []
+
+    def take(data: bytes) -> None:
+        pieces.append(data)
+        (workspace / "go").unlink(missing_ok=True)
+
+    assert run_live(command, workspace, os.environ, take) == 0
+    assert pieces == [b"begun\n", b"ended\n"]
+
+
+def test_a_live_command_reads_the_programs_stdin(live):
+    typed, keyboard = os.pipe()
+    os.write(keyboard, b"typed\n")
+    os.close(keyboard)
+    before = os.dup(0)
+    os.dup2(typed, 0)
+    try:
+        assert live("cat") == (0, "typed\n")
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(typed)
+
+
+def test_ctrl_c_interrupts_a_live_command_which_may_still_say_something(live, somebody_lives):
+    code, output = live(f"{HOLD}trap 'echo stopped; exit 5' INT; {CTRL_C}while :; do sleep 0.01; done")
+    assert (code, output) == (5, "stopped\n")
+    assert not somebody_lives()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "trap '' INT TERM; " + CTRL_C + "while :; do sleep 1; done",
+        "trap '' INT TERM; exec >&- 2>&-; " + CTRL_C + "while :; do sleep 1; done",
+        "(trap '' INT; exec sleep 60) & " + CTRL_C + "wait",
+        "trap '' INT TERM; " + CTRL_C + "yes",
+    ],
+    ids=["alone", "with its output closed", "in a child", "while it prints"],
+)
+def test_a_live_command_that_ignores_ctrl_c_is_killed(command, live, somebody_lives):
+    code, _ = live(HOLD + command, grace_s=0.2)
+    assert code < 0
+    assert not somebody_lives()
+
+
+def test_a_second_ctrl_c_ends_the_grace(live, somebody_lives):
+    """Without that the test would take an hour."""
+    code, _ = live(f"{HOLD}trap '{CTRL_C}' INT; {CTRL_C}while :; do sleep 1; done", grace_s=3600)
+    assert code == -signal.SIGKILL
+    assert not somebody_lives()
+
+
+def test_a_live_command_whose_output_cannot_be_shown_is_ended(workspace, somebody_lives):
+    def fail(_: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run_live(["/bin/sh", "-c", f"{HOLD}echo hi; sleep 60"], workspace, os.environ, fail)
+    assert not somebody_lives()
+
+
+def test_a_live_command_that_cannot_be_started_is_an_error(workspace):
+    with pytest.raises(ToolError, match="could not be started"):
+        run_live(["/nowhere/at/all"], workspace, os.environ, bytes)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(0, "exit code 0"), (-9, "killed by SIGKILL"), (-99, "killed by signal 99")]
+)
+def test_a_code_is_described(code, words):
+    assert describe_exit(code) == words
 
 
 # Output
