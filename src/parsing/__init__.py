@@ -7,11 +7,10 @@ calling of its tools; `as_text` renders history for it.
 
 from __future__ import annotations
 
-from .events import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
-from .extract import Extraction, extract_tool_calls, gathered
+from .events import Cut, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gathered
 from .formats.table import mentions_call, parsers_of
 from .prompt import as_text, call_text, example, instructions, results_text
-from .stream.parser import MAX_CALLS, StreamParser
+from .stream.parser import MAX_CALLS, StreamParser, extract_tool_calls
 
 __all__ = [
     "MAX_CALLS",

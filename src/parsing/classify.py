@@ -6,6 +6,7 @@ offer and the arguments fit. Placeholders are an explanation, not a call.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -14,8 +15,7 @@ from typing import Union
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.fit import Fitter, Misfit
 from .arguments.tool_index import Toolbox
-from .decode.call_shapes import RawCall
-from .decode.decode import Decoded
+from .decode.call_shapes import Decoded, RawCall
 from .decode.nodes import Node
 
 _PLACEHOLDER_NAMES = frozenset(
@@ -161,6 +161,12 @@ class Judge:
         if self._bare is None:
             self._bare = tuple("".join(text.split()) for text in self._given)
         return any(block in text for text in self._bare)
+
+
+def counted_ids() -> Callable[[], str]:
+    """A source of ids that counts up; two sources give the same ones."""
+    counter = itertools.count(1)
+    return lambda: f"{next(counter):09d}"
 
 
 def _is_placeholder_name(name: str) -> bool:

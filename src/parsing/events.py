@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Union
 
 from ..types.events import ReasoningDelta, TextDelta, ToolCallDelta
@@ -35,3 +36,33 @@ class Reasoned(NamedTuple):
 
 
 ParserEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, ParsedCall, Malformed, Cut, Reasoned]
+
+
+class Extraction(NamedTuple):
+    """`content` is the text to show; calls and malformed calls stand in the order the model wrote them."""
+
+    content: str
+    calls: tuple[ToolCall, ...]
+    malformed: tuple[MalformedCall, ...]
+    reasoning: str = ""
+
+
+def gathered(events: Iterable[ParserEvent]) -> Extraction:
+    """The events of one answer as what they come to: text that turned out to be reasoning is no content."""
+    content: list[str] = []
+    reasoning: list[str] = []
+    calls: list[ToolCall] = []
+    malformed: list[MalformedCall] = []
+    for event in events:
+        if isinstance(event, TextDelta):
+            content.append(event.text)
+        elif isinstance(event, ParsedCall):
+            calls.append(event.call)
+        elif isinstance(event, Malformed):
+            malformed.append(event.malformed)
+        elif isinstance(event, ReasoningDelta):
+            reasoning.append(event.text)
+        elif isinstance(event, Reasoned):
+            reasoning += content
+            content, calls, malformed = [], [], []
+    return Extraction("".join(content), tuple(calls), tuple(malformed), "".join(reasoning))

@@ -1,4 +1,4 @@
-"""The table of formats in docs/protocol.md, made from the table itself: python -m tests.protocol.format_table --write"""
+"""The table of formats in docs/protocol.md, made from the table itself: python -m tests.parsing.format_table --write"""
 
 import sys
 from pathlib import Path

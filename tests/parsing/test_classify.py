@@ -1,10 +1,8 @@
 """Raw calls into verdicts."""
 
 from src.parsing.arguments.tool_index import Toolbox
-from src.parsing.classify import Judge
-from src.parsing.decode.call_shapes import RawCall
-from src.parsing.decode.decode import Decoded
-from src.parsing.ids import counted_ids
+from src.parsing.classify import Judge, counted_ids
+from src.parsing.decode.call_shapes import Decoded, RawCall
 from src.types.messages import MalformedCall, ToolCall
 from tests.parsing.laws import TOOLS
 
@@ -87,3 +85,14 @@ def test_beyond_the_limit_the_judge_is_full():
     assert not by.is_full
     assert isinstance(verdict(call, by=by), MalformedCall)
     assert by.is_full
+
+
+def test_ids_are_nine_digits_and_differ():
+    new_id = counted_ids()
+    ids = [new_id() for _ in range(5_000)]
+    assert len(set(ids)) == len(ids)
+    assert all(len(each) == 9 and each.isascii() and each.isalnum() for each in ids)
+
+
+def test_two_sources_give_the_same_ids():
+    assert counted_ids()() == counted_ids()()

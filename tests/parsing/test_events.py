@@ -2,8 +2,8 @@
 
 import pytest
 
-from src.parsing import Cut, Malformed, ParsedCall
-from src.parsing.events import Reasoned
+from src.parsing import Cut, Malformed, ParsedCall, Reasoned, gathered
+from src.types.messages import ToolCall
 from tests.parsing.laws import account, events_of, joined
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -29,3 +29,10 @@ def test_of_several_calls_in_one_block_the_first_has_the_text():
     assert [event.raw for event in events_of(two) if isinstance(event, ParsedCall)] == [two, ""]
     assert joined(events_of(two)) == two
     assert account(events_of(two)) == account(events_of(two, range(1, len(two))))
+
+
+def test_calls_malformed_ones_and_text_are_told_apart():
+    found = gathered(events_of(f"One.\n{CALL}\nTwo.\nTOOL_CALL: {{\n"))
+    assert found.content == "One.\n\nTwo.\n"
+    assert found.calls == (ToolCall("000000001", "read", {"path": "a.txt"}, "text"),)
+    assert len(found.malformed) == 1

@@ -5,12 +5,13 @@ A raw call has a name as written and arguments as read; whether the tool exists 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from .json_repair import Reader
-from .nodes import CallNode, Node, Pair, Source, Unreadable
+from .nodes import CallNode, Node, Pair, Source, Unreadable, lenient, strict
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -33,6 +34,12 @@ CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
+_ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n")
+_ARGUMENT_ENDS = re.compile(r"\r?\n?END_ARG")
+_KEYWORD = re.compile(r"[^\W\d]\w{0,63}\s?=(?!=)")
+_TOOL_NAME = re.compile(r"TOOL_NAME:\s*(\S+)")
+_NOTHING_CLOSED = re.compile(r"[^}\])]*\Z")
+_SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _CALL_IN_STRING = re.compile(r"\s*[^\W\d][\w.\\-]{0,80}\(")
 
 
@@ -47,6 +54,15 @@ class RawCall(NamedTuple):
 
 
 Known = Callable[[str], bool]
+
+
+class Decoded(NamedTuple):
+    """`problem` is set where the block is no call: why, in words for the model. `cut` says that its end is missing."""
+
+    calls: list[RawCall]
+    repairs: tuple[str, ...] = ()
+    problem: str = ""
+    cut: bool = False
 
 
 def calls_in(node: Node, known: Known, depth: int = 0) -> list[RawCall]:
@@ -205,3 +221,97 @@ def _unwrapped(text: str) -> Node:
         if reader.unclosed:
             return text
     return value
+
+
+def decode_value(kind: str, name: str, body: str, read: tuple[Node] | None, known: Known, *, ended: bool) -> Decoded:
+    if not ended and _NOTHING_CLOSED.match(body):
+        return Decoded([], problem="The block was cut off before its end.", cut=True)
+    text = name + body if kind == "pythonic" else body
+    try:
+        node, repairs, unclosed = (read[0], (), []) if read else _value(text)
+    except (Unreadable, RecursionError) as error:
+        problem = str(error) if isinstance(error, Unreadable) else "The value is nested too deep."
+        return Decoded([], problem=problem, cut=not ended)
+    if (not body.isascii() or "\\u" in body) and (problem := _surrogates(body, node)):
+        return Decoded([], problem=problem)
+    calls = _said(kind, name, node, known)
+    if not ended and any(_is_open(call, unclosed) for call in calls):
+        return Decoded(calls, problem="The block was cut off before its end.", cut=True)
+    if not calls:
+        return Decoded([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
+    return Decoded(calls, repairs)
+
+
+def _value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
+    if text[:1] in ("{", "["):
+        for parse, repairs in ((strict, ()), (lenient, ("raw newlines",))):
+            try:
+                node, end = parse(text, 0)
+            except Unreadable:
+                raise
+            except (ValueError, RecursionError):
+                continue
+            if end == len(text):
+                return node, repairs, []
+    reader = Reader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
+    node = reader.value()
+    pythonic = {"tuple"} if isinstance(node, CallNode) else set()
+    return node, tuple(repair for repair in reader.repairs if repair not in pythonic), reader.unclosed
+
+
+def _surrogates(body: str, node: Node) -> str:
+    """Why text with half of a character in it is no argument, or nothing."""
+    if not _SURROGATE.search(body):
+        return ""
+    try:
+        json.dumps(node, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return "A string holds half of a surrogate pair."
+    except (ValueError, RecursionError):
+        return "The value is nested too deep."
+    return ""
+
+
+def _said(kind: str, name: str, node: Node, known: Known) -> list[RawCall]:
+    """What the value says; where the name stood before it, the value is the arguments."""
+    if kind != "named":
+        return calls_in(node, known)
+    if isinstance(node, dict):
+        inner = calls_in(node, known) if "arguments" in node or "parameters" in node else []
+        if inner and all(known(call.name) for call in inner):
+            return inner
+        return [RawCall(name, node, [], container=node)]
+    return [RawCall(name, None, [], "The arguments must be one object.")]
+
+
+def _is_open(call: RawCall, unclosed: list[object]) -> bool:
+    """Whether the text ended inside the call's arguments."""
+    return any(call.container is container for container in unclosed)
+
+
+def decode_labelled_line(name: str, line: str) -> RawCall:
+    """The arguments that stand on a line: `city="Oslo"`, the text between a bracket and its end, or one value."""
+    if _KEYWORD.match(line):
+        reader = Reader(f"{name}({line})")
+        try:
+            node = reader.value()
+        except (Unreadable, RecursionError):
+            node = None
+        if isinstance(node, CallNode) and not node.positional and not reader.unclosed:
+            return RawCall(name, node.keywords, [])
+    if line.endswith("]") and "[" not in line:
+        line = line[:-1]
+    return RawCall(name, {}, [line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'`" else line])
+
+
+def decode_argument_blocks(body: str) -> list[RawCall]:
+    name = _TOOL_NAME.search(body)
+    arguments: dict[str, Node] = {}
+    end = 0
+    while (begun := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, begun.end())):
+        value, end = body[begun.end() : ends.start()], ends.end()
+        try:
+            arguments[begun[1]] = strict(value.strip())[0]
+        except (ValueError, RecursionError):
+            arguments[begun[1]] = value
+    return [RawCall(name.group(1), arguments, [])] if name else []

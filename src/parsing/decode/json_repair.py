@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import re
 
-from .arithmetic import worked_out
-from .escapes import unescape
 from .nodes import CallNode, Node, Pair, Source, Unreadable, put, strict
+from .scalars import unescape, worked_out
 
 MAX_DEPTH = 100
 MAX_DOUBTS = 2_000  # quotes in one string that were not escaped

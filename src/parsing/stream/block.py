@@ -10,11 +10,20 @@ import re
 
 from ...types.events import ToolCallDelta
 from ..classify import Judge
-from ..decode.decode import Body, decode
 from ..decode.nodes import strict
 from ..events import Malformed
-from ..formats.closing import LONGEST, MEANT_END, closers, closing, fence_end, line_end, separator
-from ..formats.origins import origin
+from ..formats.grammars import (
+    LONGEST,
+    MEANT_END,
+    Body,
+    closers,
+    closing,
+    decode,
+    fence_end,
+    line_end,
+    origin,
+    separator,
+)
 from .brackets import MAX_BLOCK, Closing, Structure
 from .buffer import Tape
 from .openers import Found

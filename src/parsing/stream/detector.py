@@ -11,47 +11,24 @@ from collections.abc import Callable
 from typing import NamedTuple, Union
 
 from ..arguments.tool_index import Toolbox
+from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from . import openers
 from .buffer import LOOK_BACK
+from .lookback import TO, Here, Word, in_word, lead, own_lead
 from .openers import Found
-from .words import CHANNELS, KEYWORD_BEGINNINGS, KEYWORDS, Word, in_word, last_words, plain_word
 
-_OWN = re.compile(
-    r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
-)
-_LEAD = 48  # characters, more than `TOOL_CALL` and its decoration have
-_OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
-_TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
-_HARMONY_LEAD = re.compile(_TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
-_HARMONY = re.compile(_TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
-_CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
+_HARMONY_LEAD = re.compile(TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
 _LINE_START = re.compile(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
-_OWN_ENDS = frozenset("lLsS")
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
-_GLUE = frozenset("\\$-")  # before a name they make it the end of another
-_METHOD = _GLUE | frozenset("./")  # before a name they make it another's
+_METHOD = frozenset("\\$-./")  # before a name they make it another's
 _GLUED = re.compile(r"[\w.\\/:$-]")  # before a label they make it part of another word
 _LABEL = re.compile(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
 )
-
-
-class Here(NamedTuple):
-    """An anchor in a text.
-
-    Nothing before `floor` can be part of a block, `line` is the anchor's line so far, `before` what stands
-    before the floor, where that was shown.
-    """
-
-    text: str
-    at: int
-    floor: int
-    line: str
-    before: str = ""
 
 
 class Hold(NamedTuple):
@@ -94,37 +71,6 @@ class Lookout:
         ):
             return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
         return sight
-
-    def held(self, text: str, floor: int) -> int:
-        """Where the end of `text` begins that may belong to a block still to come."""
-        start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
-        if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
-            return end
-        if last.isalnum() and (word := plain_word(text, floor)) and self._begins_nothing(word):
-            return end  # as most pieces of an answer end
-        marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
-        if last in "]@>":
-            return marks
-        held = next((word.start for word in last_words(text, end, start) if self._may_begin(word)), marks)
-        channel = _HARMONY if text.find("to=", start) >= 0 else _CHANNEL
-        begun = (_OWN.search(text, start), channel.search(text, start))
-        return min(held, marks, *(match.start() for match in begun if match))
-
-    def _begins_nothing(self, word: str) -> bool:
-        return word.isdigit() or not (word.casefold() in KEYWORD_BEGINNINGS or self._box.may_begin(word))
-
-    def _may_begin(self, word: Word) -> bool:
-        bare = word.name.rstrip(":")
-        if word.gap or word.mark or bare != word.name:
-            return self._box.leads(bare) or bare.casefold() in KEYWORDS
-        return self._box.may_begin(bare) or bare.casefold() in KEYWORD_BEGINNINGS
-
-    def _lead(self, here: Here) -> Word | None:
-        """The name of a tool before the anchor."""
-        words = last_words(here.text, here.at, max(here.floor, here.at - LOOK_BACK), here.before)
-        whole = (word for word in words if word.start < word.begin or not in_word(word.previous))
-        word = next((word for word in whole if self._box.leads(word.name.rstrip(":"))), None)
-        return None if word and word.start == word.begin and word.previous in _GLUE else word
 
     def _angle(self, here: Here) -> Sight:
         text, at, floor, line, _ = here
@@ -176,12 +122,12 @@ class Lookout:
     def _brace(self, here: Here) -> Sight:
         text, at, floor, _, _ = here
         window = max(floor, at - LOOK_BACK)
-        if own := _own_lead(here):
+        if own := own_lead(here):
             return Found(own.start(), at, "json", OWN)
         to = _HARMONY_LEAD.search(text, window, at) if text.find("to=", window, at) >= 0 else None
         if to and not (to.start() == floor and in_word(here.before)):
             return Found(to.start(), at, "named", "<|channel|>", to[1])
-        word = self._lead(here)
+        word = lead(self._box, here)
         if word and (found := self._led(here, word)):
             return found
         return self._object(text, at, at)
@@ -202,9 +148,9 @@ class Lookout:
         if not key:
             return Hold(start) if openers.object_key().begun(text, at) else None
         body = key.start() + key[0].startswith("{{")
-        if not openers.says_call(key["key"]) and not self._box.find(key["key"]):
+        if key["key"] not in CALL_KEYS and not self._box.find(key["key"]):
             return None
-        if openers.says_name(key["key"]):
+        if key["key"] in NAME_KEYS:
             value = openers.object_name().match(text, at)
             if value and not self._box.find(value["value"]) and "(" not in value["value"]:
                 return None
@@ -214,7 +160,7 @@ class Lookout:
 
     def _bracket(self, here: Here) -> Sight:
         text, at, floor, _, before = here
-        own = _own_lead(here)
+        own = own_lead(here)
         lead = own.start() if own else at - len(_FUNCTOOLS)
         if own or (
             text.startswith(_FUNCTOOLS, max(lead, floor))
@@ -243,7 +189,7 @@ class Lookout:
 
     def _parenthesis(self, here: Here) -> Sight:
         text, at, _, line, _ = here
-        word = self._lead(here)
+        word = lead(self._box, here)
         if not word or word.gap or word.previous in _METHOD:
             return None
         if word.mark and word.mark != text[word.start : word.begin]:  # what decorates the name stands on both sides
@@ -261,7 +207,9 @@ class Lookout:
     def _backtick(self, here: Here) -> Sight:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
         text, at, _, line, _ = here
-        word = self._lead(here) if "```".startswith(text[at : at + 3]) else None  # three, or fewer at the text's end
+        word = (
+            lead(self._box, here) if "```".startswith(text[at : at + 3]) else None
+        )  # three, or fewer at the text's end
         if word and "\n" in word.gap and (sight := self._named_before_fence(text, at, word)):
             return sight
         inner = self._quoted(text, at)
@@ -325,7 +273,7 @@ class Lookout:
     def _colon(self, here: Here) -> Sight:
         text, at, floor, _, _ = here
         window = max(floor, at - LOOK_BACK)
-        if own := _own_lead(here):
+        if own := own_lead(here):
             return self._own(text, at, own.start())
         label = _LABEL.search(text, max(window, at - 32), at)
         if not label or (label.start() == floor and _GLUED.match(here.before)):
@@ -384,14 +332,6 @@ def _inline(text: str, at: int) -> Sight:
     if code := _INLINE.match(text, at):
         return Passed(code.end())
     return Hold(at) if _INLINE_BEGUN.match(text, at) else None
-
-
-def _own_lead(here: Here) -> re.Match[str] | None:
-    """`TOOL_CALL` before the anchor."""
-    if here.text[max(here.floor, here.at - _LEAD) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
-        return None
-    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - _LEAD), here.at)
-    return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
 
 
 def _may_go_on(match: re.Match[str], text: str) -> bool:

@@ -11,7 +11,6 @@ import functools
 import re
 from typing import NamedTuple
 
-from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from ..formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS, REASONING
 from .prefix_regex import Matcher, Pattern, any_of, either, literal, maybe, named, repeated, sequence, some, whole_run
 
@@ -176,11 +175,6 @@ def reasoning_end() -> Matcher:
     return Matcher(any_of(closer for _, closer in REASONING if closer != "<|end|>"), re.IGNORECASE)
 
 
-@functools.cache
-def closers() -> Matcher:
-    return Matcher(sequence(SPACE, CLOSERS), re.IGNORECASE)
-
-
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)
 _KEY = named("key", some(r"[\w.\\/-]", 1, MAX_NAME))
@@ -304,14 +298,6 @@ def numbered() -> Matcher:
 @functools.cache
 def element() -> Matcher:
     return Matcher(sequence(literal("<"), NAME, literal(">")))
-
-
-def says_call(key: str) -> bool:
-    return key in CALL_KEYS
-
-
-def says_name(key: str) -> bool:
-    return key in NAME_KEYS
 
 
 class Found(NamedTuple):

@@ -14,14 +14,14 @@ from typing import Any
 
 from ...types.messages import ToolDefinition
 from ..arguments.tool_index import Toolbox
-from ..classify import Judge
-from ..events import Cut, ParsedCall, ParserEvent
-from ..formats.closing import LONGEST, fabricated, fabricated_line
-from ..ids import counted_ids
+from ..classify import Judge, counted_ids
+from ..events import Cut, Extraction, ParsedCall, ParserEvent, gathered
+from ..formats.grammars import LONGEST, fabricated, fabricated_line
 from .block import AT_ONCE, BlockReader
 from .brackets import Structure
 from .buffer import LOOK_BACK, MAX_SAID, Tape
-from .detector import Here, Hold, Lookout, Passed
+from .detector import Hold, Lookout, Passed
+from .lookback import Here, held
 from .loops import AROUND, Facts, Repetition
 from .openers import Found
 from .prefilter import Anchors
@@ -51,10 +51,11 @@ class StreamParser:
         previews: bool = False,
     ) -> None:
         box = Toolbox(tools)
-        self._setup = (Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
+        self._setup = (box, Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
         self._begin(*self._setup, previews=previews, reasoning=True)
 
-    def _begin(self, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
+    def _begin(self, box: Toolbox, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
+        self._box = box
         self._judge = judge
         self._lookout = lookout
         self._tape = Tape()
@@ -133,14 +134,14 @@ class StreamParser:
             return True
         if at < 0:
             end = len(tape.text)
-            self._hold(end if final else self._lookout.held(tape.text, tape.start), end, final)
+            self._hold(end if final else held(self._box, tape.text, tape.start), end, final)
             return False
         if self._repetition.due(tape.text, at) and self._repeats(at):
             return True
         sight = self._sight(at)
         if isinstance(sight, Hold) and not final:
             low = max(0, at - LOOK_BACK)  # the mark that is waited for may belong to a name before it
-            before = low + self._lookout.held(tape.text[low : at + 1], max(0, tape.start - low))
+            before = low + held(self._box, tape.text[low : at + 1], max(0, tape.start - low))
             self._hold(min(sight.start, before), at, final)
             return False
         if isinstance(sight, Found) and (sight.asks or self._counts(sight)):
@@ -258,3 +259,21 @@ class StreamParser:
             inner.close(truncated=True)
             calls = inner._tape.trailing_calls
         return [ParsedCall(call, "") for call in calls]
+
+
+def extract_tool_calls(
+    text: str,
+    tools: Iterable[ToolDefinition | Mapping[str, Any]],
+    *,
+    new_id: Callable[[], str] | None = None,
+    given: Iterable[str] = (),
+    max_calls: int = MAX_CALLS,
+    truncated: bool = False,
+) -> Extraction:
+    """The tool calls in `text`; `tools` are ToolDefinitions or OpenAI tool objects. Never raises on a text.
+
+    `given` are texts the model was given: a call that repeats one of them is marked as an echo. Of more than
+    `max_calls` the rest is malformed. `truncated` says that the answer was cut off by max_tokens.
+    """
+    parser = StreamParser(tools, new_id=new_id, given=given, max_calls=max_calls)
+    return gathered(parser.feed(text) + parser.close(truncated=truncated))

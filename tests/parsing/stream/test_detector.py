@@ -3,7 +3,8 @@
 import pytest
 
 from src.parsing.arguments.tool_index import Toolbox
-from src.parsing.stream.detector import Here, Hold, Lookout, Passed
+from src.parsing.stream.detector import Hold, Lookout, Passed
+from src.parsing.stream.lookback import Here
 from src.parsing.stream.openers import Found
 from tests.parsing.laws import TOOLS
 
@@ -51,17 +52,3 @@ def test_other_text_is_none_at_once(text, anchor):
 
 def test_markers_that_no_body_follows_are_passed_together():
     assert look("<tool_call><tool_call> is a tag", "<") == Passed(23)
-
-
-@pytest.mark.parametrize(
-    ("text", "held"),
-    [
-        ("say TOOL_C", "TOOL_C"),
-        ("say get_wea", "get_wea"),
-        ("say **Tool Call:", "**Tool Call:"),
-        ("hello", ""),
-        ("read ", "read "),
-    ],
-)
-def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, held):
-    assert text[LOOKOUT.held(text, 0) :] == held

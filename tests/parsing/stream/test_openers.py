@@ -40,8 +40,3 @@ def test_an_element_that_names_the_tool_itself_is_begun_or_there(text):
 def test_another_element_is_neither(text):
     assert not openers.alone().match(text, 0)
     assert not openers.alone().begun(text, 0)
-
-
-@pytest.mark.parametrize(("key", "says"), [("name", True), ("tool_calls", True), ("colour", False)])
-def test_a_key_says_a_call_or_does_not(key, says):
-    assert openers.says_call(key) is says

@@ -1,6 +1,10 @@
 """The word that ends a text."""
 
-from src.parsing.stream.words import last_words
+import pytest
+
+from src.parsing.arguments.tool_index import Toolbox
+from src.parsing.stream.lookback import held, last_words
+from tests.parsing.laws import TOOLS
 
 
 def names(text, floor=0):
@@ -24,3 +28,17 @@ def test_nothing_before_the_floor_is_looked_at():
 def test_text_that_ends_in_no_word_has_none():
     assert names("what? (") == []
     assert names("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("say TOOL_C", "TOOL_C"),
+        ("say get_wea", "get_wea"),
+        ("say **Tool Call:", "**Tool Call:"),
+        ("hello", ""),
+        ("read ", "read "),
+    ],
+)
+def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, kept):
+    assert text[held(Toolbox(TOOLS), text, 0) :] == kept

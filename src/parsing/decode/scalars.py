@@ -1,0 +1,106 @@
+"""Strings and numbers inside a broken value: what a backslash means, what constant arithmetic evaluates to.
+
+A Windows path written with single backslashes keeps them all. Markdown escapes lose theirs. Legal escapes mean what
+JSON says, Python's escapes what Python says, and any other backslash is literal: regular expressions need it.
+Arithmetic is on numbers only, and bounded in length and magnitude.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|\r?\n|.)", re.DOTALL)
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\?[\w.-]+\\\w")
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_PLAIN = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "'": "'",
+    "\n": "",
+    "\r\n": "",
+}
+_MARKDOWN = frozenset("_#~!`>&“”")  # never meant as a regular expression's
+_MARKDOWN_MAYBE = frozenset("*[]()-.+{}|$")  # only in a text that escapes its underscores, too
+
+
+def unescape(raw: str, repairs: dict[str, None]) -> str:
+    """The string that `raw`, the text between the quotes, was meant as; liberties are noted in `repairs`."""
+    if "\\" not in raw:
+        if "\n" in raw or "\t" in raw:
+            repairs["raw newlines"] = None
+        return raw
+    if _WINDOWS_PATH.match(raw):
+        repairs["backslashes"] = None
+        return raw.replace("\\\\", "\\")
+    markdown = _MARKDOWN | _MARKDOWN_MAYBE if "\\_" in raw else _MARKDOWN
+
+    def meant(match: re.Match[str]) -> str:
+        escape = match.group(1)
+        if escape in _PLAIN:
+            return _PLAIN[escape]
+        if len(escape) > 1:
+            return _character(escape)
+        repairs["backslashes"] = None
+        return escape if escape in markdown else "\\" + escape
+
+    return _SURROGATES.sub(_joined, _ESCAPE.sub(meant, raw))
+
+
+def _character(escape: str) -> str:
+    code = int(escape[1:], 16)
+    return chr(code) if code <= 0x10FFFF else "\\" + escape
+
+
+def _joined(pair: re.Match[str]) -> str:
+    high, low = ord(pair.group()[0]), ord(pair.group()[1])
+    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+MAX_EXPRESSION = 80  # characters of arithmetic that are evaluated
+MAX_NUMBER = 1e18
+_ARITHMETIC = re.compile(r"[\d\s.+\-*/%()eE_]+")
+
+
+def worked_out(source: str) -> int | float | None:
+    """What the expression comes to; None where it is none, or comes to no number within bounds."""
+    if len(source) > MAX_EXPRESSION or not _ARITHMETIC.fullmatch(source):
+        return None
+    try:
+        return _evaluated(ast.parse(source.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return None
+
+
+def _evaluated(node: ast.expr) -> int | float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+        value = _evaluated(node.operand)
+        return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _evaluated(node.left), _evaluated(node.right)
+        if isinstance(node.op, ast.Pow) and abs(right) > 64:
+            raise ValueError
+        result = _OPERATORS[type(node.op)](left, right)
+        if isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER:
+            return result
+    raise ValueError
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: lambda a, b: a**b,
+}

@@ -1,0 +1,131 @@
+"""What ends a block, what may follow it, its origin, and how it is decoded."""
+
+import pytest
+
+from src.parsing.formats.grammars import Body, closers, closing, decode, fabricated, line_end, origin
+from src.parsing.stream.openers import Found
+
+KNOWN = {"f"}.__contains__
+
+
+def decoded(body, kind="json", name="", *, ended=True):
+    return decode(Found(0, 0, kind, "", name), Body(body, ended, None), KNOWN)
+
+
+def test_what_json_accepts_is_read_without_repair():
+    found = decoded('{"name": "f", "args": {"a": 1}}')
+    assert ([(call.name, call.arguments) for call in found.calls], found.repairs) == ([("f", {"a": 1})], ())
+
+
+def test_raw_newlines_are_the_smallest_repair():
+    assert decoded('{"name": "f", "args": {"a": "x\ny"}}').repairs == ("raw newlines",)
+
+
+def test_a_name_before_the_object_makes_it_the_arguments():
+    assert [(call.name, call.arguments) for call in decoded('{"a": 1}', "named", "f").calls] == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "positional"),
+    [
+        ('a="x", b=2', {"a": "x", "b": 2}, []),
+        ("x", {}, ["x"]),
+        ('"x"', {}, ["x"]),
+        ("x == 'y'", {}, ["x == 'y'"]),
+        ("x]", {}, ["x"]),
+        ("x[0]", {}, ["x[0]"]),
+        ("a=open(", {}, ["a=open("]),
+    ],
+)
+def test_a_line_of_arguments_is_keywords_or_one_value(line, arguments, positional):
+    call = decoded(f" {line}\n", "labels", "f").calls[0]
+    assert ({name: str(value) for name, value in call.arguments.items()}, call.positional) == (
+        {name: str(value) for name, value in arguments.items()},
+        positional,
+    )
+
+
+@pytest.mark.parametrize("body", ['{"name": "f", "args": {"a": 1', '{"name": "f", "args": {"a": "x', '{"name": "f"'])
+def test_what_ends_inside_its_arguments_is_cut_off(body):
+    assert decoded(body, ended=False).cut
+
+
+def test_a_brace_that_is_missing_behind_whole_arguments_is_no_cut():
+    assert not decoded('{"name": "f", "args": {"a": 1}', ended=False).problem
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "f", "args": {"a": "\\ud800"}}',
+        '{"name": "f", "args": {"a": "\ud800"}}',
+        "{" * 5_000,
+        '{"a": NaN}',
+        "{}",
+    ],
+)
+def test_what_is_no_call_has_a_problem_and_raises_nothing(body):
+    assert decoded(body).problem
+
+
+@pytest.mark.parametrize("text", ["\n</tool_call>", "<|im_end|>", " </｜DSML｜tool_calls>", "[/TOOL_CALLS]"])
+def test_closing_markers_are_taken_with_the_space_before_them(text):
+    assert closers().match(text, 0).end() == len(text)
+
+
+@pytest.mark.parametrize("text", ["Observation: 3", "<tool_response>", "Tool execution results:", "## Human: hi"])
+def test_a_line_that_begins_a_result_or_another_turn_is_known(text):
+    assert fabricated().match(text, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "block"), [("tags", "<function=f></function>"), ("pairs", "f</tool_call>"), ("labels", "Oslo\n")]
+)
+def test_each_kind_ends_with_its_own_marker(kind, block):
+    assert closing(kind, "", block).search(block).end() == len(block)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<function=f><parameter=a><tool><call>x</call></tool></parameter></function>",
+        '<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|></tool></function><|close|>argument<|sep|><|close|>call<|sep|>',
+    ],
+)
+def test_a_tag_of_another_name_in_a_value_ends_nothing(block):
+    assert closing("tags", "", block).search(block).end() == len(block)
+
+
+def test_an_element_ends_with_the_tag_of_its_name():
+    assert closing("element", "read", "").search("<path>a</path></read>").group() == "</read>"
+
+
+@pytest.mark.parametrize(("text", "ends"), [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])
+def test_a_bare_call_ends_its_line(text, ends):
+    assert bool(line_end().match(text, 0)) is ends
+
+
+def test_a_marker_that_formats_share_is_told_apart_by_the_grammar():
+    assert [origin("<tool_call>\n", kind) for kind in ("json", "tags", "pairs", "empty")] == [
+        "hermes",
+        "qwen3_coder",
+        "glm45",
+        "glm45",
+    ]
+
+
+def test_the_longest_marker_names_the_format():
+    assert origin("<tool_calls><tool_call>", "pairs") == "hunyuan3"
+
+
+def test_without_a_marker_the_grammar_alone_names_it():
+    assert [origin("", kind) for kind in ("json", "pythonic", "named", "element")] == [
+        "llama_json",
+        "pythonic",
+        "glm4",
+        "tool_element",
+    ]
+
+
+def test_markers_of_no_row_are_a_wrapping():
+    assert origin("<s>", "json") == "llama_json"
