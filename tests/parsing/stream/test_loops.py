@@ -3,7 +3,7 @@
 import pytest
 
 from tests.parsing.laws import account, events_of, joined
-from tests.parsing.stream.test_parser import steps
+from tests.parsing.stream.test_parser import count_calls
 
 CALL = '{"name": "read", "arguments": {"path": "a"}}'
 LOOPS = {
@@ -27,9 +27,9 @@ def loop(request):
 
 
 @pytest.mark.parametrize("before", ["", f"TOOL_CALL: {CALL}\n"])
-def test_a_loop_four_times_as_long_takes_hardly_more_steps(before, loop):
+def test_a_loop_four_times_as_long_takes_hardly_more_calls(before, loop):
     short, long = (before + loop * (size // len(loop)) for size in (50_000, 200_000))
-    assert steps(long, len(long)) <= 1.5 * steps(short, len(short))
+    assert count_calls(long, len(long)) <= 1.5 * count_calls(short, len(short))
 
 
 @pytest.mark.parametrize("before", ["", f"TOOL_CALL: {CALL}\n", "```\n"])

@@ -174,26 +174,26 @@ class TestLaws:
             assert call[0].repaired == ()
 
 
-def steps(text, chunk):
-    """How many lines of the protocol room run while `text` is fed in pieces of `chunk` characters."""
+def count_calls(text, chunk):
+    """How many Python and C functions are called while `text` is fed in pieces of `chunk` characters.
+
+    Work that grows faster than the text calls more functions: regular expressions and `str.find` among them.
+    """
     count = 0
 
-    def local(_frame, kind, _argument):
+    def count_one(_frame, kind, _function):
         nonlocal count
-        count += kind == "line"
-        return local
-
-    def trace(frame, _kind, _argument):
-        return local if "protocol" in frame.f_code.co_filename else None
+        count += kind in ("call", "c_call")
 
     parser = StreamParser([READ])
-    sys.settrace(trace)
+    before = sys.getprofile()
+    sys.setprofile(count_one)
     try:
         for start in range(0, len(text), chunk):
             parser.feed(text[start : start + chunk])
         parser.close()
     finally:
-        sys.settrace(None)
+        sys.setprofile(before)
     return count
 
 
@@ -223,9 +223,9 @@ warm = events_of("".join(PIECES))  # patterns are compiled once, and not counted
 
 class TestLinear:
     @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-    def test_twice_the_hostile_text_takes_at_most_twice_the_steps(self, unit):
-        small, large = (steps(unit * (size // len(unit)), size) for size in (3_000, 6_000))
-        assert large <= 2.2 * small + 4_000
+    def test_twice_the_hostile_text_takes_at_most_twice_the_calls(self, unit):
+        small, large = (count_calls(unit * (size // len(unit)), size) for size in (3_000, 6_000))
+        assert large <= 2.2 * small + 2_000
 
     @pytest.mark.parametrize("opening", ["[Calling tool: read", "<|python_tag|>read", "<tool_call>read\n", "read"])
     @pytest.mark.parametrize("unit", [" ", "\n\n", "\t", ":", "BEGIN_ARG: a\n", "<arg_key>a</arg_key>", "<|open|>"])
@@ -236,13 +236,13 @@ class TestLinear:
     @pytest.mark.parametrize(
         "opening", [OWN + '{"name": "read", "args": {"path": "', "<tool_call>{'name': '", "read(path='"]
     )
-    def test_a_long_string_costs_a_bounded_number_of_steps_a_piece(self, opening):
+    def test_a_long_string_costs_a_bounded_number_of_calls_a_piece(self, opening):
         text = opening + "x" * 4_000
-        assert steps(text, 4) <= 40 * len(text) / 4
+        assert 0 < count_calls(text, 4) <= 10 * len(text) / 4
 
     @pytest.mark.parametrize("unit", ['"a":1,', '{"a":', OWN + '{"a": "'])
-    def test_short_strings_in_a_broken_body_cost_few_steps_each(self, unit):
-        assert steps(OWN + "{" + unit * 1_000, 100_000) <= 30 * 1_000
+    def test_short_strings_in_a_broken_body_cost_few_calls_each(self, unit):
+        assert 0 < count_calls(OWN + "{" + unit * 1_000, 100_000) <= 15 * 1_000
 
     def test_nested_a_hundred_thousand_deep_is_malformed_and_raises_nothing(self):
         assert len(malformed(events_of(OWN + '{"a":' * 100_000))) == 1
