@@ -79,7 +79,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
 MAY_CATCH_ALL = {  # the places for `except Exception`; the first is around a tool's run and a plugin's load
     ("tools", "attempt"),
     ("cli", "main"),
-    ("cli", "lines"),  # a foreign renderer over whatever a model writes
+    ("cli", "render_block"),  # a foreign renderer over whatever a model writes
 }
 LONGEST_FILE = 400  # lines
 FILE_METHODS = {"read_text", "write_text", "read_bytes", "write_bytes"}

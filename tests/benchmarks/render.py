@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from src.cli.render.live import Live
-from src.cli.render.markdown import Painter
+from src.cli.render.live import LiveScreen
+from src.cli.render.markdown import MarkdownRenderer
 from src.types.events import ReasoningDelta, TextDelta
 
 GOAL = 50.0  # us a chunk, in the mean
@@ -63,7 +63,7 @@ def ours(pieces: list[str], pace: float | None, kind: type[TextDelta] | type[Rea
     """us a chunk; `pace`: seconds that pass between chunks, None: as it goes."""
     passed = [0.0]
     clock = time.perf_counter if pace is None else lambda: passed[0]
-    live = Live(io.StringIO(), lambda: (100, 30), lambda: Painter("256"), clock=clock)
+    live = LiveScreen(io.StringIO(), lambda: (100, 30), lambda: MarkdownRenderer("256"), clock=clock)
     live.begin()
     start = time.process_time()
     for piece in pieces:

@@ -13,8 +13,8 @@ from ...app.discovery import Met
 from ...config import Settings
 from ...errors import ConfigError
 from ...security.text.sanitize import plain
-from ..render.plain import Screen, columns_of
-from ..render.wrap import wrapped
+from ..render.plain import PlainScreen, get_columns
+from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
 PATHS = {
@@ -34,12 +34,12 @@ def open_chat(
     only_plain: bool = False,
 ) -> int:
     """`resume`: the session to continue; "" is the last one. `only_plain`: as with --plain. Raises BotError."""
-    screen = Screen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
+    screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
     factory.warn(settings, screen)
     met = discovery.meet(settings, screen, _choose, time.sleep)
     if not settings.vllm.model:  # the server has been asked already: it may show this, too
         met = discovery.with_path(met)
-    print(banner(met, yes=yes, columns=columns_of(sys.stdout)))
+    print(banner(met, yes=yes, columns=get_columns(sys.stdout)))
     if not only_plain and _is_full():
         from .rich_chat import run_full
 
@@ -107,7 +107,7 @@ def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
     }
     lines = [f"  {name:9}  {plain(value)}" for name, value in rows.items()]
     text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
-    return wrapped(text, columns - 1) if columns else text
+    return wrap_text(text, columns - 1) if columns else text
 
 
 def _path(met: Met) -> str:

@@ -22,7 +22,7 @@ CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
 
 class Display(Protocol):
-    """Where a chat is drawn: render.Screen or live.Live."""
+    """Where a chat is drawn: render.PlainScreen or live.LiveScreen."""
 
     thinking: str  # how thoughts are shown: fold, show or hide
 

@@ -21,7 +21,7 @@ from ...security.text.sanitize import plain
 from ...types.events import Completed, Event, Notice, TextDelta, TurnStarted
 from ...types.messages import Message, Response, Text, UserMessage
 from ..chat.input.approve import choose_approver
-from ..render.plain import Screen
+from ..render.plain import PlainScreen
 from ..tracing.debug import Debug
 from .json_output import Report, as_line, line
 
@@ -165,7 +165,7 @@ class AsText:
     """The answer as text: streamed on a terminal, else printed whole."""
 
     def __init__(self) -> None:
-        self._screen = Screen(sys.stdout, sys.stderr, thoughts=False, styled=False)
+        self._screen = PlainScreen(sys.stdout, sys.stderr, thoughts=False, styled=False)
         self._streaming = sys.stdout.isatty()
         self._answering = False
 

@@ -1,8 +1,8 @@
-"""Streamed Markdown, cut into blocks: those that are finished, and the one that is still open. Pure; linear.
+"""Split streamed Markdown into finished blocks and the one that is still open. Pure; linear.
 
-A block is what can be drawn by itself: a paragraph, a heading, a table, an item of a list, a line of
-code. A finished one never changes, whatever follows, so that it is drawn once. The rules are CommonMark's
-as far as a stream allows: nothing is looked at twice, and a line is judged by itself and what is open.
+A block can be drawn by itself: a paragraph, a heading, a table, a list item, a line of code. A finished block never
+changes, whatever follows, so it is drawn once. The rules are CommonMark's as far as a stream allows: each line is
+read once, and its meaning depends only on the line and the open block.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["text", "item", "opener", "code", "closer"]
+BlockKind = Literal["text", "item", "opener", "code", "closer"]
 
 FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`\n]*)$")
 HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
@@ -18,33 +18,33 @@ RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$"
 UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
 ITEM = re.compile(r"( {0,3})(?:[-*+]|(\d{1,9})([.)]))([ \t]+|$)")
 ROW = re.compile(r" {0,3}\|")
-FIRST_ROWS = 3  # of a table, until which nothing of it is shown: its head, what is below it, and one more
+MIN_TABLE_ROWS = 3  # an open table is shown from this size: head, delimiter row, one row
 INDENT = re.compile(r"[ \t]*")
 
 
 class Block(NamedTuple):
-    """`text` is Markdown, or a line of code; `gap`: an empty line goes before it; `language`: of code."""
+    """`text` is Markdown or a line of code; `gap`: an empty line precedes it; `language`: of the code."""
 
-    kind: Kind
+    kind: BlockKind
     text: str
     gap: bool = False
     language: str = ""
 
 
-class Blocks:
-    """`feed` gives what is finished; `open` is what is not."""
+class BlockSplitter:
+    """`feed` returns finished blocks; `open` is the unfinished one."""
 
     def __init__(self) -> None:
-        self._line: list[str] = []  # pieces of the line that has not ended
-        self._lines: list[str] = []  # of the block that is open
-        self._kind: Kind = "text"
+        self._line: list[str] = []  # pieces of the unfinished line
+        self._lines: list[str] = []  # finished lines of the open block
+        self._kind: BlockKind = "text"
         self._gap = False  # before the open block
         self._blank = False  # the last line was empty
-        self._fence = ""  # what closes the code that is open
+        self._fence = ""  # closes the open code block
         self._language = ""
-        self._inner = ""  # what closes the code that is open inside an item
-        self._indent = 0  # columns that what belongs to the item is indented by
-        self._number = 0  # of the last numbered item
+        self._inner = ""  # closes the code block inside the open item
+        self._indent = 0  # columns by which lines of the open item are indented
+        self._number = 0  # of the last numbered item; -1 in a list without numbers
 
     @property
     def open(self) -> Block | None:
@@ -52,13 +52,13 @@ class Blocks:
         if self._fence:
             return Block("code", line, language=self._language) if line else None
         if FENCE.match(line) or ROW.match(line):
-            line = ""  # it is shown once it is whole: what it is and, of a row, how wide all others are, may change
-        hidden = not line and len(self._lines) < FIRST_ROWS and all(map(ROW.match, self._lines))
+            line = ""  # shown once complete: more text may change its kind, and a row the width of all others
+        hidden = not line and len(self._lines) < MIN_TABLE_ROWS and all(map(ROW.match, self._lines))
         text = "\n".join([*([] if hidden else self._lines), *([line] if line else [])])
         return Block(self._kind, text, self._gap if self._lines else self._blank) if text.strip() else None
 
     def feed(self, text: str) -> list[Block]:
-        """The blocks that are finished with these characters."""
+        """Returns the blocks that this text finishes."""
         if "\n" not in text:
             self._line.append(text)
             return []
@@ -67,40 +67,40 @@ class Blocks:
         finished: list[Block] = []
         for piece in more:
             line, self._line = "".join(self._line), [piece]
-            self._take(line, finished)
+            self._take_line(line, finished)
         return finished
 
     def close(self) -> list[Block]:
-        """The text has ended, and with it what was open."""
+        """End the text. Returns the remaining blocks, and starts anew."""
         finished: list[Block] = []
         if line := "".join(self._line):
-            self._take(line, finished)
-        self._finish(finished)
+            self._take_line(line, finished)
+        self._finish_block(finished)
         if self._fence:
             finished.append(Block("closer", ""))
-        self.__init__()  # type: ignore[misc]  # as new
+        self.__init__()  # type: ignore[misc]  # start anew
         return finished
 
-    def _take(self, line: str, finished: list[Block]) -> None:
+    def _take_line(self, line: str, finished: list[Block]) -> None:
         if self._fence:
-            if _closes(line, self._fence):
+            if _closes_fence(line, self._fence):
                 self._fence = ""
                 finished.append(Block("closer", ""))
             else:
                 finished.append(Block("code", line, language=self._language))
-        elif self._kind == "item" and self._lines and self._belongs(line):
+        elif self._kind == "item" and self._lines and self._belongs_to_item(line):
             self._lines.append(line)
         elif not line.strip():
             if self._kind == "text":
-                self._finish(finished)
+                self._finish_block(finished)
         else:
-            self._begin(line, finished)
+            self._begin_block(line, finished)
         self._blank = not line.strip()
 
-    def _belongs(self, line: str) -> bool:
-        """Whether a line goes on with the item that is open; keeps track of code inside it."""
+    def _belongs_to_item(self, line: str) -> bool:
+        """Whether a line continues the open item. Keeps track of code inside the item."""
         if self._inner:
-            if _closes(line.lstrip(), self._inner):
+            if _closes_fence(line.lstrip(), self._inner):
                 self._inner = ""
             return True
         if not line.strip():
@@ -112,31 +112,31 @@ class Blocks:
             return True
         return not self._blank and not any(each.match(line) for each in (ITEM, FENCE, HEADING, RULE))
 
-    def _begin(self, line: str, finished: list[Block]) -> None:
-        """A line that is not empty, outside of code and of what belongs to an item."""
+    def _begin_block(self, line: str, finished: list[Block]) -> None:
+        """Take a line that is not empty, not code, and not part of an item."""
         item = None if RULE.match(line) else ITEM.match(line)
         if self._kind == "text" and self._lines:
             if UNDERLINE.match(line):
                 self._lines.append(line)
-                self._finish(finished)
+                self._finish_block(finished)
                 return
             if item and item[2] not in (None, "1"):
-                item = None  # a line of the paragraph that begins with a number
+                item = None  # a paragraph's line that begins with a number
         if item:
-            self._finish(finished)
+            self._finish_block(finished)
             self._open_item(line, item)
             return
         self._number = 0
         if fence := FENCE.match(line):
-            self._finish(finished)
+            self._finish_block(finished)
             self._fence, self._language = fence[2], fence[3].strip().partition(" ")[0]
             finished.append(Block("opener", line.strip(), self._blank, self._language))
         elif HEADING.match(line) or RULE.match(line):
-            self._finish(finished)
+            self._finish_block(finished)
             finished.append(Block("text", line, gap=True))
         else:
             if self._kind == "item" or not self._lines:
-                self._finish(finished)
+                self._finish_block(finished)
                 self._gap = self._blank
             self._lines.append(line)
 
@@ -147,15 +147,15 @@ class Blocks:
             self._number = self._number + 1 if self._number > 0 else int(item[2])
             line = f"{item[1]}{self._number}{item[3]}{line[item.end(3) :]}"
         else:
-            self._number = -1  # a list without numbers
+            self._number = -1
         self._kind, self._lines, self._indent = "item", [line], len(item[0])
 
-    def _finish(self, finished: list[Block]) -> None:
+    def _finish_block(self, finished: list[Block]) -> None:
         if self._lines:
             finished.append(Block(self._kind, "\n".join(self._lines), self._gap))
         self._kind, self._lines, self._inner = "text", [], ""
 
 
-def _closes(line: str, fence: str) -> bool:
+def _closes_fence(line: str, fence: str) -> bool:
     stripped = line.strip()
     return len(line) - len(line.lstrip()) < 4 and stripped.startswith(fence) and not stripped.strip(fence[0])

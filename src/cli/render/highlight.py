@@ -1,8 +1,8 @@
-"""Code as coloured lines, as it comes: each line is read once, after what is before it. Colours are the terminal's own.
+"""Highlight streamed code line by line, in the terminal's own colours.
 
-Most of Pygments' lexers can go on where they left off: their state is kept at the end of a line, unless something may
-have begun there that is one pattern over several lines, as many comments are; then it is read again with what follows.
-The other lexers read some of what is before a line again each time.
+Most of Pygments' lexers can resume: this module keeps their state at the end of a line and lexes each line once. It
+lexes a line again with the next one where a token that spans lines may have begun, such as a comment. Lexers that
+cannot resume get up to MAX_CONTEXT_CHARS of the preceding lines each time.
 """
 
 from __future__ import annotations
@@ -21,55 +21,55 @@ from rich.syntax import Syntax
 from ...security.text.sanitize import plain
 
 THEME = Syntax.get_theme("ansi_dark")
-CONTEXT = 2000  # characters before a line that are read again, at the most
-LONGEST = 100_000  # characters; what is longer has no colours
-OPENER = re.compile(r"/\*|<!--|<<|\(\*|\{-|#[\"=]|```|<(?:script|style|\?)")  # of what ends some lines below
-Token = tuple[Any, str]  # its type and text
+MAX_CONTEXT_CHARS = 2000  # of the preceding lines that are lexed again
+MAX_CHARS = 100_000  # longer code is not highlighted
+OPENER = re.compile(r"/\*|<!--|<<|\(\*|\{-|#[\"=]|```|<(?:script|style|\?)")  # of tokens that may span lines
+Token = tuple[Any, str]  # type and text
 
 
-class Coloured:
-    """A block of code. `system`: the colours that there are; None where there are none."""
+class CodeHighlighter:
+    """Highlights one block of code. `system`: the terminal's colours; None for none."""
 
     def __init__(self, language: str, system: ColorSystem | None) -> None:
-        self._lexer = _lexer(language or "text")
+        self._lexer = _find_lexer(language or "text")
         self._system = system
-        reads = type(self._lexer).get_tokens_unprocessed
-        self._goes_on = reads in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed)
+        lex = type(self._lexer).get_tokens_unprocessed
+        self._is_resumable = lex in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed)
         self._state = ["root"]
-        self._before: list[str] = []  # the lines since then
+        self._before: list[str] = []  # lines since that state
 
-    def lines(self, new: Iterable[str], *, keep: bool) -> list[str]:
-        """`keep`: they are before what follows."""
+    def highlight(self, new: Iterable[str], *, keep: bool) -> list[str]:
+        """The highlighted lines. `keep`: the next call continues after them."""
         lines = [*self._before, *(plain(line).expandtabs(4) for line in new)]
         start, text = len(self._before), "".join(f"{line}\n" for line in lines)
-        if len(text) > LONGEST:
+        if len(text) > MAX_CHARS:
             return [line.rstrip() for line in lines[start:]]
-        tokens, state = self._read(text)
+        tokens, state = self._tokenize(text)
         if keep:
             self._before = lines
-            self._shorten(state, len(text), _is_over(tokens, nested=len(state) > 1))
-        painted = list(self._painted(tokens))
-        return [*painted, *([""] * len(lines))][start : len(lines)]
+            self._drop_context(state, len(text), _is_settled(tokens, nested=len(state) > 1))
+        coloured = list(self._paint(tokens))
+        return [*coloured, *([""] * len(lines))][start : len(lines)]
 
-    def _shorten(self, state: list[str], length: int, is_over: bool) -> None:
-        """What is before is told by the lexer's state, or by as much of it as counts."""
-        if self._goes_on and (is_over or length > CONTEXT):
+    def _drop_context(self, state: list[str], length: int, is_over: bool) -> None:
+        """Replace the preceding lines by the lexer's state, or keep only the last of them."""
+        if self._is_resumable and (is_over or length > MAX_CONTEXT_CHARS):
             self._state, self._before = state, []
-        while len(self._before) > 1 and sum(map(len, self._before)) > CONTEXT:
+        while len(self._before) > 1 and sum(map(len, self._before)) > MAX_CONTEXT_CHARS:
             del self._before[: len(self._before) // 2]
 
-    def _read(self, text: str) -> tuple[list[Token], list[str]]:
-        """The tokens, and the lexer's state after them."""
-        if self._goes_on:
+    def _tokenize(self, text: str) -> tuple[list[Token], list[str]]:
+        """Returns the tokens, and the lexer's state after them."""
+        if self._is_resumable:
             context = LexerContext(text, 0, [*self._state])
             try:
-                return _tokens(self._lexer, context), context.stack
-            except TypeError:  # it has callbacks that know nothing of a context
-                self._goes_on = False
+                return _tokenize_from(self._lexer, context), context.stack
+            except TypeError:  # a callback of the lexer does not support a context
+                self._is_resumable = False
         return list(self._lexer.get_tokens(text)), []
 
-    def _painted(self, tokens: Sequence[Token]) -> Iterator[str]:
-        """The lines. Neighbours of one colour are one piece."""
+    def _paint(self, tokens: Sequence[Token]) -> Iterator[str]:
+        """Yield coloured lines. Adjacent tokens of one colour share an escape."""
         line: list[str] = []
         for style, group in groupby(tokens, lambda token: THEME.get_style_for_token(token[0])):
             for piece in "".join(text for _, text in group).splitlines(keepends=True):
@@ -81,13 +81,13 @@ class Coloured:
 
 
 @lru_cache(maxsize=32)
-def _lexer(language: str) -> Any:
+def _find_lexer(language: str) -> Any:
     syntax = Syntax("", language)
     return syntax.lexer or syntax.default_lexer
 
 
-def _is_over(tokens: Sequence[Token], *, nested: bool) -> bool:
-    """Whether nothing has begun that is told by no state. `nested`: the lexer is within something that is."""
+def _is_settled(tokens: Sequence[Token], *, nested: bool) -> bool:
+    """Whether the lexer's state suffices to resume. `nested`: the state itself marks an open token."""
     last = tokens[-1][0] if tokens else Error
     if last in Comment or (last in String and not nested):
         return False
@@ -95,11 +95,11 @@ def _is_over(tokens: Sequence[Token], *, nested: bool) -> bool:
     return not OPENER.search(bare) and all(kind not in Error for kind, _ in tokens)
 
 
-def _tokens(lexer: Any, context: Any) -> list[Token]:
-    """Raises TypeError where the lexer cannot go on."""
+def _tokenize_from(lexer: Any, context: Any) -> list[Token]:
+    """Raises TypeError if the lexer cannot resume."""
     tokens: list[Token] = []
     for _, kind, text in ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context):
         tokens.append((kind, text))
-        if len(tokens) > 2 * len(context.text):  # a callback that does not say how far it came
+        if len(tokens) > 2 * len(context.text):  # a callback that does not advance the context
             raise TypeError
     return tokens

@@ -1,8 +1,8 @@
-"""What a text that goes on is shown as, where that follows from what it was shown as before. Pure.
+"""Extend the drawn lines of a growing text without rendering it again. Pure.
 
-An answer grows by a word or two a frame, and most of the time these stand behind the last line and change nothing
-else. They do where they hold no character that Markdown may read as more than itself, nor stand behind one, where
-the line's kind is settled (it holds a letter by then), and where they fit. Anything else is for who draws it anew.
+An answer grows by a word or two a frame, and usually they only lengthen the last line. That holds if the words fit, if
+neither they nor the character before them is Markdown syntax, and if the kind of the line is settled, which needs a
+letter in it. Otherwise the caller renders the text anew. This halves the cost of a frame (tests/benchmarks/render.py).
 """
 
 from __future__ import annotations
@@ -10,52 +10,53 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .text_width import width_of
+from .text_width import measure_width
 
-PLAIN = re.compile(  # brackets and stars that open and close nothing yet are shown as they are
+PLAIN = re.compile(  # includes brackets and stars that open or close nothing yet
     r"(?:[^\W_]|[ ,.;:?!'\"/%&+=@^{}$(\[\u2010-\u2027\u3001-\u303f\uff01-\uff60-]| \*{1,2}(?=[^\W_]))+"
 )
 LETTER = re.compile(r"[^\W\d_]")
-ALIGNED = re.compile(r"\||```|~~~")  # tables, and code
-INDENTED = re.compile(r" {4}| {0,3}\t")  # by as much as code is
-COLOURED = "\x1b[0m"  # how a line ends in a colour
-QUOTED = "▌"  # before a line of a quotation, which is narrower than the rest
+ALIGNED = re.compile(r"\||```|~~~")  # tables and code
+INDENTED = re.compile(r" {4}| {0,3}\t")  # as code is
+COLOUR_END = "\x1b[0m"
+QUOTE_BAR = "▌"  # precedes a line of a quotation, which is narrower than the others
 
 
-class Growing:
-    """The text that was drawn last, for so many columns, and its lines. `markdown`: or as it is."""
+class IncrementalText:
+    """The text drawn last, its width in columns, and its lines. `markdown`: the text is Markdown."""
 
     def __init__(self, *, markdown: bool = True) -> None:
         self._markdown = markdown
         self._text = ""
         self._width = 0
         self._lines: list[str] = []
-        self._grows = False
+        self._can_grow = False
 
-    def lines(self, text: str, width: int) -> list[str] | None:
-        """None where it is to be drawn anew, and `drawn` told."""
+    def extend(self, text: str, width: int) -> list[str] | None:
+        """The lines of the longer text; None if the caller must render it anew and call `remember`."""
         if width != self._width or not text.startswith(self._text):
             return None
         if more := text[len(self._text) :].rstrip(" "):
             blanks = self._text[len(self._text.rstrip(" ")) :]
-            longer = f"{self._lines[-1]}{blanks}{more}" if self._grows else ""
+            longer = f"{self._lines[-1]}{blanks}{more}" if self._can_grow else ""
             plain = PLAIN.fullmatch(more) if self._markdown else more.isprintable()
-            if not longer or not plain or width_of(longer) > width:
+            if not longer or not plain or measure_width(longer) > width:
                 return None
             self._lines[-1] = longer
             self._text += text[len(self._text) : len(self._text) + len(more)]
         return [*self._lines]
 
-    def drawn(self, text: str, width: int, lines: Sequence[str]) -> list[str]:
+    def remember(self, text: str, width: int, lines: Sequence[str]) -> list[str]:
+        """Keep the lines that the caller rendered. Returns them."""
         self._text, self._width, self._lines = text, width, [*lines]
-        self._grows = self._is_settled(text, lines[-1]) if lines and self._markdown else bool(lines)
+        self._can_grow = self._is_settled(text, lines[-1]) if lines and self._markdown else bool(lines)
         return [*lines]
 
     @staticmethod
     def _is_settled(text: str, last: str) -> bool:
-        """Whether a plain word more would change nothing; `last` is the last line drawn."""
+        """Whether another plain word would change nothing but the last drawn line."""
         line = text[text.rfind("\n") + 1 :]
         settled = (
             LETTER.search(line) and PLAIN.match(line.rstrip(" ")[-1]) and not INDENTED.match(line) and "#" not in line
         )
-        return bool(settled and not last.endswith(COLOURED) and QUOTED not in last and not ALIGNED.search(text))
+        return bool(settled and not last.endswith(COLOUR_END) and QUOTE_BAR not in last and not ALIGNED.search(text))

@@ -1,7 +1,7 @@
-"""Blocks of Markdown as lines for a terminal, by rich and Pygments. Loaded where there is a terminal, and not before.
+"""Render Markdown blocks as terminal lines, with rich and Pygments. Only a full terminal loads this module.
 
-Everything is shown: HTML, entities, references and images stay the text they are, and a link shows where
-it leads. What comes out is made plain once more, so that the only escapes in a line are the colours.
+All text is shown: HTML, entities, references and images stay text, and a link shows its target. The output is
+sanitised again, so the only escapes in a line are colours.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rich.theme import Theme
 
 from ...security.text.sanitize import plain
 from .blocks import Block
-from .highlight import Coloured
-from .incremental import Growing
+from .highlight import CodeHighlighter
+from .incremental import IncrementalText
 
 CODE_THEME = "ansi_dark"  # the terminal's own colours
-DEEPEST = 16  # levels of lists and quotes; what is deeper is shown as it is written
-LONGEST = 100_000  # characters of one block; so is what is longer
+MAX_DEPTH = 16  # levels of lists and quotes; a deeper block is shown as written
+MAX_BLOCK_CHARS = 100_000  # a longer block is shown as written
 BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 THEME = Theme(
     {
@@ -48,7 +48,7 @@ PARSER = (
 
 
 class _Code(CodeBlock):
-    """Without a background: it would be padded to the width, and copied with the code. Its language is shown."""
+    """Code without a background, which would pad it with blanks that are copied with it. Shows the language."""
 
     info = ""
 
@@ -67,18 +67,18 @@ class _Code(CodeBlock):
 
 
 class _Heading(Heading):
-    LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}  # all to the left
+    LEVEL_ALIGN: ClassVar[dict[str, Any]] = {}  # left-aligned
 
 
 class _ListItem(ListItem):
-    """A numbered one with its full stop: an answer of `42.` is one, too."""
+    """A list item that keeps the full stop of its number: an answer of `42.` is a list item, too."""
 
     def render_number(
         self,
         console: Console,
         options: ConsoleOptions,
         number: int,
-        last_number: int,  # noqa: ARG002 - rich calls it
+        last_number: int,  # noqa: ARG002 - rich passes it
     ) -> RenderResult:
         width = len(f"{number}. ")
         style = console.get_style("markdown.item.number")
@@ -104,8 +104,8 @@ class _Markdown(Markdown):
         self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
 
 
-class Painter:
-    """Blocks to lines. `colours`: "standard", "256", "truecolor", or None for none at all."""
+class MarkdownRenderer:
+    """Renders blocks as lines. `colours`: "standard", "256", "truecolor", or None for no escapes at all."""
 
     def __init__(self, colours: str | None) -> None:
         system: Any = colours or "standard"
@@ -114,76 +114,76 @@ class Painter:
         )
         self._options = self._console.options
         self._system = COLOR_SYSTEMS[colours] if colours else None
-        self._coloured = Coloured("", self._system)
-        self._block, self._thought = Growing(), Growing(markdown=False)
+        self._highlighter = CodeHighlighter("", self._system)
+        self._block, self._thought = IncrementalText(), IncrementalText(markdown=False)
 
-    def lines(self, block: Block, width: int) -> list[str]:
-        """The block, wrapped to `width` columns. Code is not wrapped: the terminal does, and it is copied as it is."""
+    def render_block(self, block: Block, width: int) -> list[str]:
+        """The block, wrapped to `width` columns. The terminal wraps code, so that it can be copied unchanged."""
         if block.kind in ("opener", "closer"):
-            self._coloured = Coloured(block.language, self._system)
-            return [self._styled(block.text or "```", "dim")]
+            self._highlighter = CodeHighlighter(block.language, self._system)
+            return [self._style_text(block.text or "```", "dim")]
         if block.kind == "code":
-            return self.code([block])
+            return self.render_code([block])
         text = block.text.rstrip("\n")
-        if (grown := self._block.lines(text, width)) is not None:
-            return grown
+        if (lines := self._block.extend(text, width)) is not None:
+            return lines
         try:
-            return self._block.drawn(text, width, self._markdown(text, width))
-        except Exception:  # noqa: BLE001 - a foreign renderer and anyone's text: it is shown as it was written
-            return self._wrapped(text, width)
+            return self._block.remember(text, width, self._render_markdown(text, width))
+        except Exception:  # noqa: BLE001 - a foreign renderer over untrusted text: show it as written
+            return self._wrap(text, width)
 
-    def code(self, blocks: Iterable[Block], *, keep: bool = True) -> list[str]:
-        """Lines of code, coloured by what is before them. `keep`: they are before what follows."""
-        return self._coloured.lines([block.text for block in blocks], keep=keep)
+    def render_code(self, blocks: Iterable[Block], *, keep: bool = True) -> list[str]:
+        """Highlighted lines of code. `keep`: the next call continues after them."""
+        return self._highlighter.highlight([block.text for block in blocks], keep=keep)
 
-    def wrapped(self, text: str, width: int) -> list[str]:
-        """The text as it is."""
-        grown = self._thought.lines(text, width)
-        return grown if grown is not None else self._thought.drawn(text, width, self._wrapped(text, width))
+    def wrap(self, text: str, width: int) -> list[str]:
+        """The text as it is, wrapped to `width` columns."""
+        lines = self._thought.extend(text, width)
+        return lines if lines is not None else self._thought.remember(text, width, self._wrap(text, width))
 
-    def _markdown(self, text: str, width: int) -> list[str]:
-        if len(text) > LONGEST:
-            return self._wrapped(text, width)
+    def _render_markdown(self, text: str, width: int) -> list[str]:
+        if len(text) > MAX_BLOCK_CHARS:
+            return self._wrap(text, width)
         tokens = PARSER.parse(text)
-        if any(token.level > DEEPEST for token in tokens):
-            return self._wrapped(text, width)
+        if any(token.level > MAX_DEPTH for token in tokens):
+            return self._wrap(text, width)
         is_paragraph = [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
-        return self._drawn(self._inline(tokens[1].children or []) if is_paragraph else _Markdown(tokens), width)
+        return self._render(self._render_inline(tokens[1].children or []) if is_paragraph else _Markdown(tokens), width)
 
-    def _inline(self, tokens: Sequence[Any]) -> Text:
-        """A paragraph, which most blocks are: as rich has it, in half the time."""
+    def _render_inline(self, tokens: Sequence[Any]) -> Text:
+        """Render a paragraph, which most blocks are, as rich does but in half the time."""
         text, styles, links = Text(), [Style.null()], []
         for token in tokens:
             if token.nesting == 1:
                 links += [str(token.attrs["href"])] if token.type == "link_open" else []
-                styles.append(styles[-1] + self._style("link" if token.type == "link_open" else token.tag))
+                styles.append(styles[-1] + self._get_style("link" if token.type == "link_open" else token.tag))
             elif token.nesting == -1:
                 styles.pop()
                 if token.type == "link_close":
-                    text.append(" (", styles[-1]).append(links.pop(), styles[-1] + self._style("link_url"))
+                    text.append(" (", styles[-1]).append(links.pop(), styles[-1] + self._get_style("link_url"))
                     text.append(")", styles[-1])
             elif token.type == "code_inline":
-                text.append(token.content, styles[-1] + self._style("code"))
+                text.append(token.content, styles[-1] + self._get_style("code"))
             else:
                 text.append(BREAKS.get(token.type, token.content), styles[-1])
         return text
 
-    def _style(self, name: str) -> Style:
+    def _get_style(self, name: str) -> Style:
         return self._console.get_style(f"markdown.{name}")
 
-    def _wrapped(self, text: str, width: int) -> list[str]:
-        return self._drawn(Text(text), width)
+    def _wrap(self, text: str, width: int) -> list[str]:
+        return self._render(Text(text), width)
 
-    def _drawn(self, what: Any, width: int) -> list[str]:
+    def _render(self, what: Any, width: int) -> list[str]:
         options = self._options.update(width=max(width, 10))
-        lines = [self._joined(line) for line in self._console.render_lines(what, options, pad=False)]
+        lines = [self._join(line) for line in self._console.render_lines(what, options, pad=False)]
         while lines and not lines[-1]:
             lines.pop()
         while lines and not lines[0]:
             del lines[0]
         return lines
 
-    def _joined(self, segments: Iterable[Segment]) -> str:
+    def _join(self, segments: Iterable[Segment]) -> str:
         pieces = [(plain(each.text), each.style) for each in segments if not each.control]
         while pieces and not pieces[-1][0].strip():
             pieces.pop()
@@ -193,5 +193,5 @@ class Painter:
             style.render(text, color_system=self._system) if style and self._system else text for text, style in pieces
         ).replace("\n", "")
 
-    def _styled(self, text: str, style: str) -> str:
-        return self._joined([Segment(text, self._console.get_style(style))])
+    def _style_text(self, text: str, style: str) -> str:
+        return self._join([Segment(text, self._console.get_style(style))])

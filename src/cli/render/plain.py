@@ -1,7 +1,7 @@
 """Events as plain lines: the answer on one stream, everything else on the other.
 
-What a model, a tool or a server wrote is untrusted: no control, escape or bidi character of theirs
-reaches the terminal; the few escapes that do are ours.
+Text from a model, a tool or a server is untrusted: its control, escape and bidi characters are removed before it
+reaches the terminal. The only escapes written are this module's own.
 """
 
 from __future__ import annotations
@@ -16,65 +16,65 @@ from typing import NamedTuple, TextIO
 from ...security.text.sanitize import Sanitiser, plain, revealed
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.messages import JSON, MalformedCall, ToolCall, ToolResult
-from .wrap import wrapped
+from .wrap import wrap_text
 
-_DIM, _UNDIM = "\x1b[2m", "\x1b[0m"
-FOLDED = 20  # results that can be looked at again
-FINE = "[exit code 0]"  # not worth showing
+DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
+MAX_FOLDED = 20  # results that /expand can show
+EXIT_ZERO = "[exit code 0]"  # not worth showing
 _FAILED = re.compile(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
-_HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # meant for the model
-_CHANGED_BY_USER = re.compile(r"\A\[The user changed the arguments to .*\]\n")  # so is this
-SHORT = 60  # characters of an argument or outcome on a call's line
+_HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # for the model
+_CHANGED_BY_USER = re.compile(r"\A\[The user changed the arguments to .*\]\n")  # for the model
+MAX_SHORT_CHARS = 60  # characters of an argument or outcome on a call's line
 
 
-def call_line(call: ToolCall | MalformedCall) -> str:
-    name, arguments = call_parts(call)
+def format_call(call: ToolCall | MalformedCall) -> str:
+    name, arguments = split_call(call)
     return name if isinstance(call, MalformedCall) else f"{name}({arguments})"
 
 
-def call_parts(call: ToolCall | MalformedCall) -> tuple[str, str]:
-    """A call's name and its arguments, short, as they are shown."""
+def split_call(call: ToolCall | MalformedCall) -> tuple[str, str]:
+    """A call's name and its shortened arguments."""
     if isinstance(call, MalformedCall):
         return plain(call.name) or "unreadable call", ""
-    return plain(call.name), ", ".join(f"{plain(key)}={_short(value)}" for key, value in call.arguments.items())
+    return plain(call.name), ", ".join(f"{plain(key)}={_shorten(value)}" for key, value in call.arguments.items())
 
 
-class Folded(NamedTuple):
+class FoldedItem(NamedTuple):
     """A folded call or thought: its title and its full text, sanitised."""
 
     title: str
     body: str
 
 
-def folded_call(call: ToolCall | MalformedCall, result: ToolResult) -> Folded:
+def fold_call(call: ToolCall | MalformedCall, result: ToolResult) -> FoldedItem:
     """A call with its full arguments and result."""
     if isinstance(call, MalformedCall):
-        asked = call.raw
+        request = call.raw
     else:
-        asked = "\n".join(
+        request = "\n".join(
             f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
             for name, value in call.arguments.items()
         )
-    return Folded(call_line(call), plain(f"{asked}\n->\n{result.text}"))
+    return FoldedItem(format_call(call), plain(f"{request}\n->\n{result.text}"))
 
 
-def outcome(result: ToolResult) -> str:
+def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
     lines = _CHANGED_BY_USER.sub("", _HASH.sub("", result.text)).strip().splitlines()
     first = plain(lines[0]) if lines else ""
     if result.kind == "error":
-        said = first.removeprefix("Error executing tool: ")  # meant for the model
-        return _refused(first) if first.startswith("Not run") else f"error: {said[: 4 * SHORT]}"
-    if changed := _changed(lines):
-        return changed
-    # How a command ended, or how to read on, is in brackets on the last line.
+        reason = first.removeprefix("Error executing tool: ")  # for the model
+        return _describe_refusal(first) if first.startswith("Not run") else f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
+    if diff := _describe_diff(lines):
+        return diff
+    # The last line may say in brackets how a command ended, or how to read the rest.
     last = plain(lines.pop()) if lines and lines[-1].startswith("[") and lines[-1].endswith("]") else ""
     first = plain(lines[0]) if lines else ""
     if len(lines) > 1:
         size = f"{len(lines):,} lines"
     else:
-        size = first if len(first) <= SHORT else f"1 line, {len(first):,} characters"
-    end = "" if last == FINE and size else last[: 2 * SHORT]
+        size = first if len(first) <= MAX_SHORT_CHARS else f"1 line, {len(first):,} characters"
+    end = "" if last == EXIT_ZERO and size else last[: 2 * MAX_SHORT_CHARS]
     return " ".join(filter(None, (size, end))) or "nothing"
 
 
@@ -83,13 +83,13 @@ def has_failed(result: ToolResult) -> bool:
     return result.kind == "error" or bool(_FAILED.match(result.text.strip().rpartition("\n")[2]))
 
 
-def _refused(text: str) -> str:
-    """Why a call did not run, or what the user said instead."""
-    _, said, words = text.partition("and said: ")
-    return (f"Not run: {words}" if said else text.partition(". ")[0])[: 4 * SHORT]
+def _describe_refusal(text: str) -> str:
+    """Why a call did not run, or the user's reply to it."""
+    _, has_reply, words = text.partition("and said: ")
+    return (f"Not run: {words}" if has_reply else text.partition(". ")[0])[: 4 * MAX_SHORT_CHARS]
 
 
-def _changed(lines: Sequence[str]) -> str:
+def _describe_diff(lines: Sequence[str]) -> str:
     """The added and removed lines of a diff below the first line; empty if there is no diff."""
     if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
         return ""
@@ -97,7 +97,7 @@ def _changed(lines: Sequence[str]) -> str:
     return f"{plain(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"
 
 
-def columns_of(stream: TextIO) -> int:
+def get_columns(stream: TextIO) -> int:
     """The columns of a terminal; 0 if it is not one."""
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
@@ -105,12 +105,12 @@ def columns_of(stream: TextIO) -> int:
         return 0
 
 
-def _short(value: JSON) -> str:
+def _shorten(value: JSON) -> str:
     text = revealed(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= SHORT else f"{text[: SHORT - 20]}...{text[-15:]}"
+    return text if len(text) <= MAX_SHORT_CHARS else f"{text[: MAX_SHORT_CHARS - 20]}...{text[-15:]}"
 
 
-class Screen:
+class PlainScreen:
     """A plain Display that only appends lines. `answer` gets the model's text, `aside` everything else.
 
     `thoughts`: show thoughts; `styled`: dim them.
@@ -120,26 +120,26 @@ class Screen:
         self._answer = answer
         self._aside = aside
         self.thinking = "show" if thoughts else "hide"
-        self.folded: deque[Folded] = deque(maxlen=FOLDED)
+        self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._styled = styled
-        self._cleaned = Sanitiser().feed if answer.isatty() else str  # a file gets what the model said
-        self._thought = Sanitiser().feed
-        self._open: TextIO | None = None  # the stream whose last line has not ended
+        self._clean = Sanitiser().feed if answer.isatty() else str  # a file gets the model's exact text
+        self._clean_thought = Sanitiser().feed
+        self._open: TextIO | None = None  # the stream with an unfinished line
         self._thinking = False
-        self._called: ToolCall | None = None
+        self._running: ToolCall | None = None
 
     def draw(self, event: Event) -> None:
         if isinstance(event, TextDelta):
             self._end_thought()
-            self._write(self._answer, self._cleaned(event.text))
+            self._write(self._answer, self._clean(event.text))
         elif isinstance(event, ReasoningDelta):
-            self._think(self._thought(event.text))
+            self._think(self._clean_thought(event.text))
         elif isinstance(event, CallStarted):
-            if self._called:  # runs in parallel; shown when finished
+            if self._running:  # a parallel call is drawn when it finishes
                 return
             self.end_line()
-            self._write(self._aside, f"  {call_line(event.call)}")
-            self._called = event.call
+            self._write(self._aside, f"  {format_call(event.call)}")
+            self._running = event.call
         elif isinstance(event, CallFinished):
             self._finish_call(event)
         elif isinstance(event, Notice):
@@ -148,18 +148,19 @@ class Screen:
             self.end_line()
 
     def say(self, text: str) -> None:
-        """Lines of the program's own, on a line of their own."""
-        self.put(wrapped(text, columns - 1) if (columns := columns_of(self._aside)) else text)
+        """Show the program's own lines, wrapped, on a new line."""
+        self.put(wrap_text(text, columns - 1) if (columns := get_columns(self._aside)) else text)
 
     def put(self, text: str) -> None:
+        """Show lines as they are, on a new line."""
         self.end_line()
         self._write(self._aside, f"{text}\n")
 
     def wipe(self) -> None:
-        """Printed lines stay."""
+        """Do nothing: printed lines stay."""
 
     def expand(self) -> None:
-        """Show the last call in full, and next time the one before."""
+        """Show the last call in full; the next time, the call before it."""
         if not self.folded:
             self.say("  There is nothing more to show.")
             return
@@ -170,15 +171,15 @@ class Screen:
         self._end_thought()
         if self._open:
             self._write(self._open, "\n")
-        self._called = None
+        self._running = None
 
     def _finish_call(self, event: CallFinished) -> None:
-        if self._called is not event.call:  # refused before it began
+        if self._running is not event.call:  # it was denied before it started
             self.end_line()
-            self._write(self._aside, f"  {call_line(event.call)}")
-        self._write(self._aside, f" -> {outcome(event.result)}\n")
-        self.folded.append(folded_call(event.call, event.result))
-        self._called = None
+            self._write(self._aside, f"  {format_call(event.call)}")
+        self._write(self._aside, f" -> {describe_result(event.result)}\n")
+        self.folded.append(fold_call(event.call, event.result))
+        self._running = None
 
     def _think(self, text: str) -> None:
         if self.thinking == "hide":
@@ -186,13 +187,13 @@ class Screen:
         if not self._thinking:
             self.end_line()
             self._thinking = True
-            self._write(self._aside, _DIM if self._styled else "")
+            self._write(self._aside, DIM_ON if self._styled else "")
         self._write(self._aside, text)
 
     def _end_thought(self) -> None:
         if self._thinking:
             self._thinking = False
-            self._write(self._aside, f"{_UNDIM}\n" if self._styled else "\n")
+            self._write(self._aside, f"{DIM_OFF}\n" if self._styled else "\n")
 
     def _write(self, stream: TextIO, text: str) -> None:
         if text:

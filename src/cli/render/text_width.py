@@ -6,22 +6,22 @@ import re
 
 from rich.cells import cell_len
 
-COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
-DOTS = "..."
+SGR = re.compile(r"(\x1b\[[0-9;]*m)")
+ELLIPSIS = "..."
 
 
-def width_of(text: str) -> int:
-    return cell_len(COLOUR.sub("", text)) if "\x1b" in text else cell_len(text)
+def measure_width(text: str) -> int:
+    return cell_len(SGR.sub("", text)) if "\x1b" in text else cell_len(text)
 
 
-def cut(text: str, columns: int) -> str:
-    """The text, cut at the end with dots if it does not fit."""
+def truncate(text: str, columns: int) -> str:
+    """The text, shortened at its end with an ellipsis if it does not fit."""
     text = text.replace("\t", "    ")
-    if width_of(text) <= columns:
+    if measure_width(text) <= columns:
         return text
-    left = columns - len(DOTS)
+    left = columns - len(ELLIPSIS)
     out: list[str] = []
-    for piece in COLOUR.split(text):
+    for piece in SGR.split(text):
         if piece.startswith("\x1b"):
             out.append(piece)
             continue
@@ -33,15 +33,15 @@ def cut(text: str, columns: int) -> str:
         if left < 0:
             break
     colour = "\x1b[0m" if "\x1b" in text else ""
-    return "".join(out) + DOTS[: max(columns, 0)] + colour
+    return "".join(out) + ELLIPSIS[: max(columns, 0)] + colour
 
 
-def last_part(text: str, columns: int) -> str:
-    """The text, cut at the beginning with dots if it does not fit."""
-    if width_of(text) <= columns:
+def truncate_start(text: str, columns: int) -> str:
+    """The text, shortened at its beginning with an ellipsis if it does not fit."""
+    if measure_width(text) <= columns:
         return text
-    left = columns - len(DOTS)
+    left = columns - len(ELLIPSIS)
     start = len(text)
     while start and (left := left - cell_len(text[start - 1])) >= 0:
         start -= 1
-    return DOTS + text[start:]
+    return ELLIPSIS + text[start:]

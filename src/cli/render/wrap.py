@@ -1,4 +1,4 @@
-"""Wrapping the program's own lines with a hanging indent. Pure."""
+"""Wrap the program's own lines with a hanging indent. Pure, and without rich, which the plain screen does not need."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 
 
-def wrapped_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
-    """The line in pieces that fit, indented to the last column of text that starts in its left half.
+def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
+    """Break a line into pieces that fit, indented to the last column of text that starts in its left half.
 
-    A word that would not fit on a line of its own is left for the terminal to break.
+    A word longer than a line is left for the terminal to break. `width` measures a text in columns.
     """
     if width(line) <= columns:
         return [line]
-    indent = _indent(line, columns)
+    indent = _find_indent(line, columns)
     pieces, piece = [], line[:indent]
     for number, word in enumerate(line[indent:].split(" ")):
         longer = f"{piece} {word}" if number else f"{piece}{word}"
@@ -24,10 +24,10 @@ def wrapped_line(line: str, columns: int, width: Callable[[str], int] = len) -> 
     return [*pieces, piece.rstrip()]
 
 
-def wrapped(text: str, columns: int, width: Callable[[str], int] = len) -> str:
-    return "\n".join(piece for line in text.split("\n") for piece in wrapped_line(line, columns, width))
+def wrap_text(text: str, columns: int, width: Callable[[str], int] = len) -> str:
+    return "\n".join(piece for line in text.split("\n") for piece in wrap_line(line, columns, width))
 
 
-def _indent(line: str, columns: int) -> int:
+def _find_indent(line: str, columns: int) -> int:
     starts = [0, *(found.end() for found in re.finditer(r"(?:^ +)|(?<=\S) {2,}(?=\S)", line))]
     return max(start for start in starts if start <= columns // 2)

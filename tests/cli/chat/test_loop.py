@@ -11,7 +11,7 @@ from src.app.server_memory import Learnt
 from src.cli.chat.loop import LEAVING, Chat, Front
 from src.cli.chat.slash.table import COMMANDS
 from src.cli.chat.state import State
-from src.cli.render.plain import Screen
+from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import ConnectFailed
@@ -30,7 +30,7 @@ class Session:
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns, partial=partial)
         self.answer, self.aside = io.StringIO(), io.StringIO()
-        screen = Screen(self.answer, self.aside, thoughts=False, styled=False)
+        screen = PlainScreen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
         self.todos = []
         self.state = State(

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.cli.render.blocks import Blocks
+from src.cli.render.blocks import BlockSplitter
 
 
 def blocks(text, size=10_000):
-    splitter = Blocks()
+    splitter = BlockSplitter()
     out = [block for start in range(0, len(text), size) for block in splitter.feed(text[start : start + size])]
     return [*out, *splitter.close()]
 
@@ -68,7 +68,7 @@ def test_every_word_is_in_a_block(text):
 
 @given(MARKDOWN)
 def test_what_is_open_is_what_is_finished_next(text):
-    splitter = Blocks()
+    splitter = BlockSplitter()
     splitter.feed(text)
     shown = splitter.open
     finished = splitter.close()
@@ -78,7 +78,7 @@ def test_what_is_open_is_what_is_finished_next(text):
 
 @pytest.mark.parametrize("piece", ["word ", "- item\n", "```\ncode\n```\n", "| a | b |\n", "> ", "x\n\n"])
 def test_it_is_linear(piece):
-    splitter = Blocks()
+    splitter = BlockSplitter()
     start = time.process_time()
     for _ in range(60_000):
         splitter.feed(piece)

@@ -6,8 +6,8 @@ import re
 import pyte
 import pytest
 
-from src.cli.render.live import Live
-from src.cli.render.markdown import Painter
+from src.cli.render.live import LiveScreen
+from src.cli.render.markdown import MarkdownRenderer
 from src.types.events import (
     CallFinished,
     CallStarted,
@@ -30,7 +30,9 @@ class Shown:
         self.out = io.StringIO()
         self.screen = pyte.Screen(columns, rows)
         self._stream, self._fed = pyte.Stream(self.screen), 0
-        self.live = Live(self.out, lambda: (columns, rows), lambda: Painter("standard"), clock=lambda: self.now)
+        self.live = LiveScreen(
+            self.out, lambda: (columns, rows), lambda: MarkdownRenderer("standard"), clock=lambda: self.now
+        )
         self.live.thinking = thinking
         self.live.begin()
 
@@ -38,7 +40,7 @@ class Shown:
         for event in events:
             self.live.draw(event)
         self.now += after
-        self.live.frame(now=True)
+        self.live.draw_frame(now=True)
         return self
 
     def end(self):
@@ -226,12 +228,12 @@ def test_a_block_taller_than_the_screen_shows_its_end_and_is_whole_when_it_is_fi
 
 def test_what_a_signal_asks_for_in_the_middle_of_a_drawing_waits_for_its_end():
     shown, seen = Shown(), []
-    with shown.live.unbroken():
-        shown.live.when_drawn(lambda: seen.append(shown.lines[0]))
+    with shown.live.hold_signals():
+        shown.live.call_when_drawn(lambda: seen.append(shown.lines[0]))
         shown.draw(TextDelta("x"))
         assert seen == []
     assert seen == ["x"]
-    shown.live.when_drawn(lambda: seen.append("at once"))
+    shown.live.call_when_drawn(lambda: seen.append("at once"))
     assert seen == ["x", "at once"]
 
 
@@ -240,7 +242,7 @@ def test_ctrl_c_in_the_middle_of_a_drawing_loses_nothing_of_it():
         raise KeyboardInterrupt
 
     shown = Shown()
-    with pytest.raises(KeyboardInterrupt), shown.live.unbroken():
-        shown.live.when_drawn(interrupt)
+    with pytest.raises(KeyboardInterrupt), shown.live.hold_signals():
+        shown.live.call_when_drawn(interrupt)
         shown.live.draw(TextDelta("x"))
     assert shown.draw().lines[0] == "x"

@@ -1,4 +1,4 @@
-"""Blocks as lines for a terminal: no wider than it is, nothing lost, and no escape but colours."""
+"""BlockSplitter as lines for a terminal: no wider than it is, nothing lost, and no escape but colours."""
 
 import re
 
@@ -6,20 +6,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from src.cli.render.blocks import Block, Blocks
-from src.cli.render.markdown import Painter
-from src.cli.render.text_width import width_of
+from src.cli.render.blocks import Block, BlockSplitter
+from src.cli.render.markdown import MarkdownRenderer
+from src.cli.render.text_width import measure_width
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def drawn(text, width=40, colours="standard"):
-    splitter, painter = Blocks(), Painter(colours)
-    return [line for block in [*splitter.feed(text), *splitter.close()] for line in painter.lines(block, width)]
+def render(text, width=40, colours="standard"):
+    splitter, renderer = BlockSplitter(), MarkdownRenderer(colours)
+    return [line for block in [*splitter.feed(text), *splitter.close()] for line in renderer.render_block(block, width)]
 
 
 def bare(text, width=40):
-    return [COLOUR.sub("", line) for line in drawn(text, width)]
+    return [COLOUR.sub("", line) for line in render(text, width)]
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def test_what_is_shown(text, lines):
 
 def test_a_table_is_in_columns_whatever_the_script():
     lines = bare("| 名前 | n |\n|---|---|\n| 日本語 | 1 |\n| abc | 22 |")
-    starts = {width_of(line[: line.rindex(number)]) for line, number in zip(lines[-2:], ("1", "22"), strict=True)}
+    starts = {measure_width(line[: line.rindex(number)]) for line, number in zip(lines[-2:], ("1", "22"), strict=True)}
     assert len(starts) == 1
 
 
 def test_code_is_coloured_by_what_is_before_it():
-    painter = Painter("standard")
-    painter.lines(Block("opener", "```python", language="python"), 40)
-    painter.code([Block("code", 'text = """', language="python")])
-    inside = painter.code([Block("code", "def f(): pass", language="python")])
-    painter.lines(Block("closer", ""), 40)
-    painter.lines(Block("opener", "```python", language="python"), 40)
-    assert inside != painter.code([Block("code", "def f(): pass", language="python")])
+    renderer = MarkdownRenderer("standard")
+    renderer.render_block(Block("opener", "```python", language="python"), 40)
+    renderer.render_code([Block("code", 'text = """', language="python")])
+    inside = renderer.render_code([Block("code", "def f(): pass", language="python")])
+    renderer.render_block(Block("closer", ""), 40)
+    renderer.render_block(Block("opener", "```python", language="python"), 40)
+    assert inside != renderer.render_code([Block("code", "def f(): pass", language="python")])
 
 
 def test_code_is_not_wrapped():
@@ -64,7 +64,7 @@ def test_code_is_not_wrapped():
 
 
 def test_without_colours_there_is_no_escape_at_all():
-    assert "\x1b" not in "".join(drawn("# a\n**b** `c`\n```py\nx\n```", colours=None))
+    assert "\x1b" not in "".join(render("# a\n**b** `c`\n```py\nx\n```", colours=None))
 
 
 def test_what_is_nested_too_deep_is_shown_as_it_is_written():
@@ -78,12 +78,12 @@ PIECES = ["a", "b ", "\n", "\n\n", "# ", "- ", "1. ", "  ", "```", "```py\n", "|
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(12, 60))
 def test_nothing_breaks_it_nothing_steers_and_nothing_is_too_wide(text, width):
-    splitter, painter = Blocks(), Painter("standard")
+    splitter, renderer = BlockSplitter(), MarkdownRenderer("standard")
     for block in [*splitter.feed(text), *splitter.close()]:
-        for line in painter.lines(block, width):
+        for line in renderer.render_block(block, width):
             rest = COLOUR.sub("", line)
             assert not re.search("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202e]", rest)
-            assert block.kind in ("code", "opener") or width_of(rest) <= width
+            assert block.kind in ("code", "opener") or measure_width(rest) <= width
 
 
 @settings(max_examples=100, deadline=None)

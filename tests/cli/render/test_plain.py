@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from src.cli.render.plain import Screen, call_line, outcome, plain, revealed
+from src.cli.render.plain import PlainScreen, describe_result, format_call, plain, revealed
 from src.types.events import CallFinished, CallStarted, Completed, Notice, ReasoningDelta, TextDelta
 from src.types.messages import MalformedCall, Response, ToolCall, ToolResult
 
@@ -36,7 +36,7 @@ def test_lines_tabs_and_all_languages_are_shown_as_they_are():
 
 
 def test_a_call_line_shortens_long_arguments():
-    line = call_line(ToolCall("c", "write", {"path": "a.txt", "content": "x" * 500}))
+    line = format_call(ToolCall("c", "write", {"path": "a.txt", "content": "x" * 500}))
     assert line.startswith('write(path="a.txt", content="xxx')
     assert len(line) < 120
 
@@ -73,12 +73,12 @@ def test_a_call_line_shortens_long_arguments():
     ],
 )
 def test_an_outcome_is_one_short_line(result, line):
-    assert outcome(result) == line
+    assert describe_result(result) == line
 
 
 def drawn(*events, thoughts=False, styled=False):
     answer, aside = io.StringIO(), io.StringIO()
-    screen = Screen(answer, aside, thoughts=thoughts, styled=styled)
+    screen = PlainScreen(answer, aside, thoughts=thoughts, styled=styled)
     for event in events:
         screen.draw(event)
     return answer.getvalue(), aside.getvalue()
@@ -143,7 +143,7 @@ def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
 
 def test_how_a_command_ended_is_on_its_line():
     result = ToolResult("c", "exec", "text", "a\nb\n[exit code 1]")
-    assert outcome(result) == "2 lines [exit code 1]"
+    assert describe_result(result) == "2 lines [exit code 1]"
 
 
 def test_what_goes_to_a_file_is_what_the_model_said():

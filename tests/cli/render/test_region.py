@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.cli.render.region import Line, Region
+from src.cli.render.region import LiveRegion, ScreenLine
 
 
 class Shown:
@@ -16,11 +16,11 @@ class Shown:
         self.stream = pyte.Stream(self.screen)
         self.out = io.StringIO()
         self.columns = columns
-        self.region = Region(self.out, lambda: self.columns)
+        self.region = LiveRegion(self.out, lambda: self.columns)
 
     def update(self, above, lines):
         before = len(self.out.getvalue())
-        self.region.update(above, [Line(line, len(line)) for line in lines])
+        self.region.update(above, [ScreenLine(line, len(line)) for line in lines])
         new = self.out.getvalue()[before:]
         self.stream.feed(new)
         return new

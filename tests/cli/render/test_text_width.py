@@ -1,13 +1,13 @@
 import pytest
 
-from src.cli.render.text_width import cut, last_part, width_of
+from src.cli.render.text_width import measure_width, truncate, truncate_start
 
 
 @pytest.mark.parametrize(
     ("text", "columns"), [("abc", 3), ("日本", 4), ("\x1b[1ma\x1b[0m", 1), ("e\u0301", 1), ("", 0)]
 )
 def test_width(text, columns):
-    assert width_of(text) == columns
+    assert measure_width(text) == columns
 
 
 @pytest.mark.parametrize(
@@ -15,15 +15,15 @@ def test_width(text, columns):
     [("abc", 3, "abc"), ("abcdef", 5, "ab..."), ("日本語日本語", 8, "日本..."), ("a\tb", 9, "a    b")],
 )
 def test_cut(text, columns, shown):
-    assert cut(text, columns) == shown
+    assert truncate(text, columns) == shown
 
 
 def test_what_is_cut_ends_its_colours():
-    assert cut("\x1b[31mabcdef", 5) == "\x1b[31mab...\x1b[0m"
+    assert truncate("\x1b[31mabcdef", 5) == "\x1b[31mab...\x1b[0m"
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "shown"), [("abc", 3, "abc"), ("abcdef", 5, "...ef"), ("日本語日本", 8, "...日本")]
 )
 def test_the_end_of_a_line(text, columns, shown):
-    assert last_part(text, columns) == shown
+    assert truncate_start(text, columns) == shown

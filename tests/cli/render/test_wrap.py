@@ -1,6 +1,6 @@
 import pytest
 
-from src.cli.render.wrap import wrapped, wrapped_line
+from src.cli.render.wrap import wrap_line, wrap_text
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from src.cli.render.wrap import wrapped, wrapped_line
     ],
 )
 def test_a_line_is_broken_at_blanks_and_goes_on_below_its_last_column(line, pieces):
-    assert wrapped_line(line, 20) == pieces
+    assert wrap_line(line, 20) == pieces
 
 
 def test_each_line_for_itself():
-    assert wrapped("a\n\none two", 5) == "a\n\none\ntwo"
+    assert wrap_text("a\n\none two", 5) == "a\n\none\ntwo"
 
 
 def test_wide_characters_are_as_wide_as_they_are_said_to_be():
-    assert wrapped_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]
+    assert wrap_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]

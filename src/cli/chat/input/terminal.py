@@ -14,29 +14,29 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ...render.live import Live
+from ...render.live import LiveScreen
 from ..slash.info import status_line
 from ..state import State
 from .key_reader import TypeAhead
 from .prompt import Prompt
 
 if TYPE_CHECKING:
-    from ...render.markdown import Painter
+    from ...render.markdown import MarkdownRenderer
 
 
-def live_screen() -> Live:
+def live_screen() -> LiveScreen:
     """The screen of a full terminal, drawn on standard output."""
-    return Live(sys.stdout, _size, _painter)
+    return LiveScreen(sys.stdout, _size, _painter)
 
 
 class Terminal:
     """Reads and draws one chat. `folder` is where the history is saved."""
 
-    def __init__(self, state: State, live: Live, folder: Path | None) -> None:
+    def __init__(self, state: State, live: LiveScreen, folder: Path | None) -> None:
         self._state = state
         self._live = live
         self._prompt = Prompt(state, folder, live.expand, lambda: status_line(state, _size()[0]))
-        self._keys = TypeAhead(sys.stdin.fileno(), live.typed, self._typed, live.frame, self._write)
+        self._keys = TypeAhead(sys.stdin.fileno(), live.typed, self._typed, live.draw_frame, self._write)
 
     def read(self, _prompt: str) -> str:
         """The next message. Raises EOFError and KeyboardInterrupt, as input() does."""
@@ -56,11 +56,11 @@ class Terminal:
         try:
             with self._signals():
                 try:
-                    with live.unbroken():
+                    with live.hold_signals():
                         self._keys.start()
                     yield
                 finally:
-                    with live.unbroken():
+                    with live.hold_signals():
                         self._keys.stop()
         except BaseException:
             typed.text = typed.take_back()  # what was to be asked next may not be wanted any more
@@ -85,14 +85,14 @@ class Terminal:
     def paused(self) -> Iterator[None]:
         """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
         running = self._keys.reading
-        with self._live.unbroken():
+        with self._live.hold_signals():
             self._keys.stop()
-            self._live.leave()
+            self._live.hide()
         try:
             yield
         finally:
-            with self._live.unbroken():
-                self._live.clear()
+            with self._live.hold_signals():
+                self._live.redraw()
                 if running:
                     self._keys.start()
 
@@ -104,8 +104,8 @@ class Terminal:
             elif wish == "expand":
                 self._live.expand()
             else:
-                self._live.clear()
-        self._live.frame(now=True)
+                self._live.redraw()
+        self._live.draw_frame(now=True)
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -116,7 +116,7 @@ class Terminal:
         """Ctrl-C and Ctrl-Z wait for the end of a drawing."""
 
         def handler(wish: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-            return lambda _number, _frame: self._live.when_drawn(wish)
+            return lambda _number, _frame: self._live.call_when_drawn(wish)
 
         wishes = {signal.SIGINT: _interrupt, signal.SIGTSTP: self._suspend}
         before = {number: signal.signal(number, handler(wish)) for number, wish in wishes.items()}
@@ -131,24 +131,24 @@ class Terminal:
         if not self._keys.reading:
             os.kill(os.getpid(), signal.SIGSTOP)
             return
-        with self._live.unbroken(), self._live.lock:  # the clock draws nothing in between
-            self._live.leave()
+        with self._live.hold_signals(), self._live.lock:  # the clock draws nothing in between
+            self._live.hide()
             self._keys.give_back()
             os.kill(os.getpid(), signal.SIGSTOP)
             self._keys.take()
-            self._live.clear()
+            self._live.redraw()
 
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _painter() -> Painter:
+def _painter() -> MarkdownRenderer:
     from rich.console import Console
 
-    from ...render.markdown import Painter
+    from ...render.markdown import MarkdownRenderer
 
-    return Painter(Console(file=sys.stdout).color_system)
+    return MarkdownRenderer(Console(file=sys.stdout).color_system)
 
 
 def _size() -> tuple[int, int]:

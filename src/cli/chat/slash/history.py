@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ....errors import BotError, ToolError
 from ....security.text.sanitize import plain
 from ....types.events import Notice
-from ...render.plain import call_line
+from ...render.plain import format_call
 from ..state import Command, State
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _say_undone(state: State, undone: Undone) -> None:
     state.screen.say("\n".join(lines))
     risky = [call for call in undone.calls if _changes_things(state, call.name)]
     if risky:
-        calls = "\n".join(f"  {call_line(call)}" for call in risky)
+        calls = "\n".join(f"  {format_call(call)}" for call in risky)
         state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from src.cli.chat.input.completion import completions
 from src.cli.chat.state import State
-from src.cli.render.plain import Screen
+from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 
@@ -15,7 +15,7 @@ def state(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "x.py").touch()
-    screen = Screen(io.StringIO(), io.StringIO(), thoughts=True, styled=False)
+    screen = PlainScreen(io.StringIO(), io.StringIO(), thoughts=True, styled=False)
     return State(Settings(root=tmp_path), screen, Debug(0), lambda _: None, "tiny")
 
 

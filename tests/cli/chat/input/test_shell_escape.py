@@ -5,7 +5,7 @@ import pytest
 
 from src.cli.chat.input.shell_escape import MOST_SHOWN_TO_MODEL, edited, run_own
 from src.cli.chat.state import State
-from src.cli.render.plain import Screen
+from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import ConfigError
@@ -14,7 +14,9 @@ from src.errors import ConfigError
 @pytest.fixture
 def state(tmp_path):
     aside = io.StringIO()
-    state = State(Settings(root=tmp_path), Screen(aside, aside, thoughts=True, styled=False), Debug(0), lambda _: None)
+    state = State(
+        Settings(root=tmp_path), PlainScreen(aside, aside, thoughts=True, styled=False), Debug(0), lambda _: None
+    )
     state.shown = aside.getvalue
     return state
 

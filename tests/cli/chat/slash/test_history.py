@@ -12,7 +12,7 @@ from src.app.server_memory import Learnt
 from src.cli.chat.loop import Chat, Front
 from src.cli.chat.slash.history import INIT, resume_session
 from src.cli.chat.state import State
-from src.cli.render.plain import Screen
+from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import BotError
@@ -35,7 +35,7 @@ class Chatting:
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns)
         self.aside = io.StringIO()
-        screen = Screen(io.StringIO(), self.aside, thoughts=False, styled=False)
+        screen = PlainScreen(io.StringIO(), self.aside, thoughts=False, styled=False)
         self.state = State(Settings(root=folder), screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
         if resume is not None:
             resume_session(self.state, resume)

@@ -4,7 +4,7 @@ import pytest
 
 from src.cli.chat.slash.info import find_last_code, status_line
 from src.cli.chat.state import State
-from src.cli.render.plain import Screen
+from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.types.events import Completed
@@ -13,7 +13,7 @@ from src.types.messages import Response, Usage
 
 @pytest.fixture
 def state(tmp_path):
-    screen = Screen(io.StringIO(), io.StringIO(), thoughts=False, styled=False)
+    screen = PlainScreen(io.StringIO(), io.StringIO(), thoughts=False, styled=False)
     state = State(Settings(root=tmp_path), screen, Debug(0), lambda _: None, "tiny")
     state.known_path, state.context_length = "native", 16_384
     return state
