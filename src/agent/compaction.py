@@ -28,7 +28,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
-from ..types.special_tokens import harmless
+from ..types.special_tokens import neutralize_with_note
 from .room import CHARACTERS_PER_TOKEN, make_room
 
 AT = 0.85  # of the context: where it begins
@@ -145,7 +145,7 @@ class Compactor:
         prompt = SystemMessage(PROMPT.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
         for transcript in _transcripts(dropped):
-            request: list[Message] = [prompt, UserMessage(harmless(transcript))]
+            request: list[Message] = [prompt, UserMessage(neutralize_with_note(transcript))]
             share = writer.filled(request, exact_from=SUMMARY_ROOM)
             if share is not None and share > SUMMARY_ROOM:
                 continue

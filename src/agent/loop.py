@@ -20,18 +20,16 @@ from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
 from ..types.messages import (
-    MalformedCall,
     Message,
     Response,
     Text,
-    ToolCall,
     ToolDefinition,
     ToolResult,
     ToolResults,
     UserMessage,
 )
 from .compaction import Compactor
-from .dispatch import Asked, Calls, Question, error, in_order
+from .dispatch import Calls, Question, error, in_order
 from .pruning import budget, trim
 from .room import make_room
 
@@ -102,7 +100,7 @@ class Agent:
             yield TurnStarted(number)
             response = yield from self._ask(conversation, tools)
             yield from self._answer(conversation, response, ctx, question)
-            if not _asked(response):
+            if not response.requested_calls:
                 if response.text.strip() or response.stop_reason != "end_turn" or nudged:
                     return
                 nudged = True
@@ -155,8 +153,8 @@ class Agent:
         finally:
             if response is None and said:  # interrupted or cut: what was shown stays said
                 conversation.append(Response((Text("".join(said)),), "other"))
-            elif response and not ended and _asked(response):  # interrupted while its end was drawn
-                conversation.append(ToolResults(in_order(_asked(response), {})))
+            elif response and not ended and response.requested_calls:  # interrupted while its end was drawn
+                conversation.append(ToolResults(in_order(response.requested_calls, {})))
         if response is None:
             raise WireError("The model's turn ended without an answer.")
         return response
@@ -165,7 +163,7 @@ class Agent:
         self, conversation: list[Message], response: Response, ctx: ToolContext, question: Question
     ) -> Iterator[Event]:
         """Answer the response's calls, if any; each has its result in the conversation, come what may."""
-        asked = _asked(response)
+        asked = response.requested_calls
         results: dict[int, ToolResult] = {}
         try:
             yield from _said_why(response)
@@ -182,7 +180,7 @@ class Agent:
         conversation.append(SUM_UP)
         yield TurnStarted(limit + 1)
         response = yield from self._ask(conversation, ())
-        if asked := _asked(response):
+        if asked := response.requested_calls:
             conversation.append(ToolResults(tuple(error(call, SUM_UP.text) for call in asked)))
             yield Notice(f"That answer held more tool calls ({len(asked)}); they were not run.")
         yield from _said_why(response)
@@ -190,10 +188,6 @@ class Agent:
 
 def _question(conversation: Sequence[Message]) -> str:
     return next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
-
-
-def _asked(response: Response) -> list[Asked]:
-    return [block for block in response.content if isinstance(block, (ToolCall, MalformedCall))]
 
 
 def _end(conversation: list[Message], summary: str) -> Iterator[Event]:
@@ -208,11 +202,11 @@ def _end(conversation: list[Message], summary: str) -> Iterator[Event]:
 def _said_why(response: Response) -> Iterator[Event]:
     """A turn that ended otherwise than by the model's own will is no silent success."""
     if response.stop_reason == "max_tokens":
-        rest = "" if _asked(response) else " Ask to go on for the rest."
+        rest = "" if response.requested_calls else " Ask to go on for the rest."
         yield Notice(f"The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).{rest}")
     elif response.stop_reason == "repetition":
         yield Notice("The answer kept repeating itself, so it was stopped.")
     elif response.stop_reason == "other":
         yield Notice("The server stopped the answer for a reason of its own.")
-    elif not response.text.strip() and not _asked(response):
+    elif not response.text.strip() and not response.requested_calls:
         yield Notice("The model ended its turn without saying anything.")

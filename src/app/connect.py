@@ -119,11 +119,11 @@ class Asked(NamedTuple):
 
     def ask(self, prompt: str) -> str:
         """Its answer's text. Raises BotError."""
-        from ..types.special_tokens import harmless  # start-up is measured
+        from ..types.special_tokens import neutralize_with_note  # start-up is measured
 
         texts = [
             event.response.text
-            for event in self.model.respond([UserMessage(harmless(prompt))])
+            for event in self.model.respond([UserMessage(neutralize_with_note(prompt))])
             if isinstance(event, Completed) and event.response.stop_reason == "end_turn"
         ]
         return texts[-1] if texts else ""

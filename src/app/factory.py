@@ -66,9 +66,9 @@ def opening(settings: config.Settings) -> list[Message]:
     where = notes.workspace_note.replace("{workspace}", str(settings.root))
     guides = config.as_prompt(config.guides(settings.root)) if settings.workspace.agents_md else ""
     if guides:
-        from ..types.special_tokens import harmless
+        from ..types.special_tokens import neutralize_with_note
 
-        guides = harmless(guides)
+        guides = neutralize_with_note(guides)
     return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note, guides])))]
 
 

@@ -22,7 +22,7 @@ from ..providers.openai import OpenAICodec
 from ..providers.vllm import never
 from ..transport import Client
 from ..transport.retry import Patience, persist
-from ..types.caching import PerMessage
+from ..types.caching import MessageMemo
 from ..types.events import ModelEvent, Notice
 from ..types.messages import JSON, Message, ToolDefinition, ToolResults, UserMessage
 from .call_path import CallPath, blames_grammar
@@ -84,7 +84,7 @@ class Model:
         self._patience = patience
         self._transcript = Transcript()
         # A grammar makes a call of each tag that begins one; who speaks of tags must be able to name them.
-        self._mentions = PerMessage(lambda message: any(map(mentions_call, _given([message]))))
+        self._mentions = MessageMemo(lambda message: any(map(mentions_call, _given([message]))))
         self._temperature = temperature
         self.max_tokens = max_tokens
         self._strict = strict

@@ -16,7 +16,7 @@ from ..errors import BotError
 from ..parsing import parsers_of
 from ..providers.base import ChatRequest
 from ..types.events import Completed, ModelEvent, Notice, TextDelta
-from ..types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
+from ..types.messages import NATIVE, TEXT, MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
 from .call_path import CallPath
 from .response_assembler import Turn, fits, with_content
 from .server import Server
@@ -147,7 +147,7 @@ class Recovery:
     def _leak(self, response: Response) -> str:
         """Calls that a native server left in the text: which format they are in, and what reads it."""
         clean = (call.origin for call in response.calls if not call.repaired)
-        leaked = next((origin for origin in clean if origin not in ("native", "text")), "")
+        leaked = next((origin for origin in clean if origin not in (NATIVE, TEXT)), "")
         if not leaked or self._path.mode != "native":
             return ""
         parsers = parsers_of(leaked)

@@ -9,20 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..parsing import as_text, instructions
-from ..types.caching import PerMessage
+from ..types.caching import MessageMemo
 from ..types.messages import (
-    MalformedCall,
+    TEXT,
     Message,
     Response,
     SystemMessage,
     Text,
-    ToolCall,
     ToolDefinition,
     ToolResult,
     ToolResults,
     UserMessage,
 )
-from ..types.special_tokens import harmless
+from ..types.special_tokens import neutralize_with_note
 from .call_path import CallPath
 
 _NO_SYSTEM = SystemMessage("")
@@ -32,10 +31,10 @@ class Transcript:
     """Of one model: what it rendered is kept for the next turn."""
 
     def __init__(self) -> None:
-        self._harmless = PerMessage(_harmless)
-        self._as_text = PerMessage(as_text)
-        self._instructed = PerMessage(as_text)
-        self._flat = PerMessage(_flat)
+        self._harmless = MessageMemo(_harmless)
+        self._as_text = MessageMemo(as_text)
+        self._instructed = MessageMemo(as_text)
+        self._flat = MessageMemo(_flat)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
         self.system = ""  # the text of the system message as last rendered, wherever it went
 
@@ -58,7 +57,7 @@ class Transcript:
         self._instructed_for = wanted
         # On the template path the template has told the model all of it.
         text = "" if path.mode == "template" else instructions(tools, native=path.mode == "native")
-        self._instructed = PerMessage(lambda message: _instruct(message, text))
+        self._instructed = MessageMemo(lambda message: _instruct(message, text))
 
     def _exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
         """As text all of them on the text path, else those that went through text."""
@@ -92,13 +91,13 @@ def _harmless(message: Message) -> Message:
 def _harmless_result(result: ToolResult) -> ToolResult:
     if result.kind == "multimodal" and isinstance(result.value, list):
         blocks = [
-            {**block, "text": harmless(str(block.get("text", "")))}
+            {**block, "text": neutralize_with_note(str(block.get("text", "")))}
             if isinstance(block, dict) and block.get("type") == "text"
             else block
             for block in result.value
         ]
         return replace(result, value=blocks)
-    text = harmless(result.text)
+    text = neutralize_with_note(result.text)
     return (
         result
         if text == result.text
@@ -118,8 +117,7 @@ def _flat(message: Message) -> Message:
 
 def _went_through_text(response: Response) -> bool:
     """A call in a format of the model's own goes back as a native one: the template writes it as the model did."""
-    blocks = response.content
-    return any(block.origin == "text" for block in blocks if isinstance(block, (ToolCall, MalformedCall)))
+    return any(call.origin == TEXT for call in response.requested_calls)
 
 
 def _fold_system(messages: list[Message]) -> list[Message]:

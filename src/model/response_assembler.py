@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..parsing import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
 from ..providers.base import Broken, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
-from ..types.messages import Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
+from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
 
 
 class Turn:
@@ -149,7 +149,7 @@ class Turn:
     def _with_example(self, call: MalformedCall) -> MalformedCall:
         """A model that was asked for our format and missed it is shown one right call."""
         tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
-        if call.origin != "text" or tool is None:
+        if call.origin != TEXT or tool is None:
             return call
         return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..errors import ServerError, WireError
-from ..types.caching import PerMessage
+from ..types.caching import MessageMemo
 from ..types.events import Completed, ModelEvent
 from ..types.messages import (
     JSON,
@@ -58,7 +58,7 @@ class AnthropicCodec:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._fragments = PerMessage(_encode_message)
+        self._fragments = MessageMemo(_encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         max_tokens = request.max_tokens or DEFAULT_MAX_TOKENS

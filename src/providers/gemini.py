@@ -13,10 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import ServerError, WireError
-from ..types.caching import PerMessage
+from ..types.caching import MessageMemo
 from ..types.events import Completed, ModelEvent
 from ..types.messages import (
     JSON,
+    NATIVE,
     Block,
     MalformedCall,
     Message,
@@ -61,7 +62,7 @@ class GeminiCodec:
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._served_ids: set[str] = set()
-        self._fragments = PerMessage(self._encode_message)
+        self._fragments = MessageMemo(self._encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         fields: dict[str, JSON] = {}
@@ -106,7 +107,7 @@ class GeminiCodec:
     def _call(self, call: ToolCall | MalformedCall) -> JSON:
         name, arguments = as_sent(call)
         metadata: Mapping[str, JSON] = {_SIGNATURE: _NO_SIGNATURE}
-        if isinstance(call, ToolCall) and call.origin == "native":
+        if isinstance(call, ToolCall) and call.origin == NATIVE:
             metadata = call.metadata
         sent: dict[str, JSON] = {"name": name, "args": arguments}
         if "id" in metadata:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import ServerError, WireError
-from ..types.caching import PerMessage
+from ..types.caching import MessageMemo
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta
 from ..types.messages import (
     JSON,
@@ -57,7 +57,7 @@ class OpenAICodec:
     def __init__(self, new_id: Callable[[], str], max_tokens: str = "max_tokens") -> None:
         self._new_id = new_id
         self._max_tokens = max_tokens
-        self._fragments = PerMessage(_encode_message)
+        self._fragments = MessageMemo(_encode_message)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         fields: dict[str, JSON] = {"model": request.model, "stream": request.stream, **request.options}
@@ -107,8 +107,7 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
             {"role": "tool", "tool_call_id": result.tool_call_id, "content": result_content(result)}
             for result in message.results
         ]
-    blocks = message.content
-    calls: list[JSON] = [_encode_call(block) for block in blocks if isinstance(block, (ToolCall, MalformedCall))]
+    calls: list[JSON] = [_encode_call(call) for call in message.requested_calls]
     if calls:
         # Not null: templates that print `message.content` would print None.
         return [{"role": "assistant", "content": message.text, "tool_calls": calls}]

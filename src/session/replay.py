@@ -11,7 +11,7 @@ No content can stop it: a torn last line is ignored, and other lines that cannot
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +20,10 @@ from typing import NamedTuple
 from ..errors import BotError
 from ..types.messages import (
     JSON,
-    MalformedCall,
     Message,
+    RequestedCall,
     Response,
     Text,
-    ToolCall,
     ToolResult,
     ToolResults,
     UserMessage,
@@ -293,17 +292,11 @@ def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message
             yield UserMessage("[a message of the journal could not be read]")
         return
     yield message
-    if isinstance(message, Response) and (asked := [*_asked(message)]):
-        yield ToolResults(tuple(_results(asked, entry, found, last=last)))
+    if isinstance(message, Response) and message.requested_calls:
+        yield ToolResults(tuple(_results(message.requested_calls, entry, found, last=last)))
 
 
-def _asked(response: Response) -> Iterator[ToolCall | MalformedCall]:
-    return (block for block in response.content if isinstance(block, (ToolCall, MalformedCall)))
-
-
-def _results(
-    asked: list[ToolCall | MalformedCall], entry: _Entry, found: Replayed, *, last: bool
-) -> Iterator[ToolResult]:
+def _results(asked: Sequence[RequestedCall], entry: _Entry, found: Replayed, *, last: bool) -> Iterator[ToolResult]:
     """The result of each call, in the order of the calls; made up for calls without one."""
     known: dict[str, list[ToolResult]] = {}
     for line in entry.results:

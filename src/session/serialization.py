@@ -102,6 +102,7 @@ def _strings(value: JSON) -> object:
 
 WAYS: Mapping[str, tuple[Callable[[Any], JSON], Callable[[JSON], object]]] = {  # by the field's type, as written
     "str": (_same, _checked(str)),
+    "Origin": (_same, _checked(str)),
     "StopReason": (_same, _checked(str)),
     "Literal['text', 'data', 'error', 'multimodal']": (_same, _checked(str)),
     "int": (_same, _checked(int)),

@@ -11,11 +11,11 @@ from .messages import Message
 T = TypeVar("T")
 
 
-class PerMessage(Generic[T]):
-    """A function of one message, computed once for each that stays in the conversation.
+class MessageMemo(Generic[T]):
+    """Computes a function of one message once, as long as the message stays in the conversation.
 
-    What a turn costs then depends on what is new. A message is known by identity and kept beside its
-    value, so that its id() cannot pass to another; what has left the conversation is forgotten.
+    So the cost of a turn depends on the new messages only. Messages are compared by identity. Each is held beside
+    its value, so that its id() cannot be reused; messages that have left the conversation are dropped.
     """
 
     def __init__(self, compute: Callable[[Message], T]) -> None:
@@ -25,7 +25,7 @@ class PerMessage(Generic[T]):
 
     def __call__(self, messages: Iterable[Message]) -> list[T]:
         given, known = list(messages), len(self._messages)
-        if known > len(given) or not all(map(is_, self._messages, given)):  # something was left out or put in
+        if known > len(given) or not all(map(is_, self._messages, given)):  # messages were removed or inserted
             values = dict(zip(map(id, self._messages), self._values, strict=True))
             values |= {id(each): self._compute(each) for each in given if id(each) not in values}
             self._messages, self._values = given, [values[id(each)] for each in given]

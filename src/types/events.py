@@ -1,6 +1,6 @@
-"""What happens during a turn, as it happens: the events that the model and the loop yield.
+"""The events that the model and the agent loop yield during a turn.
 
-An event made per chunk is a NamedTuple, which costs half as much to make as a frozen dataclass.
+They are NamedTuples, which cost half as much to make as frozen dataclasses: some are made per chunk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReasoningDelta(NamedTuple):
 
 
 class ToolCallDelta(NamedTuple):
-    """A piece of a call being written: `call_index` tells parallel calls apart; id and name come once."""
+    """A piece of a call. `call_index` identifies the call among parallel ones; id and name come once."""
 
     call_index: int
     id: str | None
@@ -34,7 +34,7 @@ class Completed(NamedTuple):
 
 
 class TurnStarted(NamedTuple):
-    """The model is asked for the `number`-th time since the user spoke, counted from 1."""
+    """The model is about to be asked. `number` counts the requests since the user's message, from 1."""
 
     number: int
 
@@ -44,7 +44,7 @@ class CallStarted(NamedTuple):
 
 
 class CallDenied(NamedTuple):
-    """The call may not run, by the rules or by who was asked; CallFinished follows with what the model is told."""
+    """The call may not run: a rule or a person denied it. CallFinished follows, with the result for the model."""
 
     call: ToolCall
     reason: str
@@ -56,7 +56,7 @@ class CallFinished(NamedTuple):
 
 
 class LimitHit(NamedTuple):
-    """The question took as many turns as it may: `limit` is the setting that says how many."""
+    """The question took as many turns as allowed by the setting `limit`."""
 
     limit: str
 
@@ -68,9 +68,9 @@ class Notice(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """A summary took the place of the conversation's older messages.
+    """A summary replaced the older messages of the conversation.
 
-    Of the `before` messages there were, the last `kept` stay, and the system prompt; `by_hand`: the user asked for it.
+    Of its `before` messages, the system prompt and the last `kept` stay. `by_hand`: the user asked for it.
     """
 
     summary: UserMessage

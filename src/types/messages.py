@@ -1,8 +1,7 @@
-"""The neutral format: the values that pass between the rooms, the same for every provider. No I/O.
+"""The neutral format of conversations, the same for every provider. No I/O.
 
-A call keeps its arguments as an object, a result keeps its value as it is; only the adapter at the
-edge (`protocol.render`, `wire`) turns either into a provider's text. Stored and compared values are
-frozen dataclasses; what is made per chunk is a NamedTuple, which costs half as much to make.
+A call keeps its arguments as an object, and a result keeps its value unchanged: only parsing/prompt.py and providers
+turn them into a provider's text. The values are frozen dataclasses, because they are stored and compared.
 """
 
 from __future__ import annotations
@@ -16,14 +15,17 @@ JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], 
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "repetition", "other"]
 ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name
+Origin: TypeAlias = str  # how a call came: NATIVE, TEXT, or the name of the format it was recovered from
+NATIVE: Origin = "native"
+TEXT: Origin = "text"  # a TOOL_CALL block
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as a model is told of it: `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
+    """A tool as it is described to a model. `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
 
-    `strict` asks the server to hold a call to it. `strict_parameters` is the same for a server that then wants
-    every property given: null stands for what is left out.
+    `strict` asks the server to constrain calls to the schema. `strict_parameters` is the schema for servers that then
+    require every property: null stands for one that is not given.
     """
 
     name: str
@@ -35,17 +37,16 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to run a tool, whatever shape it came in.
+    """A model's request to run a tool, in whatever format it came.
 
-    `origin` is "native", "text", or the name of the format it was recovered from; `repaired` names what
-    had to be mended in it; `echo` says that the model merely repeated it from what it was given.
-    `metadata` is opaque and handed back to the provider on the next turn.
+    `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input.
+    `metadata` is opaque and is sent back to the provider on the next turn.
     """
 
     id: str
     name: str
     arguments: Mapping[str, JSON]
-    origin: str = "native"
+    origin: Origin = NATIVE
     repaired: tuple[str, ...] = ()
     echo: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=dict)
@@ -53,26 +54,26 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class MalformedCall:
-    """What was plainly meant as a call and is none: never run, answered to the model with `reason`.
+    """An attempt at a call that cannot be read. It never runs; its result tells the model the `reason`.
 
-    `raw` is the text as the model wrote it, `origin` as in ToolCall; `name` is empty where none was readable.
+    `raw` is the text as the model wrote it; `name` is empty if no name could be read.
     """
 
     id: str
     name: str
     raw: str
     reason: str
-    origin: str = "native"
+    origin: Origin = NATIVE
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call: text is shown as it is, data is any JSON value, error is a sentence for the model.
+    """The result of a call. `value` is a string (kind text), any JSON value (data) or a sentence for the model (error).
 
-    multimodal is a list of content blocks, shaped as MCP has them: {"type": "text", "text"}, and
+    For kind multimodal it is a list of content blocks, as in MCP: {"type": "text", "text"}, or
     {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
 
-    `ref` names the whole output in the output cache ("": it is not there); no provider is sent it.
+    `ref` names the whole output in the output cache ("": it is not there); it is not sent to providers.
     """
 
     tool_call_id: str
@@ -83,14 +84,14 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """For who reads text alone: data as JSON, and a note in place of what is no text."""
+        """The value as text: data as JSON, and a note for each image or sound."""
         if self.kind == "multimodal" and isinstance(self.value, list):
             return "\n".join(map(block_text, self.value))
         return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
 
 
 def block_text(block: JSON) -> str:
-    """A content block for who reads text alone."""
+    """A content block as text."""
     if not isinstance(block, dict):
         return str(block)
     if block.get("type") == "text":
@@ -100,7 +101,7 @@ def block_text(block: JSON) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """`metadata` is opaque and handed back to the provider on the next turn, as in ToolCall and Reasoning."""
+    """`metadata` is opaque and is sent back to the provider on the next turn, as in ToolCall and Reasoning."""
 
     text: str
     metadata: Mapping[str, JSON] = field(default_factory=dict)
@@ -112,12 +113,13 @@ class Reasoning:
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
+RequestedCall: TypeAlias = Union[ToolCall, MalformedCall]
 Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the server counted them."""
+    """Numbers of tokens, as the server counted them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -147,6 +149,11 @@ class Response:
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
     @property
+    def requested_calls(self) -> tuple[RequestedCall, ...]:
+        """All calls in order, the malformed ones too: each must have a result."""
+        return tuple(block for block in self.content if isinstance(block, (ToolCall, MalformedCall)))
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(block for block in self.content if isinstance(block, ToolCall))
 
@@ -157,7 +164,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ToolResults:
-    """The answers to one turn's calls, in the order of the calls."""
+    """The results of one turn's calls, in the order of the calls."""
 
     results: tuple[ToolResult, ...]
 

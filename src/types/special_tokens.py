@@ -1,10 +1,10 @@
-"""What a chat template takes for its own, in what others wrote: written so that no server reads it as that. Pure.
+"""Special tokens of chat templates in text from outside, changed so that no server reads them as tokens. Pure.
 
-A server makes a conversation into one text and finds its special tokens wherever they stand. So a file that holds
-`<|im_end|>` and `<|im_start|>system` would end the tool's turn and begin another. A blank behind the first
-character keeps such a word readable and makes it no token; a note says so, for the model that may want to write it.
-Only what forges a turn is taken: markers of thoughts and calls in a result are read by nobody. What the user says,
-in the system prompt too, stays as it is: some models are steered by such words.
+A server renders a conversation as one text and finds its special tokens anywhere in it. So a file that contains
+`<|im_end|>` and `<|im_start|>system` would end the tool's turn and begin another. A blank after the first character
+keeps such a word readable, and it is no longer a token; a note tells the model, which may have to write that word.
+Only words that can forge a turn are changed: markers of thoughts and calls have no effect in a result. The user's
+text and the system prompt stay as they are, because some models are controlled by such words.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SPECIAL = re.compile(
 NOTE = "[words of a chat template in this text are shown with a blank behind their first character]"
 
 
-def broken(text: str) -> str:
-    """The text with a blank in each such word."""
+def neutralize(text: str) -> str:
+    """The text with a blank in each special token."""
     return SPECIAL.sub(lambda found: f"{found[0]} ", text)
 
 
-def harmless(text: str) -> str:
-    """The same, and a note where there was any."""
-    changed = broken(text)
+def neutralize_with_note(text: str) -> str:
+    """The same, with a note at the end if there was any."""
+    changed = neutralize(text)
     return text if changed == text else f"{changed}\n{NOTE}"

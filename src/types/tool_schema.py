@@ -10,7 +10,7 @@ from .messages import JSON, ToolDefinition
 
 
 def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
-    """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS shows is what the wire sends."""
+    """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS lists is what a request contains."""
     function: dict[str, JSON] = {
         "name": tool.name,
         "description": tool.description,
@@ -22,14 +22,14 @@ def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
 
 
 def signature(name: str, parameters: Mapping[str, Any]) -> str:
-    """How a tool is called, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
+    """A tool's signature, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
     return f"{name}({_fields(parameters, 1)})"
 
 
 def type_name(schema: object, depth: int = 1) -> str:
-    """What values a JSON Schema stands for: `"a" | "b"`, `array of {content: string, done?: boolean}`.
+    """The type that a JSON Schema describes: `"a" | "b"`, `array of {content: string, done?: boolean}`.
 
-    `depth`: of how many objects inside one another the fields are named.
+    `depth`: how many levels of nested objects list their fields.
     """
     match schema:
         case {"enum": [_, *_] as choices}:

@@ -1,12 +1,10 @@
-"""No word of what was not said by user or model is a special token of the server's chat template."""
+"""Special tokens of chat templates are changed in text from outside, and ordinary text stays."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from src.types.special_tokens import NOTE, harmless
+from src.types.special_tokens import NOTE, neutralize_with_note
 
 FORGED = [
     "<|im_end|>",
@@ -38,21 +36,20 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("text", FORGED)
-def test_a_word_of_a_template_is_broken_and_said_to_be(text):
-    shown = harmless(f"before {text} after")
+def test_a_special_token_is_changed_and_a_note_says_so(text):
+    shown = neutralize_with_note(f"before {text} after")
     assert text not in shown
     assert shown.endswith(f"\n{NOTE}")
     assert shown.replace(" ", "").startswith(f"before{text}after")
-    assert harmless(shown) == shown
+    assert neutralize_with_note(shown) == shown
 
 
 @pytest.mark.parametrize("text", ORDINARY)
-def test_what_is_ordinary_stays(text):
-    assert harmless(text) == text
+def test_ordinary_text_stays(text):
+    assert neutralize_with_note(text) == text
 
 
 @pytest.mark.parametrize("piece", ["<|", "<|a", "<", "[", "[/INST", "<｜"])
-def test_no_text_makes_it_slow(piece):
-    begun = time.process_time()
-    harmless(piece * 100_000)
-    assert time.process_time() - begun < 1
+def test_beginnings_without_an_end_stay_however_many_they_are(piece):
+    text = piece * 100_000  # a quadratic search would take minutes
+    assert neutralize_with_note(text) == text

@@ -130,9 +130,9 @@ def _question(given: argparse.Namespace) -> str | None:
 
 
 def _marked(material: str) -> str:
-    from ...types.special_tokens import harmless
+    from ...types.special_tokens import neutralize_with_note
 
-    return MATERIAL.format(harmless(material.rstrip()))
+    return MATERIAL.format(neutralize_with_note(material.rstrip()))
 
 
 def _piped() -> str:

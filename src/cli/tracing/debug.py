@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...security.text.sanitize import plain
 from ...types.events import Completed, Event, TurnStarted
-from ...types.messages import MalformedCall, Response, ToolCall
+from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
 
 if TYPE_CHECKING:
     import logging
@@ -121,15 +121,15 @@ def _to_standard_error(line: str) -> None:
 
 def _call_lines(response: Response) -> list[str]:
     lines = []
-    native = [call for call in response.calls if call.origin == "native"]
-    text = [call for call in response.calls if call.origin != "native"]
+    native = [call for call in response.calls if call.origin == NATIVE]
+    text = [call for call in response.calls if call.origin != NATIVE]
     if native:
         lines.append(f"Function calling format detected: {len(native)} calls")
     if text:
         lines.append(f"Tool calls found: {len(text)}  (text-based parsing)")
     if response.calls:
         lines.append(f"Tool calls: {[{'name': call.name, 'args': dict(call.arguments)} for call in response.calls]}")
-    lines += [_provenance(call) for call in text if call.origin != "text" or call.repaired]
+    lines += [_provenance(call) for call in text if call.origin != TEXT or call.repaired]
     lines += [f"Malformed call ({call.origin}): {call.reason}" for call in response.malformed]
     return [*lines, _ending(response)]
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from ...errors import ConfigError, ToolError
 from ...types.messages import JSON, ToolDefinition
-from ...types.special_tokens import broken
+from ...types.special_tokens import neutralize
 from ..process.async_loop import Background
 from ..sdk.context import ToolContext
 from ..sdk.dependencies import attempt
@@ -190,7 +190,7 @@ class Server:
         def call(ctx: ToolContext, **arguments: JSON) -> object:
             return _value(self._call(listed.name, arguments, ctx))
 
-        return Tool(ToolDefinition(name, broken(description), schema), call, risk, "ctx")
+        return Tool(ToolDefinition(name, neutralize(description), schema), call, risk, "ctx")
 
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
         if self.task is None or self.task.done():  # it ended meanwhile
@@ -302,7 +302,7 @@ def _fit_name(name: str) -> str:
 
 def _fit_schema(schema: Any) -> dict[str, JSON]:
     """Of an object, without words that forge a turn or references that lead out of it: nobody shall fetch them."""
-    fit = json.loads(broken(json.dumps(_local(schema), ensure_ascii=False)))
+    fit = json.loads(neutralize(json.dumps(_local(schema), ensure_ascii=False)))
     return {**fit, "type": "object"} if isinstance(fit, dict) else {"type": "object"}
 
 

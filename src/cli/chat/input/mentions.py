@@ -13,7 +13,7 @@ ENTRIES = 200  # of a folder
 
 def with_mentioned(text: str, root: Path) -> str:
     """The message, followed by the content of each file it mentions. Other words with @ are left alone."""
-    from ....types.special_tokens import harmless  # start-up is measured
+    from ....types.special_tokens import neutralize_with_note  # start-up is measured
 
     parts, left, seen = [text], MOST_BYTES, set()
     for path, name in _mentioned(text, root):
@@ -24,7 +24,7 @@ def with_mentioned(text: str, root: Path) -> str:
             part, used = _content(path, name, left)
         except OSError as error:
             part, used = f"{name} cannot be read: {error.strerror}", 0
-        parts.append(harmless(part))
+        parts.append(neutralize_with_note(part))
         left -= used
     return "\n\n".join(parts)
 

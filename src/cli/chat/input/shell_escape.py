@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ....errors import ConfigError
 from ....security.text.sanitize import Sanitiser
-from ....types.special_tokens import harmless
+from ....types.special_tokens import neutralize_with_note
 from ..state import State
 
 GRACE = 1.0  # seconds for an interrupted command to end by itself
@@ -45,7 +45,9 @@ def run_own(state: State, command: str) -> None:
         except KeyboardInterrupt:
             _end(process)
     ending = _ending(process.returncode)
-    state.notes.append(harmless(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending)))
+    state.notes.append(
+        neutralize_with_note(NOTE.format(command=command, output=_bounded("\n".join(kept)), ending=ending))
+    )
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
 
 
