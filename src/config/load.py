@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from ..errors import ConfigError
+from ..types.strict_json import loads_strict
 from .locations import default_files, state_folder
 from .settings import BASE_URLS, SECTIONS, Settings, Vllm, Workspace
 
@@ -275,17 +276,10 @@ def _parsed(path: Path) -> object:
 
 def _json(path: Path, text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return loads_strict(text, error=lambda key: ValueError(f"{_shown(key)} stands twice in one object"))
     except json.JSONDecodeError as error:
         why = _JSON_IS if text.strip() else "the file is empty; {} is the least there can be"
         raise ConfigError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg} ({why})") from error
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{_shown(twice[0])} stands twice in one object")
-    return dict(pairs)
 
 
 def _yaml(path: Path, text: str) -> object:

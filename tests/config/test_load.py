@@ -309,7 +309,8 @@ def test_what_people_write_for_json_is_answered_with_what_json_is(text, said, wr
 
 def test_a_default_file_that_is_none_is_not_passed_over(tmp_path):
     """In no checkout, whose own file comes first."""
-    shutil.copytree(ROOT / "src" / "config", tmp_path / "bot" / "config")
+    for room in ("config", "types"):
+        shutil.copytree(ROOT / "src" / room, tmp_path / "bot" / room)
     shutil.copy(ROOT / "src" / "errors.py", tmp_path / "bot")
     (tmp_path / "vllm-bot" / "config.json").mkdir(parents=True)
     code = "import sys; from bot.config import load; load(None, {}, {'XDG_CONFIG_HOME': sys.argv[1]})"

@@ -7,7 +7,7 @@ import codecs
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...app import factory
 
@@ -63,9 +63,10 @@ def _calls() -> Iterator[ToolCall | Unreadable]:
 
 def _call(number: int, line: str) -> ToolCall | Unreadable:
     from ...types.messages import ToolCall
+    from ...types.strict_json import loads_strict
 
     try:
-        said = json.loads(line, object_pairs_hook=_unique)
+        said = loads_strict(line)
     except (ValueError, RecursionError) as error:
         return Unreadable(f"line {number} is not valid JSON: {error}")
     if not isinstance(said, dict):
@@ -74,11 +75,3 @@ def _call(number: int, line: str) -> ToolCall | Unreadable:
     if not isinstance(name, str) or not isinstance(given, dict):
         return Unreadable(f'line {number} is not a call: "tool" must be a string, "arguments" an object')
     return ToolCall(str(number), name, given, echo=said.get("echo") is True)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values for one key, whoever reads takes another."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in an object")
-    return found

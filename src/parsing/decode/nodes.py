@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple, NoReturn, Union
 
+from ...types.strict_json import build_unique
+
 
 class Unreadable(ValueError):
     """No reading makes this a value; the message is for the model."""
@@ -42,23 +44,20 @@ def _refuse(constant: str) -> NoReturn:
     raise Unreadable(f"{constant} is not a JSON value.")
 
 
-def _unique(pairs: list[tuple[str, Node]]) -> dict[str, Node]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        for key, value in pairs:
-            put({key: members[key]}, key, value)
-    return members
-
-
 def put(members: dict[str, Node], key: str, value: Node) -> None:
     """One more member; Unreadable where there is one of that key and another value."""
     if key in members and members[key] != value:
-        raise Unreadable(f"The key {key[:64]!r} stands twice, with different values.")
+        raise _repeated_key(key)
     members[key] = value
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
-_LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique, strict=False)
+def _repeated_key(key: str) -> Unreadable:
+    return Unreadable(f"The key {key[:64]!r} stands twice, with different values.")
+
+
+_build_object = build_unique(_repeated_key, allow_equal=True)
+_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object)
+_LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object, strict=False)
 
 
 def strict(text: str, position: int = 0) -> tuple[Node, int]:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, Union
 from ...errors import BotError, StreamCut
 from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import JSON, Block, MalformedCall, Reasoning, Text, ToolCall
+from ...types.strict_json import loads_strict
 from ..base import Broken, Decoder, WireEvent
 from ..wire_json import event_object, load, text
 from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
@@ -199,7 +200,13 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     if not raw.strip() and allow_empty:
         return {}
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
+        value = loads_strict(
+            raw,
+            error=lambda key: ValueError(f"The arguments hold {key[:64]!r} twice, with different values."),
+            allow_equal=True,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+        )
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
     except json.JSONDecodeError as error:
@@ -211,14 +218,6 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     if _is_deeper(value, MAX_DEPTH):  # it might not be writable from deeper in the stack
         raise ValueError(TOO_DEEP)
     return value
-
-
-def _unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    members = dict(pairs)
-    for key, value in pairs if len(members) < len(pairs) else ():
-        if members[key] != value:  # whoever looks at the call and whoever runs it may take another
-            raise ValueError(f"The arguments hold {key[:64]!r} twice, with different values.")
-    return members
 
 
 def _finite(digits: str) -> float:

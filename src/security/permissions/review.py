@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from ...errors import BotError, ConfigError
 from ...types.messages import JSON, ToolCall
+from ...types.strict_json import loads_strict
 
 Vote = Literal["approve", "reject", "none"]
 RULES = ("majority", "unanimous", "any")
@@ -160,7 +161,7 @@ def read(answer: str) -> tuple[Vote, str]:
     whole = FENCED.fullmatch(text)
     try:
         # Not strict: vLLM's grammar lets raw control characters into a string that has a maxLength (xgrammar, 0.32).
-        value = json.loads(whole[1] if whole else text, object_pairs_hook=_unique, strict=False)
+        value = loads_strict(whole[1] if whole else text, strict=False)
     except (ValueError, RecursionError):
         return _in_words(text)
     if not isinstance(value, dict) or not isinstance(value.get("verdict"), str):
@@ -175,12 +176,6 @@ def _in_words(text: str) -> tuple[Vote, str]:
     if len(votes) != 1 or not VERDICT.match(text):
         return "none", "its answer cannot be read"
     return votes.pop(), _reason(text[found[0].end() :].lstrip(" \t*_\"'`:.,;-"))
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) != len(pairs):
-        raise ValueError("a key stands twice")
-    return dict(pairs)
 
 
 def _vote(word: str) -> Vote:
