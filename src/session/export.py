@@ -21,7 +21,6 @@ from ..types.messages import (
     UserMessage,
 )
 from .journal import redacted
-from .serialization import to_json
 
 VERSION = 1
 Clean = Callable[[str], str]
@@ -107,7 +106,7 @@ def as_html(conversation: Conversation, clean: Clean) -> str:
 
 def as_json(conversation: Conversation, clean: Clean) -> str:
     """Messages as in the journal (see docs/sessions.md); ASCII only."""
-    messages = [to_json(message) for message in conversation.messages if not isinstance(message, SystemMessage)]
+    messages = [message.to_dict() for message in conversation.messages if not isinstance(message, SystemMessage)]
     whole: dict[str, JSON] = {
         "version": VERSION,
         "title": conversation.title,

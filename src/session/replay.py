@@ -27,10 +27,10 @@ from ..types.messages import (
     ToolResult,
     ToolResults,
     UserMessage,
+    read_message,
 )
 from .journal import VERSION
 from .journal_reader import Line, Lines, parsed, problem
-from .serialization import from_json
 from .todos import Todos, todos_of
 
 MESSAGES = ("system", "user", "order", "response")
@@ -284,7 +284,7 @@ def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message
         return
     value = (parsed(entry.line, found.problems) if entry.value is None else entry.value).get("message")
     try:
-        message = from_json(value)
+        message = read_message(value)
     except ValueError as error:
         if value is not None:
             problem(found.problems, f"record {entry.line.number} is not a message and was skipped: {error}")
@@ -301,7 +301,7 @@ def _results(asked: Sequence[RequestedCall], entry: _Entry, found: Replayed, *, 
     known: dict[str, list[ToolResult]] = {}
     for line in entry.results:
         try:
-            result = from_json(parsed(line, found.problems).get("result"), ("result",))
+            result = ToolResult.from_dict(parsed(line, found.problems).get("result"))
         except ValueError:
             continue
         known.setdefault(result.tool_call_id, []).append(result)

@@ -16,7 +16,6 @@ from ..types.events import CallFinished, CallStarted, Compacted, Completed, Even
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults, UserMessage
 from .journal import VERSION, Journal, Redact
 from .replay import Point, Started, Write, drop_points, replay
-from .serialization import NAMES, to_json
 from .snapshots import Blobs, Put, Restored, digest_of
 from .streaming_redaction import Pieces
 from .todos import TODO_WRITE, Todos
@@ -92,9 +91,9 @@ class Session:
         session._todos = found.todos
         journal.write("resumed", {"torn": True} if found.torn else {})
         if found.partial:
-            session._record("response", {"message": to_json(found.partial)})
+            session._record("response", {"message": found.partial.to_dict()})
         for lost in found.lost:
-            session._record("result", {"result": to_json(lost)})
+            session._record("result", {"result": lost.to_dict()})
         journal.sync()
         notices = [f"The journal of this session is damaged: {problem}." for problem in found.problems]
         if found.lost:
@@ -256,7 +255,7 @@ class Session:
 
     def _finish(self, result: ToolResult) -> int:
         self._results.append(result)
-        number = self._record("result", {"result": to_json(result)})
+        number = self._record("result", {"result": result.to_dict()})
         self._settle()
         return number
 
@@ -270,7 +269,7 @@ class Session:
         self._unfinished = []
 
     def _compact(self, event: Compacted) -> None:
-        fields: dict[str, JSON] = {"keep": event.kept, "message": to_json(event.summary), "by_hand": event.by_hand}
+        fields: dict[str, JSON] = {"keep": event.kept, "message": event.summary.to_dict(), "by_hand": event.by_hand}
         self._kept = len(self.messages)  # set first, so that an interrupt in between is not taken for a cut
         number = self._record("compaction", fields)
         if event.by_hand:
@@ -294,15 +293,15 @@ class Session:
             recorded = {id(result) for result in self._results}
             for result in message.results:
                 if id(result) not in recorded:
-                    self._record("result", {"result": to_json(result)})
+                    self._record("result", {"result": result.to_dict()})
             self._results = []
             return
-        kind = NAMES[type(message)]
+        kind = message.TYPE
         self._pieces.close()
         if kind == "user" and self._in_turn:
             kind = "order"  # from the agent itself, in the middle of a turn
         stamp: dict[str, JSON] = {"time": int(self._now())} if kind == "user" else {}
-        number = self._record(kind, {**stamp, "message": to_json(message)})
+        number = self._record(kind, {**stamp, "message": message.to_dict()})
         if kind == "user" and self._last_kind != "user":
             question = message.text if isinstance(message, UserMessage) else ""
             self._points.append(Point(number, self._kept, question))

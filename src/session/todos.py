@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..types.messages import JSON, Response, ToolCall
+from ..types.messages import JSON, Response, ToolCall, read_message
 from .journal_reader import Line
-from .serialization import from_json
 
 TODO_WRITE = "todo_write"  # the tool whose last call says what there is to do
 HEAD = 1000  # bytes of a result, in which its name stands; what it says may be long
@@ -40,7 +39,7 @@ def todos_of(lines: Iterable[Line]) -> Iterator[Todos]:
 
 def _calls(response: bytes) -> list[ToolCall]:
     try:
-        message = from_json(_parsed(response).get("message"))
+        message = read_message(_parsed(response).get("message"))
     except ValueError:
         return []
     calls = message.calls if isinstance(message, Response) else ()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias, Union, cast
+
+from .serialization import Serializable, read_as
 
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
@@ -36,13 +38,14 @@ class ToolDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Serializable):
     """A model's request to run a tool, in whatever format it came.
 
     `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input.
     `metadata` is opaque and is sent back to the provider on the next turn.
     """
 
+    TYPE = "call"
     id: str
     name: str
     arguments: Mapping[str, JSON]
@@ -53,12 +56,13 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class MalformedCall:
+class MalformedCall(Serializable):
     """An attempt at a call that cannot be read. It never runs; its result tells the model the `reason`.
 
     `raw` is the text as the model wrote it; `name` is empty if no name could be read.
     """
 
+    TYPE = "malformed"
     id: str
     name: str
     raw: str
@@ -67,7 +71,7 @@ class MalformedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Serializable):
     """The result of a call. `value` is a string (kind text), any JSON value (data) or a sentence for the model (error).
 
     For kind multimodal it is a list of content blocks, as in MCP: {"type": "text", "text"}, or
@@ -76,6 +80,7 @@ class ToolResult:
     `ref` names the whole output in the output cache ("": it is not there); it is not sent to providers.
     """
 
+    TYPE = "result"
     tool_call_id: str
     name: str
     kind: Literal["text", "data", "error", "multimodal"]
@@ -100,15 +105,17 @@ def block_text(block: JSON) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Serializable):
     """`metadata` is opaque and is sent back to the provider on the next turn, as in ToolCall and Reasoning."""
 
+    TYPE = "text"
     text: str
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Reasoning:
+class Reasoning(Serializable):
+    TYPE = "reasoning"
     text: str
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 
@@ -118,27 +125,31 @@ Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Serializable):
     """Numbers of tokens, as the server counted them."""
 
+    TYPE = "usage"
     input_tokens: int = 0
     output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class SystemMessage:
+class SystemMessage(Serializable):
+    TYPE = "system"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class UserMessage:
+class UserMessage(Serializable):
+    TYPE = "user"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class Response(Serializable):
     """The model's turn: its blocks in the order they came, and why it stopped."""
 
+    TYPE = "response"
     content: tuple[Block, ...]
     stop_reason: StopReason = "end_turn"
     usage: Usage | None = None
@@ -163,10 +174,16 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResults:
+class ToolResults(Serializable):
     """The results of one turn's calls, in the order of the calls."""
 
+    TYPE = "results"
     results: tuple[ToolResult, ...]
 
 
 Message = Union[SystemMessage, UserMessage, Response, ToolResults]
+
+
+def read_message(value: JSON) -> Message:
+    """The message that `to_dict` wrote. Raises ValueError."""
+    return cast(Message, read_as(value, Message))

@@ -11,7 +11,6 @@ from src.cli.main import main
 from src.parsing import Cut, Extraction, Malformed, ParsedCall, Reasoned, StreamParser, extract_tool_calls
 from src.providers.base import ChatRequest
 from src.providers.table import PROVIDERS
-from src.session.serialization import to_json
 from src.session.session import Session
 from src.types.events import ReasoningDelta, TextDelta
 from src.types.messages import SystemMessage, ToolDefinition, UserMessage
@@ -80,7 +79,7 @@ def describe_session(journal: Path, root: Path) -> dict[str, Any]:
     session, notices = Session.resumed(journal, [SystemMessage("You help.")], root)
     try:
         return {
-            "messages": [to_json(message) for message in session.messages],
+            "messages": [message.to_dict() for message in session.messages],
             "name": session.name,
             "meta": session.meta,
             "turns": session.turns,
@@ -101,7 +100,7 @@ def undo_last_turn(journal: Path, root: Path, restore: Any) -> dict[str, Any]:
         return {
             "question": undone and undone.question,
             "calls": undone and [[call.id, call.name, dict(call.arguments)] for call in undone.calls],
-            "messages": [to_json(message) for message in session.messages],
+            "messages": [message.to_dict() for message in session.messages],
             "todos": session.todos and dict(session.todos),
         }
     finally:

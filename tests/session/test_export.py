@@ -5,8 +5,17 @@ import re
 import pytest
 
 from src.session.export import Conversation, as_html, as_json, markdown
-from src.session.serialization import from_json
-from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from src.types.messages import (
+    MalformedCall,
+    Reasoning,
+    Response,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+    read_message,
+)
 from tests.doubles import says
 
 from .doubles import SYSTEM
@@ -52,7 +61,7 @@ def test_html_holds_no_markup_of_anybody_else():
 def test_json_reads_back_as_the_messages():
     whole = json.loads(as_json(CONVERSATION, str))
     assert whole["title"] == "A <title>"
-    assert [from_json(each) for each in whole["messages"]] == MESSAGES[1:]
+    assert [read_message(each) for each in whole["messages"]] == MESSAGES[1:]
 
 
 @pytest.mark.parametrize("writer", [markdown, as_html, as_json])

@@ -1,3 +1,5 @@
+"""What `to_dict` writes, `from_dict` reads: an equal value, or ValueError."""
+
 import json
 import math
 
@@ -6,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.session.journal import encoded
-from src.session.serialization import from_json, to_json
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -18,6 +19,7 @@ from src.types.messages import (
     ToolResults,
     Usage,
     UserMessage,
+    read_message,
 )
 
 texts = st.text(st.characters(), max_size=20)  # lone surrogates as well: a model may write them
@@ -59,17 +61,17 @@ messages = st.one_of(
 
 
 @given(messages)
-def test_what_is_read_is_what_was_written(written):
-    assert from_json(json.loads(encoded(to_json(written)))) == written
+def test_a_message_that_is_read_equals_the_one_written(written):
+    assert read_message(json.loads(encoded(written.to_dict()))) == written
 
 
-def test_what_holds_its_default_is_left_out():
-    assert to_json(Response((Text("hi"),))) == {"type": "response", "content": [{"type": "text", "text": "hi"}]}
+def test_a_field_with_its_default_is_left_out():
+    assert Response((Text("hi"),)).to_dict() == {"type": "response", "content": [{"type": "text", "text": "hi"}]}
 
 
-def test_a_number_that_json_does_not_know_comes_back_as_well():
+def test_a_number_that_json_does_not_know_is_read_as_well():
     call = Response((ToolCall("c", "f", {"x": math.inf}),))
-    assert from_json(json.loads(encoded(to_json(call)))) == call
+    assert read_message(json.loads(encoded(call.to_dict()))) == call
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,51 @@ def test_a_number_that_json_does_not_know_comes_back_as_well():
         {"type": ["user"], "text": ""},
     ],
 )
-def test_what_is_no_message_is_an_error_and_never_a_message(value):
+def test_anything_else_is_an_error(value):
     with pytest.raises(ValueError):
-        from_json(value)
+        read_message(value)
+
+
+@given(st.one_of(blocks, results, usages.filter(bool)))
+def test_a_part_that_is_read_equals_the_one_written(written):
+    assert type(written).from_dict(json.loads(encoded(written.to_dict()))) == written
+
+
+def test_a_part_of_another_type_is_an_error():
+    with pytest.raises(ValueError, match="type call"):
+        ToolCall.from_dict(Text("hi").to_dict())
+
+
+def test_an_unknown_field_is_ignored():
+    assert read_message({"type": "user", "text": "hi", "newer": 1}) == UserMessage("hi")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("usage", {"type": "usage", "input_tokens": True}), ("usage", 5), ("content", None), ("model", 5)],
+)
+def test_a_field_of_another_type_is_an_error(field, value):
+    with pytest.raises(ValueError, match="expected"):
+        read_message({"type": "response", "content": [], field: value})
+
+
+def test_the_shape_is_that_of_earlier_journals():
+    call = ToolCall("c1", "look", {"path": "a"}, "hermes", ("comma",), True, {"k": 1})
+    assert Response((call,), "tool_use", Usage(3, 0), "tiny").to_dict() == {
+        "type": "response",
+        "content": [
+            {
+                "type": "call",
+                "id": "c1",
+                "name": "look",
+                "arguments": {"path": "a"},
+                "origin": "hermes",
+                "repaired": ["comma"],
+                "echo": True,
+                "metadata": {"k": 1},
+            }
+        ],
+        "stop_reason": "tool_use",
+        "usage": {"type": "usage", "input_tokens": 3},
+        "model": "tiny",
+    }

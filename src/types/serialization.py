@@ -1,0 +1,105 @@
+"""Values as JSON objects, and back: a value that is read equals the one that was written.
+
+"type" names the class of an object. Fields that have their default value are left out, and unknown ones are ignored.
+How a field is read follows from its type. JSON may come from a file that somebody edited, so reading checks types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from functools import cache, partial
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T", bound="Serializable")
+Reader = Callable[[Any], Any]
+
+
+class Serializable:
+    """Base of dataclasses that are stored; `TYPE` is the class's name in JSON."""
+
+    __slots__ = ()
+    TYPE: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        written: dict[str, Any] = {"type": self.TYPE}
+        kind: Any = type(self)
+        for name, default in _list_defaults(kind):
+            value = getattr(self, name)
+            if value != default or type(value) is not type(default):
+                written[name] = _write(value)
+        return written
+
+    @classmethod
+    def from_dict(cls: type[T], value: object) -> T:
+        """Raises ValueError if `value` is not an object of this type."""
+        if not isinstance(value, dict) or value.get("type") != cls.TYPE:
+            raise ValueError(f"expected an object of type {cls.TYPE}")
+        kind: Any = cls
+        readers = _list_readers(kind)
+        try:
+            return cls(**{name: readers[name](held) for name, held in value.items() if name in readers})
+        except TypeError as error:  # a field is missing
+            raise ValueError(f"{cls.TYPE}: {error}") from error
+
+
+def read_as(value: object, hint: Any) -> Any:
+    """The value as the type `hint` describes it. Raises ValueError."""
+    return _reader_of(hint)(value)
+
+
+def _write(value: Any) -> Any:
+    if isinstance(value, Serializable):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_write(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+@cache
+def _list_defaults(kind: type[Any]) -> list[tuple[str, object]]:
+    return [(each.name, _default_of(each)) for each in fields(kind)]
+
+
+def _default_of(each: Field[Any]) -> object:
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+@cache
+def _list_readers(kind: type[Any]) -> dict[str, Reader]:
+    hints = get_type_hints(kind)
+    return {each.name: _reader_of(hints[each.name]) for each in fields(kind)}
+
+
+@cache
+def _reader_of(hint: Any) -> Reader:
+    arms = get_args(hint)
+    classes = {each.TYPE: each for each in (hint, *arms) if isinstance(each, type) and issubclass(each, Serializable)}
+    if get_origin(hint) is tuple:
+        return partial(_read_tuple, _reader_of(arms[0]))
+    if classes:
+        return partial(_read_object, classes, type(None) in arms)
+    if get_origin(hint) is Literal:
+        return partial(_read_plain, str)  # a newer version may know more words
+    if hint in (str, int, bool):
+        return partial(_read_plain, hint)
+    return partial(_read_plain, dict if get_origin(hint) is Mapping else object)
+
+
+def _read_tuple(read: Reader, value: object) -> tuple[Any, ...]:
+    return tuple(map(read, _read_plain(list, value)))
+
+
+def _read_object(classes: Mapping[str, type[Serializable]], optional: bool, value: object) -> object:
+    if value is None and optional:
+        return None
+    name = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(name, str) or name not in classes:
+        raise ValueError(f"expected an object of type {' or '.join(classes)}")
+    return classes[name].from_dict(value)
+
+
+def _read_plain(kind: type, value: Any) -> Any:
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
