@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Annotated
 
 from ...errors import ToolError
-from ..fs.globs import of_glob
-from ..fs.grep import Line, Matcher, blocks, matches
-from ..fs.ripgrep import find_rg, holding
+from ..fs.grep import Line, Matcher, blocks, find_rg, holding, matches
 from ..fs.walk import Tree
 from ..sdk.context import ToolContext
 from ..sdk.registry import tool
@@ -20,6 +19,7 @@ FILES_SHOWN = 1_000
 BATCH = 2_000  # files looked at together; their paths must fit on a command line, else rg is done without
 WORTH_RG = 100  # files; starting it for fewer costs more than it saves
 AROUND_MOST = 100  # lines
+NESTED = 5  # braces in braces
 GLOB_SECONDS = 1.0  # that a pattern may take on one name
 
 Before = Annotated[int, "Lines to show before each match"]
@@ -138,3 +138,76 @@ def _lines(tree: Tree, path: str, matcher: Matcher, before: int, after: int) -> 
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             parts = takewhile(lambda _: not tree.is_late(), blocks(file))
             yield from matches(parts, matcher, before, after)
+
+
+def of_glob(pattern: str) -> str:
+    """The expression for whole paths relative to a folder, `/` between their parts.
+
+    `**` is any number of folders; a pattern without `/` matches in every folder. Raises ToolError for one that
+    leads out of the folder.
+    """
+    pattern = pattern.removeprefix("./")
+    if pattern.startswith(("/", "~")) or ".." in re.split(r"[/{},]", pattern):
+        raise ToolError(f"the pattern {pattern} leads outside", "Give one relative to the folder searched.")
+    if "/" not in pattern.rstrip("/"):
+        pattern = f"**/{pattern}"
+    if pattern.endswith("/"):
+        pattern += "**"
+    return "".join(_parts(pattern, 0))
+
+
+def _parts(pattern: str, depth: int) -> Iterator[str]:
+    at = 0
+    while at < len(pattern):
+        for token, piece in TOKENS:
+            if found := token.match(pattern, at):
+                yield piece
+                at = found.end()
+                break
+        else:
+            piece, at = _special(pattern, at, depth)
+            yield piece
+
+
+TOKENS = (  # what is recognised first
+    (re.compile(r"(?:(?<=/)|^)\*\*/(?:\*\*/)*"), "(?:[^/]+/)*"),
+    (re.compile(r"(?:(?<=/)|^)\*\*$"), ".+"),
+    (re.compile(r"\*+"), "[^/]*"),
+    (re.compile(r"\?"), "[^/]"),
+)
+CLASS = re.compile(r"\[([!^]|(?![!^]))(\][^\]/]*|[^\]/]+)\]")
+
+
+def _special(pattern: str, at: int, depth: int) -> tuple[str, int]:
+    """A class, braces, or one plain character; and where to go on."""
+    if found := CLASS.match(pattern, at):
+        inside = found[2].replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]").replace("^", r"\^")
+        inside = inside.replace("&&", r"&\&").replace("||", r"|\|").replace("~~", r"~\~").replace("--", r"-\-")
+        return f"(?!/)[{'^' if found[1] else ''}{inside}]", found.end()
+    if pattern[at] == "{" and depth < NESTED and (end := _closing(pattern, at)):
+        arms = ("".join(_parts(arm, depth + 1)) for arm in _arms(pattern[at + 1 : end]))
+        return f"(?:{'|'.join(arms)})", end + 1
+    if pattern[at] == "\\" and at + 1 < len(pattern):
+        return re.escape(pattern[at + 1]), at + 2
+    return re.escape(pattern[at]), at + 1
+
+
+def _closing(pattern: str, start: int) -> int:
+    """Where the brace opened at `start` is closed; 0 where it is not."""
+    depth = 0
+    for at in range(start, len(pattern)):
+        depth += {"{": 1, "}": -1}.get(pattern[at], 0)
+        if not depth:
+            return at
+    return 0
+
+
+def _arms(inside: str) -> list[str]:
+    arms, depth = [""], 0
+    for character in inside:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if character == "," and not depth:
+            arms.append("")
+        else:
+            arms[-1] += character
+    return arms

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
+import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ...errors import ToolError
-from .globs import is_plain, words
+from ..sdk.context import ToolContext
 
 if TYPE_CHECKING:
     import regex
@@ -24,7 +27,11 @@ BLOCK = 1 << 20  # bytes
 LONGEST_PATTERN = 2_000  # characters
 BLOCK_SECONDS = 0.2  # that a pattern may take on a block
 SECONDS = 10.0  # that a pattern may take in all, beyond reading
+LEAST = 2  # characters of a word worth looking for
+FOLDED = re.compile("[iksIKS]")  # have a third case outside ASCII: İ, K (Kelvin), ſ
 WIDTH = 500  # characters shown of a line
+RG_TIMEOUT_S = 20.0
+RG_FLAGS = ("--no-config", "--no-messages", "--files-with-matches", "--null", "--text", "--fixed-strings")
 MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -199,3 +206,98 @@ def shortened(line: str, at: int = 0) -> str:
         start = max(0, at - WIDTH // 4)
         line = f"{'[...] ' * bool(start)}{line[start : start + WIDTH]}{' [...]' * (start + WIDTH < len(line))}"
     return line.replace("\0", "\ufffd")
+
+
+def find_rg(ctx: ToolContext) -> str:
+    """Its path, or "". One that lies in the workspace is not the user's, and is not run."""
+    from shutil import which
+
+    found = os.path.realpath(which("rg", path=ctx.environment.get("PATH", "")) or "/")
+    return "" if found == "/" or Path(found).is_relative_to(os.path.realpath(ctx.workspace)) else found
+
+
+def holding(
+    rg: str, literals: Sequence[str], files: Sequence[str], workspace: Path, *, ignore_case: bool
+) -> set[str] | None:
+    """Those of the files that hold one of the words; None where it cannot be told."""
+    import subprocess
+
+    patterns = [argument for word in literals for argument in ("-e", word)]
+    case = ["--ignore-case"] if ignore_case else ["--case-sensitive"]
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own rg, with words and paths as they are
+            [rg, *RG_FLAGS, *case, *patterns, "--", *(f"./{file}" for file in files)],
+            cwd=workspace,
+            env={"PATH": os.defpath},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=RG_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode not in (0, 1):
+        return None
+    return {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0") if name}
+
+
+def words(pattern: str, *, ignore_case: bool) -> tuple[str, ...]:
+    """ASCII words, one of which is in every line that the expression matches; none where it cannot be told.
+
+    Looks at the alternatives of the outermost level, and in each at what stands outside groups and classes.
+    """
+    if DOUBTFUL.search(pattern):
+        return ()
+    found: list[str] = []
+    for runs in _alternatives(pattern):
+        pieces = [piece for run in runs for piece in (FOLDED.split(run) if ignore_case else [run])]
+        longest = max(pieces, key=len, default="")
+        if len(longest) < LEAST:
+            return ()
+        found.append(longest)
+    return tuple(dict.fromkeys(found))
+
+
+def _alternatives(pattern: str) -> Iterator[list[str]]:
+    """Of each alternative the runs of characters that stand for themselves."""
+    runs, depth = [""], 0
+    for token in TOKEN.finditer(pattern):
+        text, required = token["text"], not token["quantifier"]
+        depth += (text[0] == "(") - (text == ")")
+        plain = text[-1] if text[0] == "\\" and not text[-1].isalnum() else text
+        if depth == 0 and text == "|":
+            yield runs
+            runs = [""]
+        elif depth == 0 and required and len(plain) == 1 and (plain != text or plain not in META) and plain in ASCII:
+            runs[-1] += plain
+        else:
+            runs.append("")
+    yield runs
+
+
+META = frozenset("^$.|()[]?*+{}\\")
+ASCII = frozenset(map(chr, range(0x20, 0x7F)))
+TOKEN = re.compile(
+    r"(?P<text>\\.|\[\^?\]?(?:\\.|[^\]\\\[])*\]|\(\?:|.)(?P<quantifier>(?:[?*+]|\{[^}]*\})*)",
+    re.DOTALL,
+)
+# Groups with flags, names or a look around, nested classes, and escapes that go on: not followed here.
+DOUBTFUL = re.compile(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
+
+
+def is_plain(pattern: str) -> bool:
+    """Whether a line that matches makes any text match that it is a line of, `^` and `$` being those of lines.
+
+    So it is without what looks beyond a match, or keeps what it took.
+    """
+    return PLAIN.fullmatch(pattern) is not None
+
+
+PLAIN = re.compile(
+    r"""(?:(?:[^\\\[\](){}?*+|]|\(\?:|\((?!\?)|[)|]|\\[wWsSdDbt]|\\[^a-zA-Z0-9<>]   # characters, groups, escapes
+        |\[\^?(?:\\[wWsSdDt]|\\[^a-zA-Z0-9]|[^\]\[\\])+\])                 # classes
+        (?:(?:[?*+]|\{[0-9]+(?:,[0-9]*)?\})\??(?![?*+{]))?)*                   # how often, not possessively
+    """,
+    re.VERBOSE,
+)

@@ -1,6 +1,6 @@
 """The files of a folder of the workspace, in order, less what git ignores. No link is followed or listed.
 
-Each folder is opened beneath the workspace (beneath.py), so that whatever is swapped for a link meanwhile
+Each folder is opened beneath the workspace (paths.py), so that whatever is swapped for a link meanwhile
 leads nowhere. What a .gitignore says holds with and without a repository; git's own folder is never entered.
 """
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...errors import ToolError
 from ..sdk.context import ToolContext
 from . import paths
-from .beneath import FOLDER, open_beneath
+from .paths import FOLDER, open_beneath
 
 IGNORE = ".gitignore"
 IGNORE_MOST = 1_000_000  # bytes of a .gitignore that are read

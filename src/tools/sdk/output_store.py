@@ -9,20 +9,16 @@ A full disk never breaks a tool: what could not be stored has no reference, and 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
-from ...types.messages import ToolResult
 
-SHOWN = 50 * 1024  # bytes (UTF-8) of a result that the model sees at once
 LARGEST = 2 * 1024**3  # bytes of one output that are stored
 IN_ALL = 8 * 1024**3  # bytes that the folder may hold before the oldest are removed
 KEPT_FOR = 7 * 24 * 3600.0  # seconds
@@ -133,42 +129,3 @@ class Writer:
             self._file.close()
         except OSError:  # what was still to be written did not fit on the disk
             self.complete = False
-
-
-def cached(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
-    """A result as the model sees it, cut to SHOWN bytes, with the reference under which all of it is stored.
-
-    `ref` is given where the tool stored its output itself. Images and the like have no text to store.
-    """
-    if result.kind == "multimodal":
-        return result
-    text = result.text
-    if result.kind == "data" and len(text) > SHOWN // 4:
-        text = json.dumps(result.value, ensure_ascii=False, indent=1)  # so that it has lines to be read by
-    if not ref and outputs:
-        ref = outputs.put(text)
-    shown = truncated(text, ref)
-    if shown is text:
-        return replace(result, ref=ref)
-    return replace(result, kind="error" if result.kind == "error" else "text", value=shown, ref=ref)
-
-
-def truncated(text: str, ref: str) -> str:
-    """The whole lines of a text that fit into SHOWN bytes, and how to read on; the text itself where all of it fits."""
-    if len(text) <= SHOWN // 4:
-        return text
-    data = text.encode("utf-8", "replace")
-    if len(data) <= SHOWN:
-        return text
-    head = data[: data.rfind(b"\n", 0, SHOWN) + 1] or data[:SHOWN]
-    shown = head.decode("utf-8", "ignore")
-    line_end = "" if shown.endswith("\n") else "\n"
-    return (
-        f"{shown}{line_end}[cut: {len(head):,} of {len(data):,} bytes are shown; {_how_on(ref, shown.count(chr(10)))}]"
-    )
-
-
-def _how_on(ref: str, lines: int) -> str:
-    if not ref:
-        return "the rest could not be stored: ask for less at once"
-    return f'read on with tool_output_cache(ref_id="{ref}", offset={lines + 1}) or search with tool_output_cache_grep'

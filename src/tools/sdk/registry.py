@@ -25,8 +25,7 @@ from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ...types.tool_schema import openai_tool, signature, type_name
 from .context import ToolContext
 from .dependencies import attempt
-from .output_store import cached
-from .result import Outcome, outcome, printable
+from .result import Outcome, cached, outcome, printable
 from .schema import Convert, parameters_of, strict_form, without_nulls, without_patterns
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]

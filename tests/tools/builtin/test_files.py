@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
 from src.tools.fs.encoding import CHUNK
-from src.tools.sdk.output_store import SHOWN
+from src.tools.sdk.result import SHOWN
 from src.types.messages import ToolCall
 
 ERROR = "Error executing tool: "

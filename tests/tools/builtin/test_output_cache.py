@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from src.tools.sdk.output_store import SHOWN, Outputs
+from src.tools.sdk.output_store import Outputs
+from src.tools.sdk.result import SHOWN
 
 ERROR = "Error executing tool: "
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import random
 import re
@@ -11,10 +12,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+import regex
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
+from src.tools.builtin.search import of_glob
 from src.types.messages import ToolCall
 
 ERROR = "Error executing tool: "
@@ -130,6 +134,56 @@ def test_a_pattern_that_is_none_is_refused(run):
     assert run("grep", pattern="x", before=-1).value == ERROR + "before and after are 0 to 100"
 
 
+GLOBS = [
+    ("*.py", ["a.py", "x/a.py", ".py", "x/y/z.py"], ["a.pyc", "a/py", "a.py/x"]),
+    ("src/*.py", ["src/a.py"], ["a.py", "src/x/a.py", "x/src/a.py"]),
+    ("./src/*.py", ["src/a.py"], ["x/src/a.py"]),
+    ("src/**/*.py", ["src/a.py", "src/x/y/a.py"], ["x/src/a.py"]),
+    ("**/test_*.py", ["test_a.py", "x/y/test_a.py"], ["test_a/x.py"]),
+    ("**", ["a", "a/b"], []),
+    ("src/**", ["src/a", "src/a/b"], ["src", "a/src/b"]),
+    ("src/", ["src/a", "src/a/b"], ["src", "x/src"]),
+    ("a**b", ["ab", "axb", "x/ab"], ["a/b"]),
+    ("**/**/a", ["a", "x/a", "x/y/a"], ["b"]),
+    ("?.txt", ["a.txt", "é.txt"], ["ab.txt", "/.txt"]),
+    ("[ab].txt", ["a.txt"], ["c.txt", "[ab].txt"]),
+    ("[!ab].txt", ["c.txt"], ["a.txt", "/.txt"]),
+    ("[^ab].txt", ["c.txt"], ["a.txt"]),
+    ("[]x].txt", ["].txt", "x.txt"], ["a.txt"]),
+    ("[a-c][[].txt", ["b[.txt"], ["d[.txt"]),
+    ("[a&&b].txt", ["&.txt", "a.txt"], ["c.txt"]),
+    ("[ab", ["[ab"], ["a"]),
+    ("*.{js,ts}", ["a.js", "x/a.ts"], ["a.jsx", "a.{js,ts}"]),
+    ("{src,test}/**/*.{c,h{pp,}}", ["src/a.c", "test/x/a.hpp", "src/a.h"], ["lib/a.c", "src/a.hp"]),
+    ("{a,b", ["{a,b"], ["a"]),
+    ("a+(b).$", ["a+(b).$"], ["aab"]),
+    (r"a\*b", ["a*b"], ["axb"]),
+    ("*", ["a", ".hidden", "x/a"], []),
+]
+
+
+@pytest.mark.parametrize(("pattern", "fit", "others"), GLOBS, ids=[row[0] for row in GLOBS])
+def test_a_glob_fits_paths(pattern, fit, others):
+    expression = regex.compile(of_glob(pattern))
+    assert [path for path in [*fit, *others] if expression.fullmatch(path)] == fit
+
+
+@pytest.mark.parametrize("pattern", ["../**/*.txt", "/etc/*", "a/../../b", "~/x", "{a,..}/b", "..", "x/.."])
+def test_a_glob_that_leads_out_is_refused(pattern):
+    with pytest.raises(ToolError, match="leads outside"):
+        of_glob(pattern)
+
+
+@settings(deadline=None)
+@example("[!]", "[!]")
+@given(
+    st.text(st.sampled_from("ab*?[]!"), min_size=1, max_size=6),
+    st.text(st.sampled_from("ab[]!"), min_size=1, max_size=5),
+)
+def test_without_folders_it_is_the_standard_librarys(pattern, name):
+    assert bool(regex.fullmatch(of_glob(pattern), name)) == fnmatch.fnmatchcase(name, pattern)
+
+
 # grep
 
 
@@ -238,8 +292,6 @@ def test_with_rg_and_without_it_finds_the_same(seed, tmp_path):
 
 def naively(folder: Path, pattern: str, ignore_case: bool, shown: str, before: int) -> str:
     """`shown` again where the lines that match in it are those a plain loop over the files finds."""
-    import regex
-
     expression = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     expected = set()
     for file in folder.rglob("*.txt"):
