@@ -73,6 +73,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "prompt_toolkit": {"cli"},
     "rich": {"cli"},
     "pathspec": {"security", "tools"},
+    "wcmatch": {"tools"},
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
 }

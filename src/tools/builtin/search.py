@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ...errors import ToolError
 from ..fs.grep import Line, Matcher, blocks, find_rg, holding, matches
@@ -15,11 +15,13 @@ from ..fs.walk import Tree
 from ..sdk.context import ToolContext
 from ..sdk.registry import tool
 
+if TYPE_CHECKING:
+    import regex
+
 FILES_SHOWN = 1_000
 BATCH = 2_000  # files looked at together; their paths must fit on a command line, else rg is done without
 WORTH_RG = 100  # files; starting it for fewer costs more than it saves
 AROUND_MOST = 100  # lines
-NESTED = 5  # braces in braces
 GLOB_SECONDS = 1.0  # that a pattern may take on one name
 
 Before = Annotated[int, "Lines to show before each match"]
@@ -98,12 +100,7 @@ def refuse_many_lines(*counts: int) -> None:
 
 def _named(pattern: str, tree: Tree, files: Iterable[str]) -> Iterator[str]:
     """Those of the files whose path below the folder that is searched fits the pattern."""
-    import regex  # start-up is measured
-
-    try:
-        fits = regex.compile(of_glob(pattern))
-    except regex.error as error:
-        raise ToolError(f"{pattern[:80]!a} is no pattern for files: {error}") from error
+    fits = compile_glob(pattern)
     for file in files:
         name = file.removeprefix(tree.start) if file.startswith(tree.start) else file.rpartition("/")[2]
         try:
@@ -140,74 +137,19 @@ def _lines(tree: Tree, path: str, matcher: Matcher, before: int, after: int) -> 
             yield from matches(parts, matcher, before, after)
 
 
-def of_glob(pattern: str) -> str:
-    """The expression for whole paths relative to a folder, `/` between their parts.
+def compile_glob(pattern: str) -> regex.Pattern[str]:
+    """The expression for paths relative to a folder, `/` between their parts.
 
-    `**` is any number of folders; a pattern without `/` matches in every folder. Raises ToolError for one that
-    leads out of the folder.
+    `**` is any number of folders; a pattern without `/` matches in every folder. Raises ToolError for a pattern that
+    leads out of the folder. Braces may expand to a thousand patterns, wcmatch's own limit.
     """
-    pattern = pattern.removeprefix("./")
-    if pattern.startswith(("/", "~")) or ".." in re.split(r"[/{},]", pattern):
-        raise ToolError(f"the pattern {pattern} leads outside", "Give one relative to the folder searched.")
-    if "/" not in pattern.rstrip("/"):
-        pattern = f"**/{pattern}"
-    if pattern.endswith("/"):
-        pattern += "**"
-    return "".join(_parts(pattern, 0))
+    import regex  # start-up is measured
+    from wcmatch import glob as wcglob
 
-
-def _parts(pattern: str, depth: int) -> Iterator[str]:
-    at = 0
-    while at < len(pattern):
-        for token, piece in TOKENS:
-            if found := token.match(pattern, at):
-                yield piece
-                at = found.end()
-                break
-        else:
-            piece, at = _special(pattern, at, depth)
-            yield piece
-
-
-TOKENS = (  # what is recognised first
-    (re.compile(r"(?:(?<=/)|^)\*\*/(?:\*\*/)*"), "(?:[^/]+/)*"),
-    (re.compile(r"(?:(?<=/)|^)\*\*$"), ".+"),
-    (re.compile(r"\*+"), "[^/]*"),
-    (re.compile(r"\?"), "[^/]"),
-)
-CLASS = re.compile(r"\[([!^]|(?![!^]))(\][^\]/]*|[^\]/]+)\]")
-
-
-def _special(pattern: str, at: int, depth: int) -> tuple[str, int]:
-    """A class, braces, or one plain character; and where to go on."""
-    if found := CLASS.match(pattern, at):
-        inside = found[2].replace("\\", r"\\").replace("[", r"\[").replace("]", r"\]").replace("^", r"\^")
-        inside = inside.replace("&&", r"&\&").replace("||", r"|\|").replace("~~", r"~\~").replace("--", r"-\-")
-        return f"(?!/)[{'^' if found[1] else ''}{inside}]", found.end()
-    if pattern[at] == "{" and depth < NESTED and (end := _closing(pattern, at)):
-        arms = ("".join(_parts(arm, depth + 1)) for arm in _arms(pattern[at + 1 : end]))
-        return f"(?:{'|'.join(arms)})", end + 1
-    if pattern[at] == "\\" and at + 1 < len(pattern):
-        return re.escape(pattern[at + 1]), at + 2
-    return re.escape(pattern[at]), at + 1
-
-
-def _closing(pattern: str, start: int) -> int:
-    """Where the brace opened at `start` is closed; 0 where it is not."""
-    depth = 0
-    for at in range(start, len(pattern)):
-        depth += {"{": 1, "}": -1}.get(pattern[at], 0)
-        if not depth:
-            return at
-    return 0
-
-
-def _arms(inside: str) -> list[str]:
-    arms, depth = [""], 0
-    for character in inside:
-        depth += {"{": 1, "}": -1}.get(character, 0)
-        if character == "," and not depth:
-            arms.append("")
-        else:
-            arms[-1] += character
-    return arms
+    below = pattern.removeprefix("./")
+    if below.startswith(("/", "~")) or ".." in re.split(r"[/{},]", below):
+        raise ToolError(f"the pattern {below} leads outside", "Give one relative to the folder searched.")
+    below = below if "/" in below.rstrip("/") else f"**/{below}"
+    flags = wcglob.BRACE | wcglob.DOTGLOB | wcglob.FORCEUNIX | wcglob.GLOBSTAR
+    expressions, _ = wcglob.translate(f"{below}**" if below.endswith("/") else below, flags=flags)
+    return regex.compile("|".join(expressions))
