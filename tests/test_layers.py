@@ -67,6 +67,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "anyio": {"tools"},
     "regex": {"tools"},
     "fastjsonschema": {"tools"},
+    "msgspec": {"providers"},
     "argcomplete": {"cli"},
     "opentelemetry": {"cli"},
     "markdown_it": {"cli"},

@@ -27,7 +27,7 @@ NOT_BEFORE_THE_PROMPT = {
     "sqlite3",
     "importlib.metadata",
 }
-THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema"}
+THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema", "msgspec"}
 BEHIND_THE_PROMPT = {"agent", "model", "parsing", "providers", "tools", "transport"}
 
 

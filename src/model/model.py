@@ -180,7 +180,7 @@ class Model:
 
     def _options(self, tools: Sequence[ToolDefinition], pinned: bool) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
-        if self._answer_schema and isinstance(self._codec, OpenAICodec):
+        if self._answer_schema and self._codec.has_json_schema:
             form: dict[str, JSON] = {"name": "answer", "schema": dict(self._answer_schema), "strict": True}
             options["response_format"] = {"type": "json_schema", "json_schema": form}
         if not self._server.is_vllm:

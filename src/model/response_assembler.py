@@ -113,7 +113,7 @@ class Turn:
         native = self.answered.calls
         if told_all and (self.answered.malformed or any(not fits(call, self._tools) for call in native)):
             return True
-        return not native and (bool(self.tokens.silent) or self._came_to_nothing())
+        return not native and (bool(self.tokens.unaccounted) or self._came_to_nothing())
 
     def _came_to_nothing(self) -> bool:
         """Tokens were made, and neither text nor thought nor call came of them."""

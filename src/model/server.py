@@ -14,7 +14,6 @@ from urllib.parse import urljoin
 from ..errors import BotError, ClientError, ServerError
 from ..providers import server_errors, vllm
 from ..providers.base import ChatRequest, Codec
-from ..providers.openai import OpenAICodec
 from ..transport import Client, HttpReply
 from ..types.messages import Response
 
@@ -33,7 +32,6 @@ class Server:
         self._client = client
         self._codec = codec
         self.is_vllm = is_vllm
-        self._vllm_codec = codec if is_vllm and isinstance(codec, OpenAICodec) else None
         self._lengths: dict[str, int] | None = None
         self._version: str | None = None
 
@@ -85,18 +83,18 @@ class Server:
 
     def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
         """The tokens that the request's prompt has, exactly."""
-        codec = self._vllm_codec
-        return self._softly("POST", "/tokenize", codec.prompt(request), vllm.prompt_of) if codec else None
+        body = self._codec.encode_prompt(request) if self.is_vllm else None
+        return self._softly("POST", "/tokenize", body, vllm.prompt_of) if body else None
 
     def size(self, model: str, text: str) -> int | None:
         """How many tokens a text has."""
         body = vllm.tokenize(model, text)
-        prompt = self._softly("POST", "/tokenize", body, vllm.prompt_of) if self._vllm_codec else None
+        prompt = self._softly("POST", "/tokenize", body, vllm.prompt_of) if self.is_vllm else None
         return len(prompt.tokens) if prompt else None
 
     def text(self, model: str, tokens: Sequence[int]) -> str | None:
         body = vllm.detokenize(model, tokens)
-        return self._softly("POST", "/detokenize", body, vllm.text_of) if self._vllm_codec else None
+        return self._softly("POST", "/detokenize", body, vllm.text_of) if self.is_vllm else None
 
     def completion(self, request: ChatRequest) -> Response | None:
         """What the model says to the request's prompt with no parser of the server's in between; all of it is text."""
@@ -106,7 +104,7 @@ class Server:
 
     def _lasting(self, path: str, read: Callable[[bytes], T], nothing: T) -> T | None:
         """`nothing` where the server has no such thing; None where it could not be reached just now."""
-        if not self._vllm_codec:
+        if not self.is_vllm:
             return nothing
         try:
             return self._get("GET", path, None, read, within=LONGEST_ASIDE)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from ..errors import ServerError, WireError
+from ..errors import WireError
 from ..types.caching import MessageMemo
-from ..types.events import Completed, ModelEvent
 from ..types.messages import (
     JSON,
     Block,
@@ -31,29 +30,18 @@ from ..types.messages import (
     UserMessage,
     block_text,
 )
-from .base import ChatRequest, Decoder, HttpRequest, WireEvent
-from .server_errors import broken_off, model_names, openai_names
-from .stream.response_builder import Answer, Prose, as_sent, broken, cut, json_events
-from .stream.sniff import AnswerDecoder
-from .stream.sse import EventDecoder
-from .wire_json import body, count, dumps, mapping, objects, text
+from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, sendable_call
+from .server_errors import mid_stream_error, model_names, openai_names
+from .stream.decoder import BodySniffer, StreamDecoder
+from .stream.response_builder import TextBlockBuilder
+from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, to_struct
 
 DEFAULT_MAX_TOKENS = 8192  # the field is required; every current model can write this much
 
 _CHOICES: Mapping[str, JSON] = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
 
-_STOP_REASONS: dict[str, StopReason] = {
-    "end_turn": "end_turn",
-    "stop_sequence": "end_turn",
-    "tool_use": "tool_use",
-    "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
-}
 
-_INPUT_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
-
-class AnthropicCodec:
+class AnthropicCodec(Codec):
     """`new_id` makes ids for calls without one."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -72,10 +60,10 @@ class AnthropicCodec:
             fields["tools"] = [_definition(tool) for tool in request.tools]
             named: JSON = {"type": "tool", "name": request.tool_choice}
             fields["tool_choice"] = _CHOICES.get(request.tool_choice, named)
-        return HttpRequest("messages", body(fields, messages=_turns(self._fragments(request.messages))))
+        return HttpRequest("messages", encode_body(fields, messages=_turns(self._fragments(request.messages))))
 
     def decoder(self, content_type: str) -> Decoder:
-        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
+        return BodySniffer(content_type, AnthropicStream(self._new_id))
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, openai_names)
@@ -105,11 +93,13 @@ def _turns(fragments: Sequence[_Fragment]) -> str:
 
 def _encode_message(message: Message) -> _Fragment:
     if isinstance(message, UserMessage):
-        return _Fragment("user", "", ",".join(map(dumps, _text_blocks(message.text))))
+        return _Fragment("user", "", ",".join(map(dump_json, _text_blocks(message.text))))
     if isinstance(message, ToolResults):
-        return _Fragment("user", ",".join(dumps(_result(result)) for result in message.results), "")
+        return _Fragment("user", ",".join(dump_json(_result(result)) for result in message.results), "")
     if isinstance(message, Response):
-        return _Fragment("assistant", "", ",".join(dumps(each) for b in message.content for each in _encode_block(b)))
+        return _Fragment(
+            "assistant", "", ",".join(dump_json(each) for b in message.content for each in _encode_block(b))
+        )
     return _Fragment("", "", "")  # the system prompt is a separate field
 
 
@@ -123,7 +113,7 @@ def _encode_block(block: Block) -> list[JSON]:
         return _text_blocks(block.text)
     if isinstance(block, Reasoning):
         return _encode_reasoning(block)
-    name, arguments = as_sent(block)
+    name, arguments = sendable_call(block)
     return [{"type": "tool_use", "id": block.id, "name": name, "input": arguments}]
 
 
@@ -145,7 +135,7 @@ def _result(result: ToolResult) -> JSON:
 
 
 def _content(result: ToolResult) -> JSON:
-    return [sent for block in objects(result.value) for sent in _content_block(block)]
+    return [sent for block in as_dicts(result.value) for sent in _content_block(block)]
 
 
 def _content_block(block: dict[str, Any]) -> list[JSON]:
@@ -157,110 +147,125 @@ def _content_block(block: dict[str, Any]) -> list[JSON]:
 
 _RESULTS: Mapping[str, Callable[[ToolResult], JSON]] = {
     "text": lambda result: result.text,
-    "data": lambda result: dumps(result.value),
+    "data": lambda result: dump_json(result.value),
     "error": lambda result: result.text,
     "multimodal": _content,
 }
 
-# Block and delta types for text and thoughts, and the field that holds it.
-_PROSE: Mapping[str, tuple[type[Text] | type[Reasoning], str]] = {
-    "text": (Text, "text"),
-    "text_delta": (Text, "text"),
-    "thinking": (Reasoning, "thinking"),
-    "thinking_delta": (Reasoning, "thinking"),
-}
+
+class AnthropicUsage(WireStruct):
+    input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
-class StreamDecoder:
-    """Decodes a stream, which is complete only with a stop_reason or message_stop."""
+class AnthropicBlock(WireStruct):
+    """A block of an answer, or a piece of one."""
+
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None  # of a thought that is encrypted
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    partial_json: str | None = None
+    stop_reason: str | None = None  # in a message_delta
+
+
+class AnthropicMessage(WireStruct):
+    model: str | None = None
+    content: list[AnthropicBlock] | None = None
+    stop_reason: str | None = None
+    usage: AnthropicUsage | None = None
+
+
+class AnthropicEvent(WireStruct):
+    type: str | None = None
+    index: int | None = None
+    message: AnthropicMessage | None = None
+    content_block: AnthropicBlock | None = None
+    delta: AnthropicBlock | None = None
+    usage: AnthropicUsage | None = None
+    error: Any = None
+
+
+_EVENTS = StructReader(AnthropicEvent)
+
+
+class AnthropicStream(StreamDecoder):
+    STOP_REASONS: ClassVar[Mapping[str, StopReason]] = {
+        "end_turn": "end_turn",
+        "stop_sequence": "end_turn",
+        "tool_use": "tool_use",
+        "max_tokens": "max_tokens",
+        "model_context_window_exceeded": "max_tokens",
+    }
 
     def __init__(self, new_id: Callable[[], str]) -> None:
-        self._events = EventDecoder()
-        self._answer = Answer(new_id)
-        self._prose: dict[int, Prose] = {}
+        super().__init__(new_id)
+        self._texts: dict[int, TextBlockBuilder] = {}
         self._calls: set[int] = set()
-        self._stop = ""
-        self._done = False
-        self._model = ""
-        self._usage = Usage()
+        self._usage: Usage = Usage()
 
-    def feed(self, chunk: bytes) -> list[WireEvent]:
-        found: list[WireEvent] = []
-        try:
-            for event in json_events(self._events, chunk):
-                self._event(event, found)
-                if self._done:  # a server may keep the connection open
-                    return [*found, *self.close()]
-        except (ServerError, WireError) as error:
-            return broken(error, found)
-        return found
+    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+        event = _EVENTS.read(data)
+        index = event.index or 0
+        if event.error:
+            raise mid_stream_error({"error": event.error})
+        if event.type == "content_block_delta" and event.delta:
+            self._add(index, event.delta, found)
+        elif event.type == "content_block_start" and event.content_block:
+            self._begin(index, event.content_block, found)
+        elif event.type == "message_start" and event.message:
+            self._note(event.message)
+        elif event.type == "message_delta":
+            delta = event.delta or AnthropicBlock()
+            self._note(AnthropicMessage(stop_reason=delta.stop_reason, usage=event.usage))
+        elif event.type == "message_stop":
+            self._is_done = True
 
-    def _event(self, event: dict[str, Any], found: list[Any]) -> None:
-        if event.get("error"):
-            raise broken_off(event)
-        kind, index = text(event.get("type")), count(event.get("index"))
-        if kind == "content_block_delta":
-            self._delta(index, mapping(event.get("delta")), found)
-        elif kind == "content_block_start":
-            self._begin(index, mapping(event.get("content_block")), found)
-        elif kind == "message_start":
-            self._message(mapping(event.get("message")))
-        elif kind == "message_delta":
-            self._message({**event, **mapping(event.get("delta"))})
-        self._done = self._done or kind == "message_stop"
-
-    def _message(self, message: Mapping[str, Any]) -> None:
+    def _note(self, message: AnthropicMessage) -> None:
         """Take in model, stop reason and usage; later values replace earlier ones."""
-        self._model = text(message.get("model")) or self._model
-        self._stop = text(message.get("stop_reason")) or self._stop
-        usage = mapping(message.get("usage"))
+        self._model = message.model or self._model
+        self._stop_reason = message.stop_reason or self._stop_reason
+        usage = message.usage or AnthropicUsage()
+        read = (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
         self._usage = Usage(
-            sum(count(usage.get(field)) for field in _INPUT_TOKENS) or self._usage.input_tokens,
-            count(usage.get("output_tokens")) or self._usage.output_tokens,
+            sum(filter(None, read)) or self._usage.input_tokens, usage.output_tokens or self._usage.output_tokens
         )
 
-    def _begin(self, index: int, block: dict[str, Any], found: list[Any]) -> None:
-        kind = text(block.get("type"))
-        if kind == "tool_use":
+    def _begin(self, index: int, block: AnthropicBlock, found: list[WireEvent]) -> None:
+        if block.type == "tool_use":
             self._calls.add(index)
-            whole = block.get("input") or ""  # {} if the arguments come in pieces
-            found.append(self._answer.call(index, whole, text(block.get("id")), text(block.get("name"))))
-        elif kind == "redacted_thinking":
-            self._answer.begin(Reasoning).metadata["redacted_thinking"] = text(block.get("data"))
-        elif kind in _PROSE:
-            self._prose[index] = self._answer.begin(_PROSE[kind][0])
-            self._delta(index, block, found)
-            self._sign(index, block)
+            whole = block.input or ""  # {} if the arguments come in pieces
+            found.append(self._builder.add_call(index, block.id or "", block.name or "", whole))
+        elif block.type == "redacted_thinking":
+            self._builder.begin_text(Reasoning).metadata["redacted_thinking"] = block.data or ""
+        elif block.type in ("text", "thinking"):
+            self._texts[index] = self._builder.begin_text(Text if block.type == "text" else Reasoning)
+            self._add(index, block, found)
 
-    def _delta(self, index: int, delta: dict[str, Any], found: list[Any]) -> None:
-        kind = text(delta.get("type"))
-        if kind in _PROSE and index in self._prose:
-            found.extend(self._prose[index].add(text(delta.get(_PROSE[kind][1]))))
-        elif kind == "input_json_delta" and index in self._calls:
-            found.append(self._answer.call(index, text(delta.get("partial_json"))))
-        elif kind == "signature_delta":
-            self._sign(index, delta)
+    def _add(self, index: int, piece: AnthropicBlock, found: list[WireEvent]) -> None:
+        """Add a piece to the block `index`; a block that begins may hold its first piece."""
+        if block := self._texts.get(index):
+            if text := piece.text or piece.thinking:
+                found.append(block.add(text))
+            if piece.signature:
+                block.metadata["signature"] = piece.signature
+        elif index in self._calls and piece.partial_json is not None:
+            found.append(self._builder.add_call(index, arguments=piece.partial_json))
 
-    def _sign(self, index: int, signed: Mapping[str, Any]) -> None:
-        if index in self._prose and (signature := text(signed.get("signature"))):
-            self._prose[index].metadata["signature"] = signature
-
-    def whole(self, message: Any) -> list[ModelEvent]:
-        found: list[ModelEvent] = []
-        if not isinstance(message, dict):
+    def read_whole(self, answer: Any) -> list[WireEvent]:
+        message, found = to_struct(answer, AnthropicMessage), list[WireEvent]()
+        if not isinstance(answer, dict):
             raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
-        if not isinstance(message.get("content"), list):
-            raise broken_off(message)
-        for index, block in enumerate(objects(message["content"])):
+        if message.content is None:
+            raise mid_stream_error(answer)
+        for index, block in enumerate(message.content):
             self._begin(index, block, found)
-        self._message(message)
-        self._done = True
+        self._note(message)
+        self._is_done = True
         return found
-
-    def close(self) -> list[ModelEvent]:
-        """Raises StreamCut if the stream ended too early."""
-        if not self._stop and not self._done:
-            raise cut()
-        reason = _STOP_REASONS.get(self._stop, "other")
-        content = self._answer.close(truncated=reason == "max_tokens")
-        return [Completed(Response(content, reason, self._usage, self._model))]

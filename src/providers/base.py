@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Union
 
 from ..errors import BotError, ClientError, StreamCut, WireError
 from ..types.events import Completed, ModelEvent
-from ..types.messages import JSON, Message, ToolChoice, ToolDefinition
+from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,10 @@ class ChatRequest:
 
 
 class RawTokens(NamedTuple):
-    """The token ids of an answer, and how many of them became neither text nor a call."""
+    """The token ids of an answer; `unaccounted`: how many of them became neither text nor a call."""
 
     ids: list[int]
-    silent: int
+    unaccounted: int
 
 
 class HttpRequest(NamedTuple):
@@ -67,7 +68,15 @@ class Decoder(Protocol):
 
 
 class Codec(Protocol):
+    """One provider's API. Codecs inherit from it what only some of them have."""
+
+    has_json_schema: bool = False  # whether a request can hold the answer's text to a schema (`response_format`)
+
     def encode(self, request: ChatRequest) -> HttpRequest: ...
+
+    def encode_prompt(self, request: ChatRequest) -> bytes | None:  # noqa: ARG002
+        """The body of vLLM's /tokenize for the prompt that `request` would make; None where the API has none."""
+        return None
 
     def decoder(self, content_type: str) -> Decoder:
         """For an answer with status 200."""
@@ -99,3 +108,16 @@ def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireE
     else:
         rest = decoder.close()
     yield rest
+
+
+def sendable_call(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:
+    """Name and arguments of an earlier call, in a form that every server accepts.
+
+    The text of a malformed call would make servers that parse it refuse every later turn.
+    """
+    return sendable_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
+
+
+def sendable_name(name: str) -> str:
+    """The name with invalid characters replaced, since providers refuse a conversation that contains them."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"

@@ -9,12 +9,12 @@ Function calling and Thought signatures; Vertex AI's reference of the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 from urllib.parse import quote
 
-from ..errors import ServerError, WireError
+from ..errors import ServerError
 from ..types.caching import MessageMemo
-from ..types.events import Completed, ModelEvent
 from ..types.messages import (
     JSON,
     NATIVE,
@@ -35,13 +35,11 @@ from ..types.messages import (
     UserMessage,
     block_text,
 )
-from .base import ChatRequest, Decoder, HttpRequest, WireEvent
+from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, sendable_call, sendable_name
 from .gemini_schema import reduced
-from .server_errors import broken_off, model_names
-from .stream.response_builder import Answer, as_sent, broken, cut, json_events, tool_name
-from .stream.sniff import AnswerDecoder
-from .stream.sse import EventDecoder
-from .wire_json import body, count, dumps, mapping, objects, text
+from .server_errors import mid_stream_error, model_names
+from .stream.decoder import BodySniffer, StreamDecoder
+from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, to_struct
 
 _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.
@@ -49,14 +47,8 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
-_STOP_REASONS: dict[str, StopReason] = {
-    "STOP": "end_turn",  # or tool_use, depending on the content
-    "MAX_TOKENS": "max_tokens",
-    "MALFORMED_FUNCTION_CALL": "tool_use",
-}
 
-
-class GeminiCodec:
+class GeminiCodec(Codec):
     """`new_id` makes ids for calls, which mostly come without one."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -76,10 +68,10 @@ class GeminiCodec:
         contents = ",".join(filter(None, self._fragments(request.messages)))
         model = request.model if "/" in request.model else f"models/{request.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
-        return HttpRequest(f"{quote(model)}:{method}", body(fields, contents=f"[{contents}]"))
+        return HttpRequest(f"{quote(model)}:{method}", encode_body(fields, contents=f"[{contents}]"))
 
     def decoder(self, content_type: str) -> Decoder:
-        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
+        return BodySniffer(content_type, GeminiStream(self._new_id))
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, _names)
@@ -92,7 +84,7 @@ class GeminiCodec:
             parts = [self._result(result) for result in message.results]
         elif isinstance(message, Response):
             role, parts = "model", [part for block in message.content for part in self._encode_block(block)]
-        return dumps({"role": role, "parts": parts}) if parts else ""
+        return dump_json({"role": role, "parts": parts}) if parts else ""
 
     def _encode_block(self, block: Block) -> list[JSON]:
         if isinstance(block, (ToolCall, MalformedCall)):
@@ -105,7 +97,7 @@ class GeminiCodec:
         return [sent] if said or _SIGNATURE in sent else []
 
     def _call(self, call: ToolCall | MalformedCall) -> JSON:
-        name, arguments = as_sent(call)
+        name, arguments = sendable_call(call)
         metadata: Mapping[str, JSON] = {_SIGNATURE: _NO_SIGNATURE}
         if isinstance(call, ToolCall) and call.origin == NATIVE:
             metadata = call.metadata
@@ -116,7 +108,7 @@ class GeminiCodec:
         return {"functionCall": sent, **_signature(metadata)}
 
     def _result(self, result: ToolResult) -> JSON:
-        sent = {"name": tool_name(result.name), **_RESULTS[result.kind](result.value)}
+        sent = {"name": sendable_name(result.name), **_RESULTS[result.kind](result.value)}
         if result.tool_call_id in self._served_ids:
             sent["id"] = result.tool_call_id
         return {"functionResponse": sent}
@@ -152,8 +144,8 @@ def _names(listed: Any) -> list[str]:
 
 
 def _blocks(blocks: JSON) -> dict[str, JSON]:
-    media = [block for block in objects(blocks) if block.get("type") in ("image", "audio")]
-    texts = [block_text(block) for block in objects(blocks) if block not in media]
+    media = [block for block in as_dicts(blocks) if block.get("type") in ("image", "audio")]
+    texts = [block_text(block) for block in as_dicts(blocks) if block not in media]
     parts: list[JSON] = [
         {"inlineData": {"mimeType": block.get("mimeType", "image/png"), "data": block.get("data", "")}}
         for block in media
@@ -169,84 +161,114 @@ _RESULTS: Mapping[str, Callable[[JSON], dict[str, JSON]]] = {
 }
 
 
-class StreamDecoder:
-    """Decodes a stream, which is complete only with a finishReason."""
+class GeminiCall(WireStruct):
+    id: str | None = None
+    name: str | None = None
+    args: Any = None
+
+
+class GeminiPart(WireStruct, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: GeminiCall | None = None
+
+
+class GeminiContent(WireStruct):
+    parts: list[GeminiPart] | None = None
+
+
+class GeminiCandidate(WireStruct, rename="camel"):
+    content: GeminiContent | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+
+
+class GeminiFeedback(WireStruct, rename="camel"):
+    block_reason: str | None = None
+
+
+class GeminiUsage(WireStruct, rename="camel"):
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class GeminiEvent(WireStruct, rename="camel"):
+    candidates: list[GeminiCandidate] | None = None
+    prompt_feedback: GeminiFeedback | None = None
+    model_version: str | None = None
+    usage_metadata: GeminiUsage | None = None
+    error: Any = None
+
+
+_EVENTS = StructReader(GeminiEvent)
+
+
+class GeminiStream(StreamDecoder):
+    STOP_REASONS: ClassVar[Mapping[str, StopReason]] = {
+        "STOP": "end_turn",  # or tool_use, depending on the content
+        "MAX_TOKENS": "max_tokens",
+        "MALFORMED_FUNCTION_CALL": "tool_use",
+    }
 
     def __init__(self, new_id: Callable[[], str]) -> None:
+        super().__init__(new_id)
         self._new_id = new_id
-        self._events = EventDecoder()
-        self._answer = Answer(new_id)
         self._calls = 0
-        self._finish = ""
-        self._why = ""
-        self._model = ""
-        self._usage: Usage | None = None
+        self._finish_message = ""
 
-    def feed(self, chunk: bytes) -> list[WireEvent]:
-        found: list[WireEvent] = []
-        try:
-            for event in json_events(self._events, chunk):
-                self._event(event, found)
-        except (ServerError, WireError) as error:
-            return broken(error, found)
-        return found
+    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+        self._add(_EVENTS.read(data), found)
 
-    def _event(self, event: dict[str, Any], found: list[Any]) -> None:
-        if event.get("error"):
-            raise broken_off(event)
-        candidates = objects(event.get("candidates"))
-        blocked = text(mapping(event.get("promptFeedback")).get("blockReason"))
-        if blocked and not candidates:
+    def _add(self, event: GeminiEvent, found: list[WireEvent]) -> None:
+        if event.error:
+            raise mid_stream_error({"error": event.error})
+        blocked = event.prompt_feedback and event.prompt_feedback.block_reason
+        if blocked and not event.candidates:
             raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
-        self._model = text(event.get("modelVersion")) or self._model
-        if usage := mapping(event.get("usageMetadata")):
-            spent = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
-            self._usage = Usage(count(usage.get("promptTokenCount")), spent)
-        for candidate in candidates[:1]:
-            for part in objects(mapping(candidate.get("content")).get("parts")):
-                self._part(part, found)
-            self._finish = text(candidate.get("finishReason")) or self._finish
-            self._why = text(candidate.get("finishMessage")) or self._why
+        self._model = event.model_version or self._model
+        if usage := event.usage_metadata:
+            written = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+            self._usage = Usage(usage.prompt_token_count or 0, written)
+        for candidate in (event.candidates or ())[:1]:
+            for part in (candidate.content and candidate.content.parts) or ():
+                self._add_part(part, found)
+            self._stop_reason = candidate.finish_reason or self._stop_reason
+            self._finish_message = candidate.finish_message or self._finish_message
 
-    def _part(self, part: dict[str, Any], found: list[Any]) -> None:
-        signature = text(part.get(_SIGNATURE))
-        metadata: dict[str, JSON] = {_SIGNATURE: signature} if signature else {}
-        if call := mapping(part.get("functionCall")):
-            found.append(self._called(call, metadata))
-            return
-        piece = text(part.get("text"))
-        if not piece and not signature:
-            return
-        kind = Reasoning if part.get("thought") is True else Text
-        prose = self._answer.last
-        if prose is None or prose.kind is not kind or prose.metadata or metadata:
-            prose = self._answer.begin(kind)
-        prose.metadata.update(metadata)
-        found.extend(prose.add(piece))
+    def _add_part(self, part: GeminiPart, found: list[WireEvent]) -> None:
+        metadata: dict[str, JSON] = {_SIGNATURE: part.thought_signature} if part.thought_signature else {}
+        if call := part.function_call:
+            found.append(self._add_call(call, metadata))
+        elif part.text or metadata:
+            kind = Reasoning if part.thought else Text
+            block = self._builder.last_text
+            if block is None or block.kind is not kind or block.metadata or metadata:
+                block = self._builder.begin_text(kind)
+            block.metadata.update(metadata)
+            if part.text:
+                found.append(block.add(part.text))
 
-    def _called(self, call: dict[str, Any], metadata: dict[str, JSON]) -> ModelEvent:
-        id, given = text(call.get("id")), call.get("args")
-        if id:
-            metadata["id"] = id
-        arguments = given if isinstance(given, dict) or given is None else dumps(given)
+    def _add_call(self, call: GeminiCall, metadata: dict[str, JSON]) -> WireEvent:
+        if call.id:
+            metadata["id"] = call.id
+        arguments = call.args if isinstance(call.args, dict) or call.args is None else dump_json(call.args)
         self._calls += 1
-        return self._answer.call(self._calls, arguments, id, text(call.get("name")), metadata)
+        return self._builder.add_call(self._calls, call.id or "", call.name or "", arguments, metadata)
 
-    def whole(self, answer: Any) -> list[ModelEvent]:
+    def read_whole(self, answer: Any) -> list[WireEvent]:
         """One response, or a list of them, as they come without streaming."""
-        found: list[ModelEvent] = []
-        for event in objects(answer if isinstance(answer, list) else [answer]):
-            self._event(event, found)
+        found: list[WireEvent] = []
+        for event in as_dicts(answer if isinstance(answer, list) else [answer]):
+            self._add(to_struct(event, GeminiEvent), found)
         return found
 
-    def close(self) -> list[ModelEvent]:
-        """Raises StreamCut if the stream ended too early."""
-        if not self._finish:
-            raise cut()
-        reason = _STOP_REASONS.get(self._finish, "other")
-        content = self._answer.close(truncated=reason == "max_tokens")
-        if self._finish == "MALFORMED_FUNCTION_CALL":
-            content += (MalformedCall(self._new_id(), "", self._why, "The call could not be read."),)
-        if reason == "end_turn" and self._calls:
-            reason = "tool_use"
-        return [Completed(Response(content, reason, self._usage, self._model))]
+    def _build(self) -> Response:
+        response = super()._build()
+        if self._stop_reason == "MALFORMED_FUNCTION_CALL":
+            call = MalformedCall(self._new_id(), "", self._finish_message, "The call could not be read.")
+            return replace(response, content=(*response.content, call))
+        if response.stop_reason == "end_turn" and self._calls:
+            return replace(response, stop_reason="tool_use")
+        return response

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..types.messages import JSON
-from .wire_json import mapping, objects, text
+from .wire_json import as_dict, as_dicts, as_str
 
 Schema = Mapping[str, Any]
 
@@ -53,21 +53,21 @@ def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, J
     if kind == "object":
         return sent | _object(schema, root, inside)
     if kind == "array":
-        return sent | {"items": _reduce(mapping(schema.get("items")), root, inside)}
+        return sent | {"items": _reduce(as_dict(schema.get("items")), root, inside)}
     return sent | (_enum(schema) if kind == "string" else {})
 
 
 def _resolved(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
     """The schema with references and `allOf` merged in; its own keys win."""
     merged: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
-    parts = objects(schema.get("allOf"))
-    if reference := text(schema.get("$ref")):
+    parts = as_dicts(schema.get("allOf"))
+    if reference := as_str(schema.get("$ref")):
         target = _target(reference, root)
-        parts.append({"type": text(target.get("type")) or "object"} if reference in inside else target)
+        parts.append({"type": as_str(target.get("type")) or "object"} if reference in inside else target)
         inside |= {reference}
     for each in parts:
         part, inside = _resolved(each, root, inside)
-        properties = {**mapping(part.get("properties")), **mapping(merged.get("properties"))}
+        properties = {**as_dict(part.get("properties")), **as_dict(merged.get("properties"))}
         required = [*_names(part), *_names(merged)]
         merged = {**part, **merged}
         merged |= ({"properties": properties} if properties else {}) | ({"required": required} if required else {})
@@ -78,8 +78,8 @@ def _target(reference: str, root: Schema) -> dict[str, Any]:
     """What `#/a/b` points to; empty if there is nothing."""
     at: Any = root if reference.startswith("#") else None
     for step in reference.lstrip("#").split("/")[1:]:
-        at = mapping(at).get(step.replace("~1", "/").replace("~0", "~"))
-    return mapping(at)
+        at = as_dict(at).get(step.replace("~1", "/").replace("~0", "~"))
+    return as_dict(at)
 
 
 def _names(schema: Schema) -> list[str]:
@@ -91,7 +91,7 @@ def _choices(schema: Schema) -> list[dict[str, Any]]:
     """The alternatives, if there are any; those of an object only narrow its properties and are ignored."""
     kinds = schema.get("type")
     if not isinstance(kinds, list):
-        unions = [] if kinds or "properties" in schema else [objects(schema.get(key)) for key in ("anyOf", "oneOf")]
+        unions = [] if kinds or "properties" in schema else [as_dicts(schema.get(key)) for key in ("anyOf", "oneOf")]
         return [choice for union in unions for choice in union]
     own = {key: value for key, value in schema.items() if key not in _KEPT}
     return [{**own, "type": kind} for kind in kinds if isinstance(kind, str)]
@@ -109,13 +109,13 @@ def _union(choices: list[dict[str, Any]], root: Schema, inside: frozenset[str]) 
 
 def _kind(schema: Schema) -> str:
     implied = next((kind for key, kind in _IMPLIED.items() if key in schema), "string")
-    kind = text(schema.get("type")) or implied
+    kind = as_str(schema.get("type")) or implied
     return kind if kind in _TYPES else "string"
 
 
 def _object(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
     properties: dict[str, JSON] = {
-        name: _reduce(mapping(each), root, inside) for name, each in mapping(schema.get("properties")).items()
+        name: _reduce(as_dict(each), root, inside) for name, each in as_dict(schema.get("properties")).items()
     }
     if not properties:  # an empty object is refused
         return {}

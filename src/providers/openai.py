@@ -7,19 +7,16 @@ entrypoints/openai/chat_completion and serve/exception_handling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
-from ..errors import ServerError, WireError
+from ..errors import WireError
 from ..types.caching import MessageMemo
-from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta
 from ..types.messages import (
     JSON,
-    Block,
     MalformedCall,
     Message,
     Reasoning,
-    Response,
     StopReason,
     SystemMessage,
     Text,
@@ -32,27 +29,18 @@ from ..types.messages import (
     block_text,
 )
 from ..types.tool_schema import openai_tool
-from .base import ChatRequest, Decoder, HttpRequest, RawTokens, WireEvent
-from .server_errors import broken_off, is_error, model_names, openai_names
-from .stream.likeness import Likeness
-from .stream.response_builder import CallAssembler, as_sent, broken, cut
-from .stream.sniff import AnswerDecoder
-from .stream.sse import EventDecoder
-from .wire_json import body, count, dumps, event_object, load, mapping, objects, text
-
-_STOP_REASONS: dict[str, StopReason] = {
-    "stop": "end_turn",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "length": "max_tokens",
-}
+from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, sendable_call
+from .server_errors import is_error, mid_stream_error, model_names, openai_names
+from .stream.decoder import BodySniffer, StreamDecoder
+from .wire_json import StructReader, WireStruct, as_dict, as_dicts, as_str, dump_json, encode_body, load_json, to_struct
 
 _DONE = b"[DONE]"
-LONG = 65536  # bytes of an event that is not held beside what it says
 
 
-class OpenAICodec:
+class OpenAICodec(Codec):
     """`new_id` makes ids for calls without one; `max_tokens` is the server's name for that limit."""
+
+    has_json_schema = True
 
     def __init__(self, new_id: Callable[[], str], max_tokens: str = "max_tokens") -> None:
         self._new_id = new_id
@@ -67,21 +55,20 @@ class OpenAICodec:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
             fields[self._max_tokens] = request.max_tokens
-        return HttpRequest("chat/completions", self._body(request, fields))
+        return HttpRequest("chat/completions", self._encode_body(request, fields))
 
-    def prompt(self, request: ChatRequest) -> bytes:
-        """The body of vLLM's /tokenize for the prompt that `request` would make."""
-        return self._body(request, {"model": request.model})
+    def encode_prompt(self, request: ChatRequest) -> bytes:
+        return self._encode_body(request, {"model": request.model})
 
-    def _body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
+    def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
         if request.tools:  # servers refuse an empty list, and a choice without tools
             fields["tools"] = [openai_tool(tool) for tool in request.tools]
             fields["tool_choice"] = _choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
-        return body(fields, messages=f"[{messages}]")
+        return encode_body(fields, messages=f"[{messages}]")
 
     def decoder(self, content_type: str) -> Decoder:
-        return AnswerDecoder(content_type, StreamDecoder(self._new_id))
+        return BodySniffer(content_type, OpenAIStream(self._new_id))
 
     def models(self, body: bytes) -> list[str]:
         return model_names(body, openai_names)
@@ -93,7 +80,7 @@ def _choice(choice: ToolChoice) -> JSON:
 
 
 def _encode_message(message: Message) -> str:
-    return ",".join(map(dumps, chat_messages(message)))
+    return ",".join(map(dump_json, chat_messages(message)))
 
 
 def chat_messages(message: Message) -> list[dict[str, JSON]]:
@@ -115,8 +102,8 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:
-    name, arguments = as_sent(call)
-    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dumps(arguments)}}
+    name, arguments = sendable_call(call)
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dump_json(arguments)}}
 
 
 def result_content(result: ToolResult) -> JSON:
@@ -125,7 +112,7 @@ def result_content(result: ToolResult) -> JSON:
 
 
 def _parts(blocks: JSON) -> JSON:
-    return [_PARTS.get(text(block.get("type")), _text_part)(block) for block in objects(blocks)]
+    return [_PARTS.get(as_str(block.get("type")), _text_part)(block) for block in as_dicts(blocks)]
 
 
 def _text_part(block: Mapping[str, Any]) -> JSON:
@@ -138,7 +125,7 @@ def _image_part(block: Mapping[str, Any]) -> JSON:
 
 
 def _audio_part(block: Mapping[str, Any]) -> JSON:
-    kind = text(block.get("mimeType")).rpartition("/")[2]
+    kind = as_str(block.get("mimeType")).rpartition("/")[2]
     return {"type": "input_audio", "input_audio": {"data": block.get("data", ""), "format": kind}}
 
 
@@ -146,134 +133,129 @@ _PARTS: Mapping[str, Callable[[Mapping[str, Any]], JSON]] = {"image": _image_par
 
 _RESULTS: Mapping[str, Callable[[JSON], JSON]] = {
     "text": lambda value: value,
-    "data": dumps,
-    "error": lambda value: dumps({"error": value}),
+    "data": dump_json,
+    "error": lambda value: dump_json({"error": value}),
     "multimodal": _parts,
 }
 
 
-class StreamDecoder:
-    """Decodes a stream, which is complete only with a finish_reason or [DONE]."""
+class CompletionFunction(WireStruct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class CompletionCall(WireStruct):
+    index: int | None = None
+    id: str | None = None
+    function: CompletionFunction | None = None
+
+
+class CompletionDelta(WireStruct):
+    """A piece of an answer, or the whole message."""
+
+    content: str | None = None
+    refusal: str | None = None  # OpenAI's models explain a refusal here
+    reasoning: str | None = None
+    reasoning_content: str | None = None  # the name before vLLM 0.16
+    tool_calls: list[CompletionCall] | None = None
+
+
+class CompletionChoice(WireStruct):
+    delta: CompletionDelta | None = None
+    message: CompletionDelta | None = None
+    text: str | None = None  # of /v1/completions
+    finish_reason: str | None = None
+    token_ids: list[int] | None = None
+
+
+class CompletionUsage(WireStruct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Completion(WireStruct):
+    """A chunk of a stream, or a whole answer."""
+
+    model: str | None = None
+    choices: list[CompletionChoice] | None = None  # null in a chunk that has only usage, absent in an error
+    usage: CompletionUsage | None = None
+
+
+COMPLETIONS = StructReader(Completion)
+
+
+def read_usage(completion: Completion) -> Usage | None:
+    usage = completion.usage
+    if usage is None or usage == CompletionUsage():
+        return None
+    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+
+
+class OpenAIStream(StreamDecoder):
+    STOP_REASONS: ClassVar[Mapping[str, StopReason]] = {
+        "stop": "end_turn",
+        "tool_calls": "tool_use",
+        "function_call": "tool_use",
+        "length": "max_tokens",
+    }
 
     def __init__(self, new_id: Callable[[], str]) -> None:
-        self._events = EventDecoder()
-        self._assembler = CallAssembler(new_id)
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._finish = ""
-        self._done = False
-        self._usage: Usage | None = None
-        self._model = ""
+        super().__init__(new_id)
+        self._reasoning = self._builder.begin_text(Reasoning)
+        self._text = self._builder.begin_text(Text)
         self._token_ids: list[int] = []
-        self._silent = 0
-        self._likeness = Likeness()
+        self._unaccounted = 0
 
-    def feed(self, chunk: bytes) -> list[WireEvent]:
-        found: list[WireEvent] = []
-        try:
-            self._take(self._events.feed(chunk), found)
-        except (ServerError, WireError) as error:
-            return broken(error, found)
-        return found
+    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+        if data == _DONE:
+            self._is_done = True
+            return
+        chunk = COMPLETIONS.read(data)
+        if chunk.choices is None and is_error(event := as_dict(load_json(data))):
+            raise mid_stream_error(event)
+        self._add(chunk, found)
 
-    def _take(self, events: list[bytes], found: list[WireEvent]) -> None:
-        events.reverse()
-        while events and not self._done:
-            if events[-1] == _DONE:
-                self._done = True
-                found += self.close()
-            elif alike := self._likeness.read(events[-1]):
-                said, ids = alike
-                self._text.append(said)
-                self._token_ids += ids
-                found.append(TextDelta(said))
-            elif len(events[-1]) > LONG:
-                self._chunk(event_object(load(events.pop())), found)  # popped, so that a huge event is not held twice
-                continue
-            elif events[-1].strip():
-                self._other(events[-1], found)
-            events.pop()
-
-    def _other(self, data: bytes, found: list[WireEvent]) -> None:
-        """Take in an event unlike the last one; later events may be like it."""
-        before = len(found)
-        self._chunk(event_object(load(data)), found)
-        if len(found) == before + 1 and isinstance(said := found[-1], TextDelta):
-            self._likeness.learn(data, said.text, _said)
-
-    def _chunk(self, chunk: dict[str, Any], found: list[Any]) -> None:
-        if not isinstance(chunk.get("choices"), list) and is_error(chunk):  # null in an event with only usage
-            raise broken_off(chunk)
-        self._model = self._model or text(chunk.get("model"))
-        if usage := mapping(chunk.get("usage")):
-            self._usage = Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens")))
-        for choice in objects(chunk.get("choices")):
-            self._finish = text(choice.get("finish_reason")) or self._finish
+    def _add(self, chunk: Completion, found: list[WireEvent]) -> None:
+        self._model = self._model or chunk.model or ""
+        self._usage = read_usage(chunk) or self._usage
+        for choice in chunk.choices or ():
+            self._stop_reason = choice.finish_reason or self._stop_reason
             before = len(found)
-            if isinstance(delta := choice.get("delta"), dict):
-                self._delta(delta, found)
-            if isinstance(ids := choice.get("token_ids"), list):
-                said = _without_end(ids, choice.get("finish_reason"))
-                self._token_ids += said
-                self._silent += 0 if len(found) > before else len(said)
+            if choice.delta:
+                self._add_delta(choice.delta, found)
+            if choice.token_ids:
+                ids = _without_end(choice.token_ids, choice.finish_reason)
+                self._token_ids += ids
+                self._unaccounted += 0 if len(found) > before else len(ids)
 
-    def _delta(self, delta: Mapping[str, Any], found: list[Any]) -> None:
-        # OpenAI's models explain a refusal in a separate field.
-        if said := text(delta.get("content")) or text(delta.get("refusal")):
-            self._text.append(said)
-            found.append(TextDelta(said))
-        # vLLM before 0.16 said reasoning_content.
-        if thought := text(delta.get("reasoning")) or text(delta.get("reasoning_content")):
-            self._reasoning.append(thought)
-            found.append(ReasoningDelta(thought))
-        found.extend(map(self._assembler.add, objects(delta.get("tool_calls"))))
+    def _add_delta(self, delta: CompletionDelta, found: list[WireEvent]) -> None:
+        if text := delta.content or delta.refusal:
+            found.append(self._text.add(text))
+        if thought := delta.reasoning or delta.reasoning_content:
+            found.append(self._reasoning.add(thought))
+        for call in delta.tool_calls or ():
+            function = call.function or CompletionFunction()
+            found.append(self._builder.add_call(call.index, call.id or "", function.name or "", function.arguments))
 
-    def whole(self, completion: Any) -> list[ModelEvent]:
-        found: list[ModelEvent] = []
-        if not isinstance(completion, dict):
-            raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
-        if not isinstance(completion.get("choices"), list) and not is_error(completion):
+    def read_whole(self, answer: Any) -> list[WireEvent]:
+        completion, found = to_struct(answer, Completion), list[WireEvent]()
+        if completion.choices is None:
+            if is_error(as_dict(answer)):
+                raise mid_stream_error(answer)
             raise WireError("The server's answer is JSON, but not a chat completion.", "Check vllm.base_url.")
-        for choice in objects(completion.get("choices")):
-            choice["delta"] = mapping(choice.get("message"))
-            if isinstance(ids := choice.pop("token_ids", None), list):
-                # A whole answer does not tell which of them became nothing.
-                self._token_ids = _without_end(ids, choice.get("finish_reason"))
-                self._silent = len(self._token_ids)
-            for index, call in enumerate(objects(choice["delta"].get("tool_calls"))):
-                call["index"] = index
-        self._chunk(completion, found)
+        for choice in completion.choices:
+            choice.delta = choice.message
+            for index, call in enumerate((choice.message and choice.message.tool_calls) or ()):
+                call.index = index
+        self._add(completion, found)
+        self._unaccounted = len(self._token_ids)  # a whole answer does not tell which of them became nothing
         return found
 
     def close(self) -> list[WireEvent]:
-        """Raises StreamCut if the stream ended too early."""
-        if not self._finish and not self._done:
-            raise cut()
-        calls = self._assembler.finish(truncated=self._finish == "length")
-        content = _blocks("".join(self._reasoning), "".join(self._text), calls)
-        tokens = [RawTokens(self._token_ids, self._silent)] if self._token_ids else []
-        response = Response(content, _STOP_REASONS.get(self._finish, "other"), self._usage, self._model)
-        return [*tokens, Completed(response)]
+        completed = super().close()
+        return [RawTokens(self._token_ids, self._unaccounted), *completed] if self._token_ids else completed
 
 
-def _without_end(ids: list[int], finish: object) -> list[int]:
+def _without_end(ids: list[int], finish_reason: str | None) -> list[int]:
     """Without the token that ends the turn; others may come in the same event."""
-    return ids[:-1] if finish and finish != "length" else ids
-
-
-def _said(data: bytes) -> tuple[str, list[int]]:
-    """The text and the token ids of one event; nothing if it contains anything else."""
-    decoder, found = StreamDecoder(str), list[Any]()
-    decoder._chunk(event_object(load(data)), found)
-    if decoder._finish or decoder._usage or decoder._silent:
-        return "", []
-    return "".join(event.text for event in found if isinstance(event, TextDelta)), decoder._token_ids
-
-
-def _blocks(reasoning: str, text: str, calls: Iterable[ToolCall | MalformedCall]) -> tuple[Block, ...]:
-    blocks: list[Block] = []
-    if reasoning:
-        blocks.append(Reasoning(reasoning))
-    if text:
-        blocks.append(Text(text))
-    return (*blocks, *calls)
+    return ids[:-1] if finish_reason and finish_reason != "length" else ids

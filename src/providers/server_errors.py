@@ -23,7 +23,7 @@ from ..errors import (
     Unauthorized,
     WireError,
 )
-from .wire_json import mapping
+from .wire_json import as_dict
 
 LONGEST_REASON = 300  # characters
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
@@ -89,10 +89,10 @@ def refusal(status: int, body: bytes, location: str = "") -> ServerError:
         hint = "If that is the right server, set vllm.base_url to that address."
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
     message = error_message(body) or f"HTTP {status} without an explanation."
-    return _told_apart(f"The server refused (HTTP {status}): {message}", status, message)
+    return _classify(f"The server refused (HTTP {status}): {message}", status, message)
 
 
-def _told_apart(said: str, status: int, message: str) -> ServerError:
+def _classify(said: str, status: int, message: str) -> ServerError:
     kind, hint = next(
         (kind, hint)
         for wanted, pattern, kind, hint in _REFUSALS
@@ -123,12 +123,12 @@ def excess_tokens(message: str) -> int:
     return 0
 
 
-def broken_off(event: object) -> ServerError:
+def mid_stream_error(event: object) -> ServerError:
     """An error inside an answer with status 200; it may contain the status it should have had."""
     message = explanation(event) or "no reason given"
-    error = mapping(event).get("error")
-    code = mapping(error if isinstance(error, dict) else event).get("code")
-    error = _told_apart(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
+    error = as_dict(event).get("error")
+    code = as_dict(error if isinstance(error, dict) else event).get("code")
+    error = _classify(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
     error.in_answer = True
     return error
 

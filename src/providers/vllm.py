@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import WireError
-from ..types.messages import JSON, Response, Text, ToolDefinition, Usage
+from ..types.messages import JSON, Response, StopReason, Text, ToolDefinition
 from .base import ChatRequest
-from .wire_json import count, load, mapping, objects, text
+from .openai import COMPLETIONS, read_usage
+from .wire_json import as_dicts, as_str, load_json
 
 TRIGGER = "TOOL_CALL:"
 # With unlimited blanks in the grammar, a weak model may write nothing else.
@@ -66,17 +67,12 @@ def completion(request: ChatRequest, prompt: Prompt) -> bytes:
 
 def completed(body: bytes) -> Response:
     """The answer of /v1/completions: its text alone. Raises WireError."""
-    value = _object(body)
-    choice: dict[str, Any] = next(iter(objects(value.get("choices"))), {})
-    if not isinstance(choice.get("text"), str):
+    completion = COMPLETIONS.read(body)
+    choice = next(iter(completion.choices or ()), None)
+    if choice is None or choice.text is None:
         raise WireError("The server's answer to /v1/completions is not vLLM's.")
-    usage = mapping(value.get("usage"))
-    return Response(
-        (Text(choice["text"]),),
-        "max_tokens" if choice.get("finish_reason") == "length" else "end_turn",
-        Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))),
-        text(value.get("model")),
-    )
+    reason: StopReason = "max_tokens" if choice.finish_reason == "length" else "end_turn"
+    return Response((Text(choice.text),), reason, read_usage(completion), completion.model or "")
 
 
 def text_of(body: bytes) -> str:
@@ -111,17 +107,17 @@ def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
 
 def version_of(body: bytes) -> str:
     """The answer of /version. Raises WireError."""
-    return text(_object(body).get("version"))
+    return as_str(_object(body).get("version"))
 
 
 def context_lengths(body: bytes) -> dict[str, int]:
     """The models in the answer of /v1/models, each with its context's length in tokens. Raises WireError."""
-    models = [model for model in objects(_object(body).get("data")) if isinstance(model.get("max_model_len"), int)]
-    return {text(model.get("id")): model["max_model_len"] for model in models}
+    models = [model for model in as_dicts(_object(body).get("data")) if isinstance(model.get("max_model_len"), int)]
+    return {as_str(model.get("id")): model["max_model_len"] for model in models}
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    value = load(body)
+    value = load_json(body)
     if not isinstance(value, dict):
         raise WireError("The server's answer is not a JSON object.")
     return value

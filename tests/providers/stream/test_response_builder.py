@@ -2,22 +2,21 @@ import itertools
 
 import pytest
 
-from src.providers.stream.response_builder import CallAssembler, parse_arguments
+from src.providers.stream.response_builder import ResponseBuilder, parse_arguments
 from src.types.events import ToolCallDelta
 from src.types.messages import MalformedCall, ToolCall
 
 
-def entry(index=None, id=None, name=None, arguments=None):
-    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
-    return {key: value for key, value in (("index", index), ("id", id), ("function", function)) if value is not None}
+def piece(index=None, id="", name="", arguments=None):
+    return index, id, name, arguments
 
 
-def assemble(*entries, truncated=False):
+def build(*pieces, truncated=False):
     ids = (f"made{number}" for number in itertools.count())
-    assembler = CallAssembler(lambda: next(ids))
-    for one in entries:
-        assembler.add(one)
-    return assembler.finish(truncated)
+    builder = ResponseBuilder(lambda: next(ids))
+    for each in pieces:
+        builder.add_call(*each)
+    return list(builder.build(truncated))
 
 
 A = ToolCall("a", "read", {"path": "x"})
@@ -25,79 +24,79 @@ B = ToolCall("b", "read", {"path": "y"})
 
 STREAMS = {
     "id and name once, arguments in pieces": (
-        [entry(0, "a", "read"), entry(0, arguments='{"path'), entry(0, arguments='": "x"}')],
+        [piece(0, "a", "read"), piece(0, arguments='{"path'), piece(0, arguments='": "x"}')],
         [A],
     ),
     "parallel calls interleave": (
         [
-            entry(0, "a", "read"),
-            entry(1, "b", "read"),
-            entry(0, arguments='{"path": '),
-            entry(1, arguments='{"path": "y"}'),
-            entry(0, arguments='"x"}'),
+            piece(0, "a", "read"),
+            piece(1, "b", "read"),
+            piece(0, arguments='{"path": '),
+            piece(1, arguments='{"path": "y"}'),
+            piece(0, arguments='"x"}'),
         ],
         [A, B],
     ),
-    "the first index is 1": ([entry(1, "a", "read", '{"path": "x"}')], [A]),
-    "new ids on one index": ([entry(0, "a", "read", '{"path": "x"}'), entry(0, "b", "read", '{"path": "y"}')], [A, B]),
+    "the first index is 1": ([piece(1, "a", "read", '{"path": "x"}')], [A]),
+    "new ids on one index": ([piece(0, "a", "read", '{"path": "x"}'), piece(0, "b", "read", '{"path": "y"}')], [A, B]),
     "no index: told apart by id": (
         [
-            entry(None, "a", "read", '{"path": '),
-            entry(None, "b", "read", '{"path": "y"}'),
-            entry(None, "a", None, '"x"}'),
+            piece(None, "a", "read", '{"path": '),
+            piece(None, "b", "read", '{"path": "y"}'),
+            piece(None, "a", "", '"x"}'),
         ],
         [A, B],
     ),
     "no index and no id: goes on with the last": (
-        [entry(None, "a", "read", '{"path": '), entry(arguments='"x"}')],
+        [piece(None, "a", "read", '{"path": '), piece(arguments='"x"}')],
         [A],
     ),
-    "the name in every chunk": ([entry(0, "a", "read", '{"path": '), entry(0, None, "read", '"x"}')], [A]),
-    "the name in pieces": ([entry(0, "a", "re"), entry(0, None, "ad", '{"path": "x"}')], [A]),
+    "the name in every chunk": ([piece(0, "a", "read", '{"path": '), piece(0, "", "read", '"x"}')], [A]),
+    "the name in pieces": ([piece(0, "a", "re"), piece(0, "", "ad", '{"path": "x"}')], [A]),
     "a new name after arguments is a new call": (
-        [entry(0, None, "read", '{"path": "x"}'), entry(0, None, "edit", "{}")],
+        [piece(0, "", "read", '{"path": "x"}'), piece(0, "", "edit", "{}")],
         [ToolCall("made0", "read", {"path": "x"}), ToolCall("made1", "edit", {})],
     ),
-    "no id: one is made": ([entry(0, None, "read", '{"path": "x"}')], [ToolCall("made0", "read", {"path": "x"})]),
-    "no arguments": ([entry(0, "a", "list")], [ToolCall("a", "list", {})]),
+    "no id: one is made": ([piece(0, "", "read", '{"path": "x"}')], [ToolCall("made0", "read", {"path": "x"})]),
+    "no arguments": ([piece(0, "a", "list")], [ToolCall("a", "list", {})]),
     "null arguments": (
-        [{"index": 0, "id": "a", "function": {"name": "list", "arguments": None}}],
+        [piece(0, "a", "list", None)],
         [ToolCall("a", "list", {})],
     ),
-    "empty arguments": ([entry(0, "a", "list", "")], [ToolCall("a", "list", {})]),
-    "arguments as an object": ([entry(0, "a", "read", {"path": "x"})], [A]),
-    "no function": ([{"index": 0, "id": "a"}, entry(0, None, "read", '{"path": "x"}')], [A]),
+    "empty arguments": ([piece(0, "a", "list", "")], [ToolCall("a", "list", {})]),
+    "arguments as an object": ([piece(0, "a", "read", {"path": "x"})], [A]),
+    "no function": ([piece(0, "a"), piece(0, "", "read", '{"path": "x"}')], [A]),
 }
 
 
 @pytest.mark.parametrize(("entries", "calls"), STREAMS.values(), ids=STREAMS)
 def test_deltas_become_calls(entries, calls):
-    assert assemble(*entries) == calls
+    assert build(*entries) == calls
 
 
 def test_each_delta_is_passed_on_with_its_place():
-    assembler = CallAssembler(str)
-    assert assembler.add(entry(3, "a", "read")) == ToolCallDelta(0, "a", "read", "")
-    assert assembler.add(entry(3, arguments="{}")) == ToolCallDelta(0, None, None, "{}")
+    builder = ResponseBuilder(str)
+    assert builder.add_call(3, "a", "read") == ToolCallDelta(0, "a", "read", "")
+    assert builder.add_call(3, arguments="{}") == ToolCallDelta(0, None, None, "{}")
 
 
 @pytest.mark.parametrize("raw", ["{", '{"a": }', "[1]", '"text"', "42", '{"a": NaN}', "[" * 100_000])
 def test_arguments_that_are_no_object_are_a_malformed_call_with_a_reason(raw):
-    (call,) = assemble(entry(0, "a", "read", raw))
+    (call,) = build(piece(0, "a", "read", raw))
     assert isinstance(call, MalformedCall)
     assert (call.name, call.raw, call.origin) == ("read", raw, "native")
     assert call.reason.startswith("The arguments")
 
 
 def test_the_last_call_of_a_truncated_answer_is_no_call_without_whole_arguments():
-    calls = assemble(entry(0, "a", "read", '{"path": "x"}'), entry(1, "b", "read"), truncated=True)
+    calls = build(piece(0, "a", "read", '{"path": "x"}'), piece(1, "b", "read"), truncated=True)
     assert calls[0] == A
     assert isinstance(calls[1], MalformedCall)
     assert "cut off" in calls[1].reason
 
 
 def test_a_whole_call_before_max_tokens_is_a_call():
-    assert assemble(entry(0, "a", "read", '{"path": "x"}'), truncated=True) == [A]
+    assert build(piece(0, "a", "read", '{"path": "x"}'), truncated=True) == [A]
 
 
 def test_big_integers_do_not_raise_anything_but_value_errors():

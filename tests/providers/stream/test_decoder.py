@@ -4,7 +4,7 @@ import pytest
 
 from src.errors import AnswerEmpty, WireError
 from src.providers.server_errors import error_message
-from src.providers.stream.sniff import AnswerDecoder
+from src.providers.stream.decoder import BodySniffer
 
 
 class Recorder:
@@ -18,7 +18,7 @@ class Recorder:
         self.fed += chunk
         return []
 
-    def whole(self, answer):
+    def read_whole(self, answer):
         self.given = answer
         return []
 
@@ -43,7 +43,7 @@ ANSWERS = [
 @pytest.mark.parametrize(("kind", "body", "decoder"), ANSWERS)
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_an_answer_is_told_by_its_first_bytes_whatever_the_chunking(kind, body, decoder, size):
-    answer = AnswerDecoder(kind, Recorder())
+    answer = BodySniffer(kind, Recorder())
     for start in range(0, len(body), size):
         answer.feed(body[start : start + size])
     bare = body.lstrip(b"\xef\xbb\xbf\r\n ")
@@ -51,7 +51,7 @@ def test_an_answer_is_told_by_its_first_bytes_whatever_the_chunking(kind, body, 
 
 
 def test_a_whole_answer_has_a_largest_size():
-    answer = AnswerDecoder("application/json", Recorder())
+    answer = BodySniffer("application/json", Recorder())
     answer.feed(b'{"x": "')
     with pytest.raises(WireError, match="more than"):
         for _ in range(65):
@@ -61,7 +61,7 @@ def test_a_whole_answer_has_a_largest_size():
 @pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf\n"])
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/html", ""])
 def test_nothing_is_an_empty_answer(kind, body):
-    answer = AnswerDecoder(kind, Recorder())
+    answer = BodySniffer(kind, Recorder())
     answer.feed(body)
     with pytest.raises(AnswerEmpty):
         answer.close()
@@ -79,7 +79,7 @@ def test_nothing_is_an_empty_answer(kind, body):
 )
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_page_is_named_and_refused(kind, body, said, size):
-    answer = AnswerDecoder(kind, Recorder())
+    answer = BodySniffer(kind, Recorder())
     for start in range(0, len(body), size):
         answer.feed(body[start : start + size])
     with pytest.raises(WireError) as raised:

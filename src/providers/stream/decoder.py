@@ -1,0 +1,153 @@
+"""An answer with status 200, from bytes to events: a stream, a whole completion, some other page, or nothing. No I/O.
+
+Its first bytes decide which, since headers may be wrong. A provider's codec says how one event is read; everything
+that the providers share is here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...errors import AnswerEmpty, ServerError, StreamCut, WireError
+from ...types.events import Completed, ModelEvent
+from ...types.messages import Response, StopReason, Usage
+from ..base import Broken, Decoder, WireEvent
+from ..server_errors import text_or_title
+from ..wire_json import load_json
+from .response_builder import ResponseBuilder
+from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
+
+MAX_TITLE_BYTES = 65536  # of a page that are searched for its title
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_FIELDS = frozenset({b"data", b"event", b"id", b"retry", b"error", b""})  # of server-sent events; b"" is a comment
+_MAX_FIELD_BYTES = max(map(len, _FIELDS))
+
+
+class StreamDecoder(ABC):
+    """Decodes a stream, which is complete only with the provider's stop reason or its last event.
+
+    `new_id` makes ids for calls that came without one.
+    """
+
+    STOP_REASONS: ClassVar[Mapping[str, StopReason]]
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._events = EventDecoder()
+        self._builder = ResponseBuilder(new_id)
+        self._is_done = False  # the provider said that nothing follows
+        self._stop_reason = ""  # the provider's word
+        self._usage: Usage | None = None
+        self._model = ""
+
+    @abstractmethod
+    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+        """Take in one event, and append what it says. Raises ServerError and WireError."""
+
+    @abstractmethod
+    def read_whole(self, answer: Any) -> list[WireEvent]:
+        """Take in a whole answer, as JSON. Raises ServerError and WireError."""
+
+    def feed(self, chunk: bytes) -> list[WireEvent]:
+        """See Decoder."""
+        found: list[WireEvent] = []
+        try:
+            for data in self._events.feed(chunk):
+                if data.strip():
+                    self._read(data, found)
+                if self._is_done:  # a server may keep the connection open
+                    return [*found, *self.close()]
+        except (ServerError, WireError) as error:
+            if not found:
+                raise
+            return [*found, Broken(error)]
+        return found
+
+    def close(self) -> list[WireEvent]:
+        """Raises StreamCut if the stream ended too early."""
+        if not (self._stop_reason or self._is_done):
+            raise StreamCut("The server's answer ended in the middle.", "None of it was run.")
+        return [Completed(self._build())]
+
+    def _build(self) -> Response:
+        reason = self.STOP_REASONS.get(self._stop_reason, "other")
+        content = self._builder.build(truncated=reason == "max_tokens")
+        return Response(content, reason, self._usage, self._model)
+
+
+class WholeDecoder:
+    """Decodes an answer that is one JSON body."""
+
+    def __init__(self, stream: StreamDecoder) -> None:
+        self._stream = stream
+        self._body = bytearray()
+
+    def feed(self, chunk: bytes) -> list[ModelEvent]:
+        """Raises WireError if it gets too large."""
+        self._body += chunk
+        if len(self._body) > MAX_EVENT_BYTES:
+            raise too_large()
+        return []
+
+    def close(self) -> list[WireEvent]:
+        """Raises WireError, ServerError or StreamCut: see Decoder."""
+        found = self._stream.read_whole(load_json(bytes(self._body)))
+        return [*found, *self._stream.close()]
+
+
+class BodySniffer:
+    """Passes an answer on to `stream`, as events or whole, if it is one."""
+
+    def __init__(self, content_type: str, stream: StreamDecoder) -> None:
+        self._kind = content_type.partition(";")[0].strip().lower()
+        self._stream = stream
+        self._start = b""
+        self._decoder: Decoder | None = None
+
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        if self._decoder:
+            return self._decoder.feed(chunk)
+        self._start = (self._start + chunk).lstrip(_BLANK)  # some proxies send blanks while waiting
+        self._decoder = self._choose(self._start)
+        return self._decoder.feed(self._start) if self._decoder else []
+
+    def close(self) -> Sequence[WireEvent]:
+        """Raises AnswerEmpty if nothing came."""
+        if self._decoder:
+            return self._decoder.close()
+        if not self._start:
+            raise AnswerEmpty("The server's answer was empty.", "Its log may say why.")
+        raise _not_a_completion(self._kind, self._start)
+
+    def _choose(self, start: bytes) -> Decoder | None:
+        """None while there are too few bytes to tell."""
+        if start[:1] in (b"{", b"["):
+            return WholeDecoder(self._stream)
+        field, colon, _ = start.partition(b":")
+        if start and not start.startswith(b"<") and self._kind in ("text/event-stream", ""):
+            return self._stream
+        if not colon and len(start) <= _MAX_FIELD_BYTES and not start.startswith(b"<"):
+            return None
+        return self._stream if colon and field.rstrip() in _FIELDS else PageDecoder(self._kind)
+
+
+class PageDecoder:
+    """Something that is not a completion: read far enough to describe it, then refused."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._start = b""
+
+    def feed(self, chunk: bytes) -> Sequence[WireEvent]:
+        self._start += chunk[: MAX_TITLE_BYTES - len(self._start)]
+        return []
+
+    def close(self) -> Sequence[WireEvent]:
+        """Raises WireError, always."""
+        raise _not_a_completion(self._kind, self._start)
+
+
+def _not_a_completion(kind: str, body: bytes) -> WireError:
+    answer = f"The server answered with {kind or 'something'} ({text_or_title(body)}), not with a completion."
+    return WireError(answer, "There may be a login page or a proxy in front of it: check vllm.base_url.")
