@@ -1,4 +1,4 @@
-"""Answers in the shapes that the providers document, as data: tests/cases/wire/answers holds a file of bytes
+"""Answers in the shapes that the providers document, as data: tests/cases/providers/answers holds a file of bytes
 and what it means for each. What an answer became is also sent back, as the next turn does."""
 
 from __future__ import annotations
