@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..security.permissions.approval import Answer, Approver, Request
 from ..security.permissions.policy import Policy
-from ..security.permissions.review import Panel
+from ..security.permissions.review import ReviewBoard
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.events import CallDenied, CallFinished, CallStarted, Notice
@@ -76,7 +76,12 @@ class Calls:
     """Answers calls, for as long as a session: what the user allowed for always stays allowed."""
 
     def __init__(
-        self, registry: Registry, approver: Approver, policy: Policy, max_parallel: int, panel: Panel | None = None
+        self,
+        registry: Registry,
+        approver: Approver,
+        policy: Policy,
+        max_parallel: int,
+        panel: ReviewBoard | None = None,
     ) -> None:
         self._registry = registry
         self._approver = approver
@@ -137,7 +142,7 @@ class Calls:
         if action == "deny":
             return Permission(call, reason)
         reviews: tuple[str, ...] = ()
-        if self._panel and self._panel.wants(risk, action):
+        if self._panel and self._panel.applies_to(risk, action):
             review = self._panel.review(question.text, call, self._registry.preview(call, ctx))
             if review.vote != "none":
                 no = "reviewers rejected it. " + "; ".join(review.lines) if review.vote == "reject" else ""
@@ -160,7 +165,7 @@ class Calls:
 
     def _asked(self, request: Request) -> Permission:
         call = request.call
-        always = self._policy.always(call)
+        always = self._policy.find_always_rule(call)
         answer = self._approver.approve(request._replace(rule=str(always or "")))
         if not answer.allowed:
             said = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
@@ -168,7 +173,7 @@ class Calls:
         if answer.arguments is not None and answer.arguments != call.arguments:
             return _changed(request, answer, answer.arguments)
         if answer.always and always:
-            self._policy = self._policy.plus(always)
+            self._policy = self._policy.with_rule(always)
         return Permission(call, note=_said(answer))
 
     def _together(self, calls: Mapping[int, ToolCall], ctx: ToolContext, results: dict[int, ToolResult]) -> Events:

@@ -15,7 +15,7 @@ from typing import Protocol
 from ..errors import BotError, ContextTooLong, WireError
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
-from ..security.permissions.review import Panel
+from ..security.permissions.review import ReviewBoard
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
@@ -66,7 +66,7 @@ class Agent:
         max_parallel_calls: int = 4,
         compactor: Compactor | None = None,
         output_budget: Callable[[], int] = lambda: budget(None),
-        panel: Panel | None = None,
+        panel: ReviewBoard | None = None,
     ) -> None:
         self._model = model
         self._registry = registry

@@ -14,7 +14,7 @@ from ..types.messages import JSON, UserMessage
 if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..model import Model, Server
     from ..providers.table import Provider
-    from ..security.permissions.review import Panel
+    from ..security.permissions.review import ReviewBoard
     from ..transport import Client
 
 
@@ -129,20 +129,20 @@ class Asked(NamedTuple):
         return texts[-1] if texts else ""
 
 
-def panel(settings: config.Settings, sleep: Callable[[float], None]) -> Panel | None:
+def panel(settings: config.Settings, sleep: Callable[[float], None]) -> ReviewBoard | None:
     """The configured reviewers; None if there are none. Raises ConfigError."""
     if not settings.review.models:
         return None
     from dataclasses import replace
 
     from ..providers.table import PROVIDERS
-    from ..security.permissions.review import SCHEMA, Panel, seats_of
+    from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
 
     review = settings.review
     reviewers = []
-    for seat in seats_of(review.models, tuple(PROVIDERS)):
+    for seat in parse_reviewers(review.models, tuple(PROVIDERS)):
         vllm = replace(settings.vllm, provider=seat.provider, base_url=seat.base_url.rstrip("/"), api_key=seat.api_key)
         its = replace(settings, vllm=replace(vllm, temperature=None, max_tokens=None))
-        way = model(its, seat.model, sleep, within=review.timeout, answer_schema=SCHEMA)
+        way = model(its, seat.model, sleep, within=review.timeout, answer_schema=ANSWER_SCHEMA)
         reviewers.append(Asked(seat.name, way))
-    return Panel(reviewers, review.rule, review.on, review.timeout)
+    return ReviewBoard(reviewers, review.rule, review.on, review.timeout)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # requests loads behind the prompt, not before it
     from ..model import Model
     from ..security.permissions.approval import Approver
     from ..security.permissions.policy import Policy
-    from ..security.sandbox.choose import Choice
+    from ..security.sandbox.choose import SandboxChoice
     from ..session.session import Session
     from ..session.store import Store
     from ..tools import Registry, ToolContext
@@ -50,9 +50,9 @@ def settings_of(given: argparse.Namespace, **more: object) -> config.Settings:
     settings = config.load(Path(given.config) if given.config else None, overrides, os.environ)
     if not given.allow:
         return settings
-    from ..security.permissions.rules import allowing
+    from ..security.permissions.rules import parse_allow_option
 
-    rules = (*settings.security.rules, *(allowing(text).as_written() for text in given.allow))
+    rules = (*settings.security.rules, *(parse_allow_option(text).to_entry() for text in given.allow))
     return replace(
         settings,
         security=replace(settings.security, rules=rules),
@@ -142,9 +142,11 @@ def store(settings: config.Settings) -> Store:
     from ..session.store import Store
 
     def redact(text: str) -> str:
-        from ..security.text.redact import redact as blot_out  # start-up is measured: not before something is written
+        from ..security.text.redact import (
+            redact as redact_secrets,
+        )  # start-up is measured: not before something is written
 
-        return blot_out(text, secrets(settings))
+        return redact_secrets(text, secrets(settings))
 
     return Store(settings.state, redact)
 
@@ -152,9 +154,9 @@ def store(settings: config.Settings) -> Store:
 def cleaner(settings: config.Settings) -> Callable[[str], str]:
     """A function that removes terminal escapes and secrets from a text."""
     from ..security.text.redact import redact
-    from ..security.text.sanitize import plain
+    from ..security.text.sanitize import sanitize
 
-    return lambda text: redact(plain(text), secrets(settings))
+    return lambda text: redact(sanitize(text), secrets(settings))
 
 
 def session(settings: config.Settings, model_name: str, where: Store) -> Session:
@@ -261,13 +263,15 @@ def _own(settings: config.Settings) -> Path:
     return Path(os.path.realpath(settings.state))
 
 
-def sandbox(settings: config.Settings) -> Choice:
+def sandbox(settings: config.Settings) -> SandboxChoice:
     """The best sandbox that works here and that the settings allow. Takes about 20 ms, as it is tried out."""
-    from ..security.sandbox.choose import Limits, choose, view
+    from ..security.sandbox.choose import choose
+    from ..security.sandbox.limits import ResourceLimits
+    from ..security.sandbox.view import build_view
     from .saved_rules import FILE
 
     security, environment = settings.security, dict(os.environ)
-    seen = view(
+    seen = build_view(
         settings.root,
         environment,
         protected=(*settings.files, _own(settings) / FILE),
@@ -276,7 +280,7 @@ def sandbox(settings: config.Settings) -> Choice:
         installations=(sys.prefix, sys.base_prefix),
         network=security.sandbox_network,
     )
-    limits = Limits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
+    limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
     return choose(security.sandbox if security.exec_enabled else "off", seen, limits, environment)
 
 
@@ -297,16 +301,16 @@ def _compactor(settings: config.Settings, model: Model, sleep: Callable[[float],
 def policy(settings: config.Settings) -> Policy:
     """What may run. Raises ConfigError for an invalid rule."""
     from ..security.permissions.policy import Policy
-    from ..security.permissions.rules import rules_of
-    from ..security.shell.workspace import start_files
+    from ..security.permissions.rules import parse_rules
+    from ..security.shell.workspace import list_start_files
 
     security = settings.security
     return Policy(
         workspace=settings.root,
         profile=security.profile,
-        rules=(*rules_of(security.rules), *rules_of(allowed(settings).rules())),
+        rules=(*parse_rules(security.rules), *parse_rules(allowed(settings).rules())),
         allowed_commands=security.allowed_commands,
-        protected=(*settings.files, _own(settings), *start_files(os.environ.get("HOME", ""))),
+        protected=(*settings.files, _own(settings), *list_start_files(os.environ.get("HOME", ""))),
         path=os.environ.get("PATH", os.defpath),
     )
 

@@ -203,7 +203,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     # Loaded here so that --help and --version do not load it.
     from ..config import debug_level
     from ..errors import BotError, in_words
-    from ..security.text.sanitize import plain
+    from ..security.text.sanitize import sanitize
     from .oneshot.run import run
 
     for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -226,7 +226,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             import traceback
 
             traceback.print_exc()
-        print(f"vllm-bot: {plain(in_words(error)[:LONGEST_ERROR])}", file=sys.stderr)
+        print(f"vllm-bot: {sanitize(in_words(error)[:LONGEST_ERROR])}", file=sys.stderr)
         return error.exit_code if isinstance(error, BotError) else 1
 
 

@@ -12,8 +12,8 @@ from src.agent.dispatch import NOT_FINISHED, Calls, Question, in_order
 from src.errors import ConnectFailed
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
-from src.security.permissions.review import Panel
-from src.security.permissions.rules import rules_of
+from src.security.permissions.review import ReviewBoard
+from src.security.permissions.rules import parse_rules
 from src.tools import Media, Registry, ToolContext
 from src.types.events import CallDenied, CallFinished, CallStarted, Notice
 from src.types.messages import ToolCall
@@ -39,7 +39,7 @@ class Turn:
     """One turn's calls by tools of one's own."""
 
     def __init__(self, *answers: Answer, at_most: int = 4, rules=(), panel=None) -> None:
-        self.policy = Policy(Path("/"), rules=rules_of(rules))
+        self.policy = Policy(Path("/"), rules=parse_rules(rules))
         self.registry = Registry()
         self.approver = Asks(*answers)
         self.at_most = at_most
@@ -297,7 +297,7 @@ class TestReview:
             return "changed"
 
         self.reviewers = [Votes(f"r{number}", answer) for number, answer in enumerate(answers)]
-        return Turn(*person, rules=rules, panel=Panel(self.reviewers, on=on)).tool(change, "high")
+        return Turn(*person, rules=rules, panel=ReviewBoard(self.reviewers, on=on)).tool(change, "high")
 
     def notices(self, turn):
         return [event.text for event in turn.events if isinstance(event, Notice)]

@@ -19,7 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from src.security.sandbox.choose import Limits, choose, view
+from src.security.sandbox.choose import choose
+from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.view import build_view
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall
 
@@ -32,7 +34,9 @@ def timed(kind: str, workspace: Path) -> Callable[[], float] | None:
     environment = dict(os.environ)
     wanted, kinds = KINDS[kind]
     installations = (sys.prefix, sys.base_prefix)
-    chosen = choose(wanted, view(workspace, environment, installations=installations), Limits(), environment, kinds)
+    chosen = choose(
+        wanted, build_view(workspace, environment, installations=installations), ResourceLimits(), environment, kinds
+    )
     if kinds and chosen.sandbox.kind != kind:
         print(f"{kind:12} {chosen.warning}")
         return None

@@ -379,7 +379,7 @@ def test_a_secret_in_pieces_is_not_written_either(tmp_path):
     assert again(tmp_path).messages[-1].text == "The key is sk[redacted] and so on"
 
 
-def test_secrets_are_blotted_out_of_what_is_written(tmp_path):
+def test_secrets_are_redacted_in_what_is_written(tmp_path):
     session = begun(tmp_path, says("The key is k-123."), redact=lambda text: text.replace("k-123", "[redacted]"))
     session.close()
     assert b"k-123" not in session.path.read_bytes()

@@ -12,7 +12,7 @@ from ...app import factory
 from ...app.discovery import Met
 from ...errors import BotError
 from ...security.permissions.approval import Approver
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from ...types.events import Notice
 from ...types.messages import UserMessage
 from ..tracing.debug import Debug
@@ -71,7 +71,7 @@ class Chat:
         if not state.questions:
             return self._message()
         line = finished(state.questions.pop(0))
-        state.screen.say(f"{PROMPT}{plain(line)}")
+        state.screen.say(f"{PROMPT}{sanitize(line)}")
         return line
 
     def _message(self) -> str:

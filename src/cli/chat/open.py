@@ -12,7 +12,7 @@ from ...app import discovery, factory
 from ...app.discovery import Met
 from ...config import Settings
 from ...errors import ConfigError
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from ..render.plain import PlainScreen, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
@@ -66,7 +66,7 @@ def _is_full() -> bool:
 def _choose(names: list[str]) -> str:
     """Ask which of several models to use."""
     for number, name in enumerate(names, 1):
-        print(f"  {number}  {plain(name)}")
+        print(f"  {number}  {sanitize(name)}")
     while True:
         try:
             answer = input("Which model? ").strip()
@@ -105,7 +105,7 @@ def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
         "model": f"{met.model}{context}, {_path(met)}",
         "workspace": f"{settings.root}; {asking}",
     }
-    lines = [f"  {name:9}  {plain(value)}" for name, value in rows.items()]
+    lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]
     text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
     return wrap_text(text, columns - 1) if columns else text
 

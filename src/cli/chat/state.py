@@ -29,10 +29,10 @@ class Display(Protocol):
     def draw(self, event: Event) -> None: ...
 
     def say(self, text: str) -> None:
-        """Show lines of the program's own, wrapped; text from elsewhere must have been sanitised."""
+        """Show lines of the program's own, wrapped; text from elsewhere must have been sanitized."""
 
     def put(self, text: str) -> None:
-        """Show sanitised lines unwrapped, so that they can be copied."""
+        """Show sanitized lines unwrapped, so that they can be copied."""
 
     def wipe(self) -> None:
         """Clear the screen, if it can be cleared."""

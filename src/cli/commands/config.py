@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import config
 from ...app.factory import settings_of
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 
 HIDDEN = "(set)"  # in place of a secret
 
@@ -24,7 +24,7 @@ def run(given: argparse.Namespace) -> int:
         print(json.dumps({key: {"value": value, "from": place} for key, value, place in rows}, indent=2))
         return 0
     for key, value, place in rows:
-        print(plain(f"{key} = {json.dumps(value, ensure_ascii=False)}  ({place})"))
+        print(sanitize(f"{key} = {json.dumps(value, ensure_ascii=False)}  ({place})"))
     return 0
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ... import config
 from ...app import connect, discovery, factory
 from ...errors import BotError, ConfigError, NeverReached
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from ...types.events import Completed
 from ...types.messages import (
     JSON,
@@ -136,17 +136,17 @@ def _line(name: str, found: Finding) -> str:
     status: str = found.status
     if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
         status = f"\x1b[{COLOURS[status]}m{status}\x1b[0m"
-    lines = [f"{status}  {name:21} {plain(found.said)}"]
-    lines += [f"{'':27} {plain(line)}" for line in found.advice.splitlines()]
+    lines = [f"{status}  {name:21} {sanitize(found.said)}"]
+    lines += [f"{'':27} {sanitize(line)}" for line in found.advice.splitlines()]
     return "\n".join(lines)
 
 
 def _advice(patient: Patient) -> str:
     command = serve(patient)
     if command is None:
-        return f"Which --tool-call-parser reads the calls of {plain(patient.model_name)} is listed at {DOCS}"
+        return f"Which --tool-call-parser reads the calls of {sanitize(patient.model_name)} is listed at {DOCS}"
     why = "Its tool calls are native. To start a server like this one" if patient.native else "For native tool calls"
-    return f"{why}:\n  {plain(command)}"
+    return f"{why}:\n  {sanitize(command)}"
 
 
 def _configuration(patient: Patient) -> Finding:

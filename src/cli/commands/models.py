@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ...app import connect, factory
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,5 +15,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """One model per line, with the length of its context if known. Raises BotError."""
     for name, length in connect.models(factory.settings_of(given)).items():
-        print(f"{plain(name)}  {length:,} tokens" if length else plain(name))
+        print(f"{sanitize(name)}  {length:,} tokens" if length else sanitize(name))
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...app import factory
 from ...config import Settings
 from ...errors import BotError
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from ...session.export import FORMATS, Conversation, markdown
 from ...session.index import seconds
 from ...session.replay import replay
@@ -78,7 +78,7 @@ def _search(given: argparse.Namespace, _: Settings, store: Store) -> int:
             print(json.dumps({"session": each.session.id, "speaker": each.speaker, "snippet": each.snippet}))
             continue
         when = time.strftime("%Y-%m-%d", time.localtime(each.session.used))
-        print(plain(f"{each.session.id}  {when}  {each.speaker}: {' '.join(each.snippet.split())}"))
+        print(sanitize(f"{each.session.id}  {when}  {each.speaker}: {' '.join(each.snippet.split())}"))
     return 0 if found else 1
 
 
@@ -103,7 +103,7 @@ def _conversation(wanted: str, settings: Settings, store: Store) -> Conversation
     session = store.find(wanted, settings.root)
     found = replay(store.path(session), whole=True)
     for problem in found.problems:
-        print(f"! {session}: {plain(problem)}", file=sys.stderr)
+        print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
     created = seconds(found.meta.get("created"), 0.0)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
     facts = {"session": session, "created": when}

@@ -7,7 +7,7 @@ import json
 import sys
 
 from ...app import factory
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,6 @@ def run(given: argparse.Namespace) -> int:
     """OpenAI's `tools`, as JSON on standard output. Raises ConfigError."""
     tools = factory.tools(factory.settings_of(given))
     for notice in tools.notices:
-        print(f"! {plain(notice)}", file=sys.stderr)
+        print(f"! {sanitize(notice)}", file=sys.stderr)
     print(json.dumps(tools.openai_tools, indent=2, ensure_ascii=False))
     return 0

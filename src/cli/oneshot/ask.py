@@ -17,7 +17,7 @@ from ... import __version__
 from ...app import discovery, factory
 from ...config import Settings
 from ...errors import ConfigError, LimitReached
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, Notice, TextDelta, TurnStarted
 from ...types.messages import Message, Response, Text, UserMessage
 from ..chat.input.approve import choose_approver
@@ -189,7 +189,7 @@ class AsText:
         if not response.text.strip():
             return
         if response.calls or response.malformed:
-            self._screen.say(plain(response.text.strip()))
+            self._screen.say(sanitize(response.text.strip()))
         else:
             self._screen.draw(TextDelta(response.text.strip("\n")))  # a thought leaves blank lines
             self._screen.end_line()

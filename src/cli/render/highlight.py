@@ -18,7 +18,7 @@ from pygments.token import Comment, Error, String
 from rich.color import ColorSystem
 from rich.syntax import Syntax
 
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 
 THEME = Syntax.get_theme("ansi_dark")
 MAX_CONTEXT_CHARS = 2000  # of the preceding lines that are lexed again
@@ -40,7 +40,7 @@ class CodeHighlighter:
 
     def highlight(self, new: Iterable[str], *, keep: bool) -> list[str]:
         """The highlighted lines. `keep`: the next call continues after them."""
-        lines = [*self._before, *(plain(line).expandtabs(4) for line in new)]
+        lines = [*self._before, *(sanitize(line).expandtabs(4) for line in new)]
         start, text = len(self._before), "".join(f"{line}\n" for line in lines)
         if len(text) > MAX_CHARS:
             return [line.rstrip() for line in lines[start:]]

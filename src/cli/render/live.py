@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, TextIO
 
-from ...security.text.sanitize import Sanitiser, plain
+from ...security.text.sanitize import Sanitizer, sanitize
 from ...types.events import (
     CallFinished,
     CallStarted,
@@ -96,8 +96,8 @@ class LiveScreen:
         self._clock = clock
         self._region = LiveRegion(stream, lambda: size()[0])
         self._progress = Progress(clock)
-        self._text = Sanitiser().feed
-        self._thought_text = Sanitiser().feed
+        self._text = Sanitizer().feed
+        self._thought_text = Sanitizer().feed
         self._blocks = BlockSplitter()
         self._finished: list[Block] = []  # not drawn yet
         self._above: list[str] = []  # drawn, and not yet on the screen
@@ -220,7 +220,7 @@ class LiveScreen:
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
             self._finish_open()
-            lines = [wrap_line(plain(line), self._size()[0] - 3, measure_width) for line in event.text.splitlines()]
+            lines = [wrap_line(sanitize(line), self._size()[0] - 3, measure_width) for line in event.text.splitlines()]
             marked = [f"{'  ' if number else '! '}{piece}" for line in lines for number, piece in enumerate(line)]
             self._add([f"\x1b[33m{line}\x1b[0m" for line in marked])
         elif isinstance(event, Completed):
@@ -301,8 +301,8 @@ class LiveScreen:
         width = max(columns - 1, 10)
         below = [_make_line(_dim(truncate(self._progress.format(), width)))]
         queued = self.typed.queue[-MAX_QUEUED_LINES:]
-        below += [_make_line(_dim(truncate(f"  queued: {plain(_join_lines(each))}", width))) for each in queued]
-        below.append(_make_line(truncate_start(f"> {plain(_join_lines(self.typed.text))}", width)))
+        below += [_make_line(_dim(truncate(f"  queued: {sanitize(_join_lines(each))}", width))) for each in queued]
+        below.append(_make_line(truncate_start(f"> {sanitize(_join_lines(self.typed.text))}", width)))
         room = max(rows - 1 - len(below), 0)
         top = [*self._render_open_thought(width, rows), *self._render_open_block(width), *self._render_open_calls()]
         return [*(map(_make_line, top[-room:] if room else [])), *below]

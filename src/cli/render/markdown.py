@@ -1,7 +1,7 @@
 """Render Markdown blocks as terminal lines, with rich and Pygments. Only a full terminal loads this module.
 
 All text is shown: HTML, entities, references and images stay text, and a link shows its target. The output is
-sanitised again, so the only escapes in a line are colours.
+sanitized again, so the only escapes in a line are colours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from .blocks import Block
 from .highlight import CodeHighlighter
 from .incremental import IncrementalText
@@ -184,7 +184,7 @@ class MarkdownRenderer:
         return lines
 
     def _join(self, segments: Iterable[Segment]) -> str:
-        pieces = [(plain(each.text), each.style) for each in segments if not each.control]
+        pieces = [(sanitize(each.text), each.style) for each in segments if not each.control]
         while pieces and not pieces[-1][0].strip():
             pieces.pop()
         if pieces:

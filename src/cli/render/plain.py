@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
-from ...security.text.sanitize import Sanitiser, plain, revealed
+from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.messages import JSON, MalformedCall, ToolCall, ToolResult
 from .wrap import wrap_text
@@ -35,12 +35,12 @@ def format_call(call: ToolCall | MalformedCall) -> str:
 def split_call(call: ToolCall | MalformedCall) -> tuple[str, str]:
     """A call's name and its shortened arguments."""
     if isinstance(call, MalformedCall):
-        return plain(call.name) or "unreadable call", ""
-    return plain(call.name), ", ".join(f"{plain(key)}={_shorten(value)}" for key, value in call.arguments.items())
+        return sanitize(call.name) or "unreadable call", ""
+    return sanitize(call.name), ", ".join(f"{sanitize(key)}={_shorten(value)}" for key, value in call.arguments.items())
 
 
 class FoldedItem(NamedTuple):
-    """A folded call or thought: its title and its full text, sanitised."""
+    """A folded call or thought: its title and its full text, sanitized."""
 
     title: str
     body: str
@@ -55,21 +55,21 @@ def fold_call(call: ToolCall | MalformedCall, result: ToolResult) -> FoldedItem:
             f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
             for name, value in call.arguments.items()
         )
-    return FoldedItem(format_call(call), plain(f"{request}\n->\n{result.text}"))
+    return FoldedItem(format_call(call), sanitize(f"{request}\n->\n{result.text}"))
 
 
 def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
     lines = _CHANGED_BY_USER.sub("", _HASH.sub("", result.text)).strip().splitlines()
-    first = plain(lines[0]) if lines else ""
+    first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":
         reason = first.removeprefix("Error executing tool: ")  # for the model
         return _describe_refusal(first) if first.startswith("Not run") else f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
     if diff := _describe_diff(lines):
         return diff
     # The last line may say in brackets how a command ended, or how to read the rest.
-    last = plain(lines.pop()) if lines and lines[-1].startswith("[") and lines[-1].endswith("]") else ""
-    first = plain(lines[0]) if lines else ""
+    last = sanitize(lines.pop()) if lines and lines[-1].startswith("[") and lines[-1].endswith("]") else ""
+    first = sanitize(lines[0]) if lines else ""
     if len(lines) > 1:
         size = f"{len(lines):,} lines"
     else:
@@ -94,7 +94,7 @@ def _describe_diff(lines: Sequence[str]) -> str:
     if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
         return ""
     signs = Counter(line[:1] for line in lines[3:])
-    return f"{plain(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"
+    return f"{sanitize(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"
 
 
 def get_columns(stream: TextIO) -> int:
@@ -106,7 +106,7 @@ def get_columns(stream: TextIO) -> int:
 
 
 def _shorten(value: JSON) -> str:
-    text = revealed(json.dumps(value, ensure_ascii=False))
+    text = reveal(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= MAX_SHORT_CHARS else f"{text[: MAX_SHORT_CHARS - 20]}...{text[-15:]}"
 
 
@@ -122,8 +122,8 @@ class PlainScreen:
         self.thinking = "show" if thoughts else "hide"
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._styled = styled
-        self._clean = Sanitiser().feed if answer.isatty() else str  # a file gets the model's exact text
-        self._clean_thought = Sanitiser().feed
+        self._clean = Sanitizer().feed if answer.isatty() else str  # a file gets the model's exact text
+        self._clean_thought = Sanitizer().feed
         self._open: TextIO | None = None  # the stream with an unfinished line
         self._thinking = False
         self._running: ToolCall | None = None
@@ -143,7 +143,7 @@ class PlainScreen:
         elif isinstance(event, CallFinished):
             self._finish_call(event)
         elif isinstance(event, Notice):
-            self.say("\n".join(f"! {plain(line)}" for line in event.text.splitlines()))
+            self.say("\n".join(f"! {sanitize(line)}" for line in event.text.splitlines()))
         elif isinstance(event, Completed):
             self.end_line()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ...security.text.sanitize import plain
+from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, TurnStarted
 from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
 
@@ -99,7 +99,7 @@ class Debug:
         """Without secrets and terminal escapes."""
         from ...security.text.redact import redact  # start-up is measured, and few debug
 
-        return plain(redact(text, (self._secret,)))
+        return sanitize(redact(text, (self._secret,)))
 
 
 class _Lines:

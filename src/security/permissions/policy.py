@@ -69,18 +69,18 @@ class Policy:
             return Decision("ask", "its quoting is ambiguous, so its arguments had to be guessed", "repaired")
         return decision
 
-    def always(self, call: ToolCall) -> Rule | None:
+    def find_always_rule(self, call: ToolCall) -> Rule | None:
         """The rule that lets this call run without asking and as little else as can be; None: there is none.
 
         For a command that is known to read only it names the command; for any other, the line as it stands; for a
         file tool the one file; for any other tool the tool.
         """
         for rule in _narrowest(call, self.workspace):
-            if self.plus(rule).decide(call, "high").action == "allow":
+            if self.with_rule(rule).decide(call, "high").action == "allow":
                 return rule
         return None
 
-    def plus(self, rule: Rule) -> Policy:
+    def with_rule(self, rule: Rule) -> Policy:
         """With one rule more."""
         return replace(self, rules=(*self.rules, rule))
 

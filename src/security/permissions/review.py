@@ -30,7 +30,7 @@ LONGEST_REASON = 300
 VERDICT = re.compile(r"[\s>#*_\"'`-]*(?:verdict\W{1,5})?(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
 FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
-SCHEMA: Mapping[str, JSON] = {  # of an answer, for a server that can hold a model to it
+ANSWER_SCHEMA: Mapping[str, JSON] = {  # of an answer, for a server that can hold a model to it
     "type": "object",
     "properties": {
         "verdict": {"enum": ["APPROVE", "REJECT"]},
@@ -78,7 +78,7 @@ class Reviewer(Protocol):
         """Raises BotError."""
 
 
-class Seat(NamedTuple):
+class ReviewerConfig(NamedTuple):
     """A reviewer as the settings name it."""
 
     base_url: str
@@ -112,7 +112,7 @@ class Review(NamedTuple):
         return tuple(map(str, self.verdicts))
 
 
-class Panel(NamedTuple):
+class ReviewBoard(NamedTuple):
     """`rule`: majority, unanimous or any. `on`: "high", calls of high risk; "ask", calls that would be asked about.
 
     `timeout`: seconds that all may take together.
@@ -124,7 +124,7 @@ class Panel(NamedTuple):
     timeout: float = 120.0
     fence: Callable[[], str] = lambda: os.urandom(8).hex()
 
-    def wants(self, risk: str, action: str) -> bool:
+    def applies_to(self, risk: str, action: str) -> bool:
         return bool(self.reviewers) and (action == "ask" if self.on == "ask" else risk != "low")
 
     def review(self, task: str, call: ToolCall, preview: str = "") -> Review:
@@ -213,7 +213,7 @@ def _asked(reviewers: Sequence[Reviewer], prompt: str, deadline: float) -> list[
     return list(verdicts.values())
 
 
-def seats_of(entries: Sequence[Mapping[str, Any]], providers: Sequence[str]) -> tuple[Seat, ...]:
+def parse_reviewers(entries: Sequence[Mapping[str, Any]], providers: Sequence[str]) -> tuple[ReviewerConfig, ...]:
     """The entries of `review.models`. Raises ConfigError, which names the entry that is none."""
     seats = []
     for number, entry in enumerate(entries):
@@ -227,5 +227,5 @@ def seats_of(entries: Sequence[Mapping[str, Any]], providers: Sequence[str]) -> 
             raise ConfigError(f"{place}: a reviewer has a base_url and a model")
         if entry.get("provider", "vllm") not in providers:
             raise ConfigError(f"{place}: provider is one of {', '.join(providers)}")
-        seats.append(Seat(**entry))
+        seats.append(ReviewerConfig(**entry))
     return tuple(seats)

@@ -33,12 +33,12 @@ class Rule(NamedTuple):
     def words(self) -> tuple[str, ...]:
         return tuple(self.command.split())
 
-    def as_written(self) -> dict[str, Any]:
+    def to_entry(self) -> dict[str, Any]:
         """The rule as an entry of `security.rules`."""
         return {name: value for name, value in self._asdict().items() if value}
 
     def __str__(self) -> str:
-        return json.dumps(self.as_written(), ensure_ascii=False)
+        return json.dumps(self.to_entry(), ensure_ascii=False)
 
     def names(self, tool: str) -> bool:
         return self.tool in (tool, "*")
@@ -55,7 +55,7 @@ def _spec(pattern: str) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines([pattern])
 
 
-def allowing(text: str) -> Rule:
+def parse_allow_option(text: str) -> Rule:
     """The rule that a word on the command line means: TOOL, exec:COMMAND, TOOL:PATH, or a rule as in the settings.
 
     Raises ConfigError.
@@ -73,7 +73,7 @@ def allowing(text: str) -> Rule:
     return _rule(f"--allow {text}", entry if isinstance(entry, dict) else {})
 
 
-def rules_of(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
+def parse_rules(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
     """The entries of `security.rules`. Raises ConfigError, which names the entry that is none."""
     return tuple(_rule(f"security.rules[{number}]", entry) for number, entry in enumerate(entries))
 

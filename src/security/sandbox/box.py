@@ -10,7 +10,7 @@ from pathlib import Path
 from ...types.sandbox import Launch
 from . import bubblewrap, orphans
 from .home import Private
-from .limits import Limits
+from .limits import ResourceLimits
 from .snapshot import Keeper
 from .view import ETC, ETC_FOLDERS, KERNEL, RESOLVER, SYSTEM, View, guarded, guarded_of, nested
 
@@ -29,7 +29,7 @@ class Bare:
 
     kind = "none"
 
-    def __init__(self, limits: Limits, description: str) -> None:
+    def __init__(self, limits: ResourceLimits, description: str) -> None:
         self.description = description
         self._limits = limits
 
@@ -52,7 +52,7 @@ class Refused:
 class Contained:
     """What the kinds with a view have in common: protected files, a private home, the clean environment."""
 
-    def __init__(self, view: View, limits: Limits, user: str) -> None:
+    def __init__(self, view: View, limits: ResourceLimits, user: str) -> None:
         self.view = view
         self.limits = limits
         self.private = Private(user, bubblewrap.home(view))

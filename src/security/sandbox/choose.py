@@ -17,10 +17,8 @@ from typing import NamedTuple, TypeAlias
 from ...types.sandbox import Sandbox
 from . import seccomp
 from .box import Bare, Bubblewrap, Contained, Landlocked, Refused
-from .limits import Limits
-from .view import View, view
-
-__all__ = ["Bare", "Choice", "Limits", "Refused", "View", "choose", "view"]
+from .limits import ResourceLimits
+from .view import View
 
 WHOLE = ("/", "/dev")  # as a workspace they hold the kernel's own files, and everything else
 LONGEST_PROBE = 5.0  # seconds
@@ -35,7 +33,7 @@ class Unfit(Exception):
     """Why a kind of sandbox cannot be used here, in words."""
 
 
-class Choice(NamedTuple):
+class SandboxChoice(NamedTuple):
     """`tried` says why each better one does not work."""
 
     sandbox: Sandbox
@@ -52,13 +50,13 @@ class Choice(NamedTuple):
 def choose(
     wanted: str,
     seen: View,
-    limits: Limits,
+    limits: ResourceLimits,
     environment: Mapping[str, str],
     kinds: tuple[str, ...] = ("bubblewrap", "landlock"),
-) -> Choice:
+) -> SandboxChoice:
     """The first of `kinds` that works here. `wanted`: auto, required, off."""
     if wanted == "off":
-        return Choice(Bare(limits, "none (security.sandbox is off): commands can do what you can do"))
+        return SandboxChoice(Bare(limits, "none (security.sandbox is off): commands can do what you can do"))
     tried: list[str] = []
     if str(seen.workspace) in WHOLE or seen.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
         kinds, tried = (), [f"no sandbox contains commands that may change all of {seen.workspace}"]
@@ -69,13 +67,13 @@ def choose(
         except Unfit as why:
             tried.append(f"{kind}: {why}")
         else:
-            return Choice(made, tuple(tried))
+            return SandboxChoice(made, tuple(tried))
     if wanted == "required":
-        return Choice(Refused("none works here: commands are not run"), tuple(tried))
-    return Choice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
+        return SandboxChoice(Refused("none works here: commands are not run"), tuple(tried))
+    return SandboxChoice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
 
 
-def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> Bubblewrap:
+def _bubblewrap(seen: View, limits: ResourceLimits, environment: Mapping[str, str]) -> Bubblewrap:
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
     if program is None or os.path.realpath(program).startswith(f"{seen.workspace}{os.sep}"):
         raise Unfit("not installed")
@@ -84,7 +82,7 @@ def _bubblewrap(seen: View, limits: Limits, environment: Mapping[str, str]) -> B
     return Bubblewrap(program, Contained(seen, limits, environment.get("USER", "")), filter_program)
 
 
-def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Landlocked:
+def _landlock(seen: View, limits: ResourceLimits, environment: Mapping[str, str]) -> Landlocked:
     if platform.system() != "Linux":
         raise Unfit("only Linux has it")
     from .landlock import landlock_abi
@@ -97,7 +95,7 @@ def _landlock(seen: View, limits: Limits, environment: Mapping[str, str]) -> Lan
     return Landlocked(abi, Contained(seen, limits, environment.get("USER", "")), filter_program)
 
 
-MAKERS: Mapping[str, Callable[[View, Limits, Mapping[str, str]], Working]] = {
+MAKERS: Mapping[str, Callable[[View, ResourceLimits, Mapping[str, str]], Working]] = {
     "bubblewrap": _bubblewrap,
     "landlock": _landlock,
 }

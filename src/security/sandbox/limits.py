@@ -11,7 +11,7 @@ BASH = Path("/bin/bash")
 TASKS = Path("/proc/loadavg")
 
 
-class Limits(NamedTuple):
+class ResourceLimits(NamedTuple):
     """Of each process `memory_mb` (its data: heap, stack, private maps) and `file_mb`; `processes` in all."""
 
     memory_mb: int = 8192

@@ -71,7 +71,7 @@ class View(NamedTuple):
     hidden: tuple[Path, ...] = ()  # folders of the bot's own that no command sees
 
 
-def view(
+def build_view(
     workspace: Path,
     environment: Mapping[str, str],
     *,

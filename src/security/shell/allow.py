@@ -38,7 +38,7 @@ def entry_of(rule: Rule) -> Entry:
     return Entry((), str(rule), rule.command.strip()) if rule.exact else Entry(words_of(rule.command), str(rule))
 
 
-def judge(line: object, entries: Sequence[Entry], view: View) -> Verdict:
+def judge(line: object, entries: Sequence[Entry], build_view: View) -> Verdict:
     """Whether the entries allow a command line."""
     if not isinstance(line, str):
         return Verdict(False, "there is no command")
@@ -46,7 +46,7 @@ def judge(line: object, entries: Sequence[Entry], view: View) -> Verdict:
         if entry.line and entry.line == line.strip(" \t\n"):
             return Verdict(True, "it is allowed as it stands", entry.label)
     try:
-        labels = dict.fromkeys(_label(command, entries, view) for command in read(line))
+        labels = dict.fromkeys(_label(command, entries, build_view) for command in read(line))
     except Unclear as unclear:
         return Verdict(False, str(unclear))
     labels.pop(NO_LABEL, None)
@@ -55,20 +55,20 @@ def judge(line: object, entries: Sequence[Entry], view: View) -> Verdict:
     return Verdict(True, "all of its commands are allowed, and stay in the workspace", ", ".join(labels))
 
 
-def _label(command: Command, entries: Sequence[Entry], view: View) -> str:
+def _label(command: Command, entries: Sequence[Entry], build_view: View) -> str:
     if command.name != "cd":
-        return _allowing(command, entries, view)
-    require_inside(command, view)
+        return _allowing(command, entries, build_view)
+    require_inside(command, build_view)
     return NO_LABEL
 
 
-def _allowing(command: Command, entries: Sequence[Entry], view: View) -> str:
+def _allowing(command: Command, entries: Sequence[Entry], build_view: View) -> str:
     """The label of the entry that allows the command. Unclear where none does."""
     said = Unclear(f"no rule allows {command.name}")
     for entry in entries:
         if entry.words and command.texts[: len(entry.words)] == entry.words:
             try:
-                require_harmless(command, entry.words, view)
+                require_harmless(command, entry.words, build_view)
             except Unclear as unclear:
                 said = unclear
             else:
@@ -78,8 +78,8 @@ def _allowing(command: Command, entries: Sequence[Entry], view: View) -> str:
     inner = launched(command)
     if inner is None:
         raise said
-    require_systems_own(command.name, view)
-    return _allowing(inner, entries, view)
+    require_systems_own(command.name, build_view)
+    return _allowing(inner, entries, build_view)
 
 
 def narrowest(line: object) -> list[Rule]:

@@ -141,7 +141,7 @@ class Ground:
                 continue
 
 
-def start_files(home: str) -> tuple[Path, ...]:
+def list_start_files(home: str) -> tuple[Path, ...]:
     """What shells run when they start, whether it is there or not; none without a home folder."""
     if not home.startswith("/"):
         return ()

@@ -1,11 +1,11 @@
 """What others wrote, made harmless for a terminal. Pure; linear; the same whatever the chunks.
 
-A model, a tool, a server and a file can hold what a terminal obeys. `Sanitiser` reads them as a terminal
+A model, a tool, a server and a file can hold what a terminal obeys. `Sanitizer` reads them as a terminal
 would (ECMA-48: ESC and C1 sequences, and strings that end at BEL, ST, CAN, SUB or ESC), and leaves out
 all of a sequence, its payload too; the text between stays. Nothing is held back: what is left out is
 known from what came before. What moves the cursor within a line (a carriage return) becomes a new line,
 so that nothing is written over. Bidi controls, zero-width characters and tags are left out; joiners and
-variation selectors stay where a script needs them. `revealed` is for what must be seen before it is
+variation selectors stay where a script needs them. `reveal` is for what must be seen before it is
 approved: it leaves out nothing and shows all of that as escapes.
 """
 
@@ -31,7 +31,7 @@ _C1 = {"\x9b": "control", "\x9d": "string", "\x90": "string", "\x9f": "string", 
 _STRING_ENDS = frozenset("\x07\x9c\x18\x1a")
 
 
-class Sanitiser:
+class Sanitizer:
     """State between the chunks of one text."""
 
     def __init__(self) -> None:
@@ -100,9 +100,9 @@ def _varies(last: str) -> bool:
     return last > "\xa0" and last not in _JOINERS and not _SELECTOR.match(last)
 
 
-def plain(text: str) -> str:
+def sanitize(text: str) -> str:
     """A whole text without what would steer a terminal."""
-    return Sanitiser().feed(text) if _SPECIAL.search(text) else text
+    return Sanitizer().feed(text) if _SPECIAL.search(text) else text
 
 
 # Printable by Unicode's count, and nothing to see: fillers, joiners and variation selectors.
@@ -112,7 +112,7 @@ _UNSEEN = frozenset(map(chr, (*_FILLERS, *_VARIATIONS)))
 _PADDING = re.compile(r" {400,}|\n{10,}")
 
 
-def revealed(text: str) -> str:
+def reveal(text: str) -> str:
     """The text with every character visible that a terminal would hide or obey: what the user approves is what runs.
 
     Blanks or empty lines by the dozen, which would push the rest off the screen, are counted: `\\x20{12000}`.

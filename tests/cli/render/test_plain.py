@@ -2,7 +2,8 @@ import io
 
 import pytest
 
-from src.cli.render.plain import PlainScreen, describe_result, format_call, plain, revealed
+from src.cli.render.plain import PlainScreen, describe_result, format_call
+from src.security.text.sanitize import reveal, sanitize
 from src.types.events import CallFinished, CallStarted, Completed, Notice, ReasoningDelta, TextDelta
 from src.types.messages import MalformedCall, Response, ToolCall, ToolResult
 
@@ -21,18 +22,18 @@ STEERING = {
 
 @pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
 def test_nothing_that_steers_a_terminal_is_shown(text):
-    assert not set(plain(text)) & set("\x1b\x07\x9b\b\r\u202e\u2066\x7f")
-    assert plain(text).endswith("x")
+    assert not set(sanitize(text)) & set("\x1b\x07\x9b\b\r\u202e\u2066\x7f")
+    assert sanitize(text).endswith("x")
 
 
 @pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
 def test_what_is_to_be_approved_shows_such_characters_as_escapes(text):
-    assert revealed(text).isprintable()
-    assert "\\" in revealed(text)
+    assert reveal(text).isprintable()
+    assert "\\" in reveal(text)
 
 
 def test_lines_tabs_and_all_languages_are_shown_as_they_are():
-    assert plain("日本語\tcafé\n🙂") == "日本語\tcafé\n🙂"
+    assert sanitize("日本語\tcafé\n🙂") == "日本語\tcafé\n🙂"
 
 
 def test_a_call_line_shortens_long_arguments():
@@ -133,12 +134,12 @@ def test_reasoning_is_dim_on_a_terminal_and_not_shown_elsewhere():
     ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\ufe0f", "\U000e0041", "\u2028", "\u00a0"],
 )
 def test_what_is_to_be_approved_shows_what_has_no_shape(hidden):
-    assert hidden not in revealed(f"ls{hidden}x")
+    assert hidden not in reveal(f"ls{hidden}x")
 
 
 def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
-    assert revealed("a\x1bb") != revealed("a\\x1bb\x00")
-    assert revealed("C:\\x1b") == "C:\\x1b"
+    assert reveal("a\x1bb") != reveal("a\\x1bb\x00")
+    assert reveal("C:\\x1b") == "C:\\x1b"
 
 
 def test_how_a_command_ended_is_on_its_line():

@@ -403,22 +403,22 @@ def test_a_call_whose_text_had_to_be_guessed_asks(repair, workspace):
 
 class TestAlways:
     def test_the_rule_for_a_file_names_that_file(self, workspace):
-        rule = Policy(workspace).always(writing("./sub/../a [1].txt"))
-        policy = Policy(workspace).plus(rule)
+        rule = Policy(workspace).find_always_rule(writing("./sub/../a [1].txt"))
+        policy = Policy(workspace).with_rule(rule)
         assert policy.decide(writing("a [1].txt"), "high").action == "allow"
         assert {policy.decide(writing(path), "high").action for path in ("a 1.txt", "sub/a [1].txt", "b")} == {"ask"}
 
     def test_there_is_none_for_a_file_outside_the_workspace(self, workspace):
-        assert Policy(workspace).always(writing("../a")) is None
+        assert Policy(workspace).find_always_rule(writing("../a")) is None
 
     def test_there_is_none_against_a_denying_rule(self, workspace):
-        assert Policy(workspace, rules=(Rule("write", "deny"),)).always(WRITE) is None
+        assert Policy(workspace, rules=(Rule("write", "deny"),)).find_always_rule(WRITE) is None
 
     def test_there_is_none_for_an_echo(self, workspace):
-        assert Policy(workspace).always(ToolCall("1", "write", {"path": "a"}, echo=True)) is None
+        assert Policy(workspace).find_always_rule(ToolCall("1", "write", {"path": "a"}, echo=True)) is None
 
     def test_the_rule_for_any_other_tool_names_the_tool(self, workspace):
-        assert Policy(workspace).always(OTHER) == Rule("send", "allow")
+        assert Policy(workspace).find_always_rule(OTHER) == Rule("send", "allow")
 
     @pytest.mark.parametrize(
         ("command", "rule"),
@@ -433,18 +433,18 @@ class TestAlways:
     )
     def test_the_rule_for_a_command_that_only_reads_names_it_and_its_sub_command(self, command, rule, workspace):
         (workspace / "sub").mkdir()
-        assert Policy(workspace, path="/usr/bin:/bin").always(running(command)) == Rule("exec", "allow", rule)
+        assert Policy(workspace, path="/usr/bin:/bin").find_always_rule(running(command)) == Rule("exec", "allow", rule)
 
     @pytest.mark.parametrize(
         "command", ["rm a.txt", "git push origin", "pytest -q", "cat ../a", "find . -delete", "ls | rm a"]
     )
     def test_the_rule_for_any_other_is_the_line_as_it_stands(self, command, workspace):
         policy = Policy(workspace, path="/usr/bin:/bin")
-        rule = policy.always(running(command))
+        rule = policy.find_always_rule(running(command))
         assert rule == Rule("exec", "allow", command, exact=True)
-        assert policy.plus(rule).decide(running(command), "high").action == "allow"
-        assert policy.plus(rule).decide(running(f"{command} b"), "high").action == "ask"
+        assert policy.with_rule(rule).decide(running(command), "high").action == "allow"
+        assert policy.with_rule(rule).decide(running(f"{command} b"), "high").action == "ask"
 
     @pytest.mark.parametrize("command", ["ls > a", "echo $(date)", "ls &", "", None, "ls \x1b[2J"])
     def test_there_is_none_for_what_cannot_be_read(self, command, workspace):
-        assert Policy(workspace).always(running(command)) is None
+        assert Policy(workspace).find_always_rule(running(command)) is None

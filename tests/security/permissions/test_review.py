@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ConfigError, ConnectFailed
-from src.security.permissions.review import LONGEST, Panel, Seat, decided, prompt_of, read, seats_of
+from src.security.permissions.review import (
+    LONGEST,
+    ReviewBoard,
+    ReviewerConfig,
+    decided,
+    parse_reviewers,
+    prompt_of,
+    read,
+)
 from src.types.messages import ToolCall
 
 CALL = ToolCall("1", "exec", {"command": "make test"})
@@ -104,7 +112,7 @@ def test_a_quorum_decides_and_a_missing_vote_never_helps_to_approve(votes, expec
 
 
 def test_what_each_said_is_told():
-    review = Panel(saying(YES, NO, YES)).review("Test it.", CALL)
+    review = ReviewBoard(saying(YES, NO, YES)).review("Test it.", CALL)
     assert review.vote == "approve"
     assert review.lines == (
         "r0: APPROVE: it serves the task",
@@ -117,7 +125,7 @@ def test_one_that_cannot_be_reached_leaves_it_to_the_person():
     def unreachable(_: str) -> str:
         raise ConnectFailed("Nobody answers at http://b.")
 
-    review = Panel([*saying(YES, YES), Says("b", unreachable)]).review("Test it.", CALL)
+    review = ReviewBoard([*saying(YES, YES), Says("b", unreachable)]).review("Test it.", CALL)
     assert review.vote == "none"
     assert review.lines[2] == "b: no vote: Nobody answers at http://b."
 
@@ -126,7 +134,7 @@ def test_one_that_takes_too_long_leaves_it_to_the_person():
     never = threading.Event()
     slow = Says("slow", lambda _: str(never.wait(20)))
     try:
-        review = Panel([*saying(YES), slow], timeout=0.05).review("Test it.", CALL)
+        review = ReviewBoard([*saying(YES), slow], timeout=0.05).review("Test it.", CALL)
     finally:
         never.set()
     assert review.vote == "none"
@@ -140,12 +148,12 @@ def test_they_are_asked_at_the_same_time():
         together.wait()
         return YES
 
-    assert Panel([Says(str(number), answer) for number in range(3)]).review("Test it.", CALL).vote == "approve"
+    assert ReviewBoard([Says(str(number), answer) for number in range(3)]).review("Test it.", CALL).vote == "approve"
 
 
 def test_they_are_shown_the_task_the_call_and_the_diff():
     prompts = []
-    Panel([Says("r", lambda prompt: prompts.append(prompt) or YES)]).review("Test it.", CALL, "-old\n+new\n")
+    ReviewBoard([Says("r", lambda prompt: prompts.append(prompt) or YES)]).review("Test it.", CALL, "-old\n+new\n")
     (prompt,) = prompts
     assert "Test it." in prompt
     assert '"command": "make test"' in prompt
@@ -159,12 +167,12 @@ def test_what_stands_in_a_call_cannot_close_its_fence():
 
 
 def test_a_fence_is_never_the_same():
-    assert Panel(()).fence() != Panel(()).fence()
+    assert ReviewBoard(()).fence() != ReviewBoard(()).fence()
 
 
 def test_a_call_that_is_too_long_to_be_shown_whole_is_the_persons():
     asked = []
-    review = Panel([Says("r", lambda prompt: asked.append(prompt) or YES)]).review(
+    review = ReviewBoard([Says("r", lambda prompt: asked.append(prompt) or YES)]).review(
         "t", ToolCall("1", "write", {"path": "a", "content": "x" * LONGEST})
     )
     assert (review.vote, asked) == ("none", [])
@@ -181,19 +189,19 @@ def test_a_call_that_is_too_long_to_be_shown_whole_is_the_persons():
     ],
 )
 def test_which_calls_they_see(on, risk, action, wanted):
-    assert Panel(saying(YES), on=on).wants(risk, action) == wanted
+    assert ReviewBoard(saying(YES), on=on).applies_to(risk, action) == wanted
 
 
 def test_without_reviewers_there_is_no_review():
-    assert not Panel(()).wants("high", "ask")
+    assert not ReviewBoard(()).applies_to("high", "ask")
 
 
 # The settings
 
 
 def test_a_seat_is_named_by_address_and_model():
-    (seat,) = seats_of([{"base_url": "http://a/v1", "model": "tiny", "api_key": "k"}], ("vllm",))
-    assert seat == Seat("http://a/v1", "tiny", "vllm", "k")
+    (seat,) = parse_reviewers([{"base_url": "http://a/v1", "model": "tiny", "api_key": "k"}], ("vllm",))
+    assert seat == ReviewerConfig("http://a/v1", "tiny", "vllm", "k")
     assert seat.name == "tiny at http://a/v1"
 
 
@@ -208,5 +216,5 @@ def test_a_seat_is_named_by_address_and_model():
 )
 def test_a_wrong_seat_is_named(entry, said):
     with pytest.raises(ConfigError) as error:
-        seats_of([entry], ("vllm",))
+        parse_reviewers([entry], ("vllm",))
     assert str(error.value).startswith(said)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from src.errors import ConfigError
-from src.security.permissions.rules import Rule, allowing, rules_of
+from src.security.permissions.rules import Rule, parse_allow_option, parse_rules
 
 ENTRIES = [
     {"tool": "exec", "action": "allow", "command": "git status"},
@@ -18,8 +18,8 @@ ENTRIES = [
 
 
 def test_what_is_read_is_written_as_it_was():
-    rules = rules_of(ENTRIES)
-    assert [rule.as_written() for rule in rules] == ENTRIES
+    rules = parse_rules(ENTRIES)
+    assert [rule.to_entry() for rule in rules] == ENTRIES
     assert [json.loads(str(rule)) for rule in rules] == ENTRIES
 
 
@@ -41,7 +41,7 @@ def test_what_is_read_is_written_as_it_was():
 )
 def test_what_is_no_rule_is_refused_with_its_place(entry, said):
     with pytest.raises(ConfigError, match=r"security\.rules\[1\]") as error:
-        rules_of([ENTRIES[0], entry])
+        parse_rules([ENTRIES[0], entry])
     assert said in str(error.value)
 
 
@@ -70,10 +70,10 @@ def test_a_pattern_means_what_it_means_in_gitignore(pattern, covered, not_covere
     ],
 )
 def test_a_rule_on_the_command_line(text, rule):
-    assert allowing(text) == rule
+    assert parse_allow_option(text) == rule
 
 
 @pytest.mark.parametrize("text", ["", "exec:", ":x", "{", "{}", '{"tool": "exec", "action": "maybe"}'])
 def test_what_is_no_rule_on_the_command_line(text):
     with pytest.raises(ConfigError, match="--allow"):
-        allowing(text)
+        parse_allow_option(text)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.choose import Limits, choose, view
+from src.security.sandbox.choose import choose
+from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.view import build_view
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall
 
@@ -18,9 +20,11 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 Run = Callable[..., str]
 
 
-def sandboxed(kind: str, workspace: Path, environment: dict[str, str], limits: Limits | None = None, **seen) -> Run:
+def sandboxed(
+    kind: str, workspace: Path, environment: dict[str, str], limits: ResourceLimits | None = None, **seen
+) -> Run:
     """What runs a command in that kind and returns what the model would see; skips the test where it does not work."""
-    made = choose("auto", view(workspace, environment, **seen), limits or Limits(), environment, (kind,))
+    made = choose("auto", build_view(workspace, environment, **seen), limits or ResourceLimits(), environment, (kind,))
     if made.sandbox.kind != kind:
         pytest.skip(made.warning)
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)

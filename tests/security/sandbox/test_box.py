@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.choose import Limits
+from src.security.sandbox.limits import ResourceLimits
 
 OK = "[exit code 0]"
 
@@ -237,13 +237,13 @@ def test_the_model_is_told_that_something_was_left_running(run):
 
 
 def test_a_process_gets_no_more_memory_than_it_may_have(make):
-    run = make(limits=Limits(memory_mb=100))
+    run = make(limits=ResourceLimits(memory_mb=100))
     assert "MemoryError" in run("python3 -c 'bytearray(200_000_000)'")
     assert run("python3 -c 'bytearray(20_000_000)'") == OK
 
 
 def test_a_file_grows_no_larger_than_it_may(make, workspace):
-    run = make(limits=Limits(file_mb=1))
+    run = make(limits=ResourceLimits(file_mb=1))
     assert OK not in run("head -c 3000000 /dev/zero >big")
     assert (workspace / "big").stat().st_size <= 1_000_000
 
@@ -253,13 +253,13 @@ def test_no_memory_is_dumped(run):
 
 
 def test_limits_cannot_be_raised(make):
-    assert OK not in make(limits=Limits(memory_mb=100))("ulimit -d unlimited")
+    assert OK not in make(limits=ResourceLimits(memory_mb=100))("ulimit -d unlimited")
 
 
 def test_there_are_no_more_processes_than_there_may_be(make, is_root):
     if is_root:
         pytest.skip("the kernel does not count root's")
-    shown = make(limits=Limits(processes=20))("for i in $(seq 3000); do sleep 5 & done")
+    shown = make(limits=ResourceLimits(processes=20))("for i in $(seq 3000); do sleep 5 & done")
     assert "Resource temporarily unavailable" in shown or "Cannot fork" in shown
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.choose import Limits, choose, view
+from src.security.sandbox.choose import choose
+from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.view import build_view
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall
 
@@ -17,12 +19,12 @@ from .conftest import PATH, sandboxed
 
 def chosen(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = (), path: str = PATH):
     environment = {"PATH": path}
-    return choose(wanted, view(workspace, environment), Limits(), environment, kinds)
+    return choose(wanted, build_view(workspace, environment), ResourceLimits(), environment, kinds)
 
 
 def bare(workspace: Path, environment: dict[str, str]):
     """What runs a command in no sandbox."""
-    made = choose("off", view(workspace, environment), Limits(), environment)
+    made = choose("off", build_view(workspace, environment), ResourceLimits(), environment)
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
     return lambda command: str(REGISTRY.run(ToolCall("1", "exec", {"command": command}), context).value)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.view import guarded, view
+from src.security.sandbox.view import build_view, guarded
 
 
 def made(home: Path, *names: str) -> None:
@@ -17,7 +17,7 @@ def made(home: Path, *names: str) -> None:
 
 def shown(workspace: Path, home: Path, path: str, **given) -> list[str]:
     """What may be read below the home, relative to it."""
-    seen = view(workspace, {"HOME": str(home), "PATH": path}, **given)
+    seen = build_view(workspace, {"HOME": str(home), "PATH": path}, **given)
     return [str(each.relative_to(home)) for each in seen.readable if each.is_relative_to(home)]
 
 
@@ -39,7 +39,7 @@ def test_a_folder_of_path_is_shown_with_its_installation(there, path, expected, 
 
 
 def test_what_holds_the_home_or_the_workspace_is_never_shown(workspace, home):
-    assert view(workspace, {"HOME": str(home), "PATH": f"{home.parent}:{workspace.parent}:/:.:"}).readable == ()
+    assert build_view(workspace, {"HOME": str(home), "PATH": f"{home.parent}:{workspace.parent}:/:.:"}).readable == ()
 
 
 def test_a_virtual_environment_of_the_workspace_shows_its_python_and_nothing_else_does(workspace, home):
@@ -70,7 +70,7 @@ UNREADABLE = ["/" + "x" * 300, "/a\0b", "~nobody-has-this-name/x"]
 def test_what_cannot_even_be_looked_at_is_not_there(name, workspace, home):
     environment = {"HOME": name, "PATH": f"{home}/bin:{name}", "VIRTUAL_ENV": name}
     made(home, "bin")
-    assert view(workspace, environment, readable=[name]).readable == (home / "bin",)
+    assert build_view(workspace, environment, readable=[name]).readable == (home / "bin",)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
@@ -84,7 +84,9 @@ def test_a_folder_of_path_that_may_not_be_entered_is_left_out(workspace, home):
 
 
 def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
-    seen = view(home, {"HOME": str(home), "PATH": "/usr/bin"}, protected=[home / "bot.json", Path("/etc/bot.json")])
+    seen = build_view(
+        home, {"HOME": str(home), "PATH": "/usr/bin"}, protected=[home / "bot.json", Path("/etc/bot.json")]
+    )
     names = {str(each.relative_to(home)) for each in guarded(seen)}
     assert {".bashrc", ".ssh", ".config/systemd", ".git", ".git/hooks", ".git/config", "bot.json"} <= names
 
@@ -92,4 +94,4 @@ def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
 def test_submodules_inside_a_repository_are_guarded(workspace, home):
     made(workspace, ".git/modules/sub/hooks")
     (workspace / ".git" / "modules" / "sub" / "HEAD").touch()
-    assert workspace / ".git" / "modules" / "sub" / "hooks" in guarded(view(workspace, {"HOME": str(home)}))
+    assert workspace / ".git" / "modules" / "sub" / "hooks" in guarded(build_view(workspace, {"HOME": str(home)}))

@@ -17,7 +17,7 @@ from ....app import factory
 from ....config import Settings
 from ....errors import BotError
 from ....security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, Approver, Request
-from ....security.text.sanitize import plain, revealed
+from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
 
 INDENT = "    "
@@ -69,18 +69,18 @@ class AtTerminal:
                 return NO
 
     def _show_whole(self, request: Request, *, changed: bool = False) -> None:
-        name = revealed(request.call.name)
-        head = f"{name} as you changed it:" if changed else f"{name} wants to run ({revealed(request.reason)}):"
+        name = reveal(request.call.name)
+        head = f"{name} as you changed it:" if changed else f"{name} wants to run ({reveal(request.reason)}):"
         lines = [head, *(line for item in _arguments(request) for line in _shown(*item))]
         if request.preview:
             lines += ["", *(self._diff_line(line) for line in request.preview.rstrip("\n").split("\n"))]
-        lines += [f"reviewed: {plain(review)}" for review in request.reviews]
+        lines += [f"reviewed: {sanitize(review)}" for review in request.reviews]
         if len(lines) > TALL:
             lines.append(f"({len(lines)} lines: scroll up to see them all)")
         self._show("\n".join(f"  {line}" for line in lines))
 
     def _diff_line(self, line: str) -> str:
-        text = f"  {revealed(line)}"
+        text = f"  {reveal(line)}"
         colour = COLOURS.get(line[:1]) if self._coloured else None
         return f"{colour}{text}\x1b[0m" if colour else text
 
@@ -104,7 +104,7 @@ class AtTerminal:
                 return self._changed(request, changed=changed)
             if len(said) > 1:
                 return Answer(False, INSTEAD.format(said=said))
-            self._show(f"  {plain(said)} is not one of the answers.")
+            self._show(f"  {sanitize(said)} is not one of the answers.")
 
     def _keep(self, rule: str) -> None:
         """Save the rule for later chats; the agent keeps it for this one."""
@@ -119,7 +119,7 @@ class AtTerminal:
         try:
             new = self._new_arguments(request)
         except (ValueError, BotError) as error:
-            self._show(f"  {plain(str(error))}")
+            self._show(f"  {sanitize(str(error))}")
             new = request.call.arguments
         if new == request.call.arguments:
             self._show("  Nothing was changed.")
@@ -128,7 +128,7 @@ class AtTerminal:
 
         revised = request.revise(replace(request.call, arguments=new))
         if isinstance(revised, str):
-            self._show(f"  It cannot run like that: {plain(revised)}")
+            self._show(f"  It cannot run like that: {sanitize(revised)}")
             return self._answer(request, changed=changed)
         self._show_whole(revised, changed=True)
         return self._answer(revised, changed=True)
@@ -166,17 +166,17 @@ def _in_short(rule: str) -> str:
     except ValueError:
         entry = None
     if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= {"tool", "action", "command", "path", "exact"}:
-        return revealed(rule)
+        return reveal(rule)
     what = entry.get("command") or entry.get("path")
     short = f"{entry['tool']}:{what}" if what else str(entry["tool"])
-    return revealed(short) + (" (this exact command)" if entry.get("exact") else "")
+    return reveal(short) + (" (this exact command)" if entry.get("exact") else "")
 
 
 def _shown(name: str, value: JSON) -> list[str]:
-    text = revealed(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = reveal(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if "\n" not in text:
-        return [f"  {revealed(name)}: {text}"]
-    return [f"  {revealed(name)}:", *(f"  | {line}" for line in text.split("\n"))]
+        return [f"  {reveal(name)}: {text}"]
+    return [f"  {reveal(name)}:", *(f"  | {line}" for line in text.split("\n"))]
 
 
 def forget_typed_ahead() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ....errors import ConfigError
-from ....security.text.sanitize import Sanitiser
+from ....security.text.sanitize import Sanitizer
 from ....types.special_tokens import neutralize_with_note
 from ..state import State
 
@@ -66,10 +66,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Output lines as they arrive, sanitised."""
+    """Output lines as they arrive, sanitized."""
     assert process.stdout is not None  # noqa: S101 - it was started with a pipe
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    plain, pending = Sanitiser().feed, ""
+    plain, pending = Sanitizer().feed, ""
     while data := os.read(process.stdout.fileno(), 65536):
         *lines, pending = (pending + plain(decode(data))).split("\n")
         yield from lines

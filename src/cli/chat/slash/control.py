@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....app import connect
-from ....security.text.sanitize import plain
+from ....security.text.sanitize import sanitize
 from ..state import Command, State
 
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
@@ -33,14 +33,14 @@ def _clear(state: State, _: str) -> None:
 def _model(state: State, name: str) -> None:
     """Show the model, or switch to another one."""
     if not name:
-        state.screen.say(f"  {plain(state.model_name)}; /models lists what the server serves, /model NAME switches")
+        state.screen.say(f"  {sanitize(state.model_name)}; /models lists what the server serves, /model NAME switches")
         return
     served = connect.models(state.settings)
     if name not in served:
-        state.screen.say(f"The server does not serve {plain(name)}. It serves: {plain(', '.join(served))}.")
+        state.screen.say(f"The server does not serve {sanitize(name)}. It serves: {sanitize(', '.join(served))}.")
         return
     state.switch(name)
-    state.screen.say(f"  {plain(name)} now answers.")
+    state.screen.say(f"  {sanitize(name)} now answers.")
 
 
 def _model_names(state: State) -> Iterable[str]:
@@ -55,7 +55,7 @@ def _path(state: State, mode: str) -> None:
     if chosen := next((each for each in MODES if each == mode), None):
         path.choose(chosen)
     elif mode:
-        state.screen.say(f"There is no path {plain(mode)}. Choose one of {', '.join(MODES)}.")
+        state.screen.say(f"There is no path {sanitize(mode)}. Choose one of {', '.join(MODES)}.")
         return
     state.screen.say(f"  {path.mode}: {path.why}")
 
@@ -68,7 +68,7 @@ def _path_names(_: State) -> Iterable[str]:
 
 def _debug(state: State, level: str) -> None:
     if level and level not in DEBUG_LEVELS:
-        state.screen.say(f"There is no level {plain(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
+        state.screen.say(f"There is no level {sanitize(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
         return
     if level:
         state.debug.level = DEBUG_LEVELS[level]
@@ -78,7 +78,7 @@ def _debug(state: State, level: str) -> None:
 
 def _thinking(state: State, mode: str) -> None:
     if mode and mode not in THINKING:
-        state.screen.say(f"There is no mode {plain(mode)}. Choose one of {', '.join(THINKING)}.")
+        state.screen.say(f"There is no mode {sanitize(mode)}. Choose one of {', '.join(THINKING)}.")
         return
     screen = state.screen
     screen.thinking = mode or screen.thinking

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....errors import BotError, ToolError
-from ....security.text.sanitize import plain
+from ....security.text.sanitize import sanitize
 from ....types.events import Notice
 from ...render.plain import format_call
 from ..state import Command, State
@@ -43,7 +43,7 @@ def resume_session(state: State, wanted: str) -> None:
     for notice in notices:
         state.screen.draw(Notice(notice))
     turns = session.turns
-    state.screen.say(f"  {plain(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
+    state.screen.say(f"  {sanitize(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
     if last := session.last_question:
         state.screen.say(f"  Your last question: {_short(last)}")
 
@@ -52,8 +52,8 @@ def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
     """One line per session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
-        place = "" if each.workspace == root else f"  [{plain(each.workspace)}]"
-        name = f"{plain(each.name)}: " if each.name else ""
+        place = "" if each.workspace == root else f"  [{sanitize(each.workspace)}]"
+        name = f"{sanitize(each.name)}: " if each.name else ""
         turns = "turn " if each.turns == 1 else "turns"
         yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_short(each.title)}{place}"
 
@@ -92,7 +92,7 @@ def _say_undone(state: State, undone: Undone) -> None:
     restored = undone.restored
     lines += [f"  restored {_place(state, path)}" for path in restored.back]
     lines += [f"  removed {_place(state, path)} (it was new)" for path in restored.removed]
-    lines += [f"! left {_place(state, path)} alone: {plain(why)}" for path, why in restored.left]
+    lines += [f"! left {_place(state, path)} alone: {sanitize(why)}" for path, why in restored.left]
     state.screen.say("\n".join(lines))
     risky = [call for call in undone.calls if _changes_things(state, call.name)]
     if risky:
@@ -131,7 +131,7 @@ def _difference(name: str, before: bytes | None, after: bytes | None) -> Iterabl
     if old is None or new is None:
         return [] if before == after else [f"  {name}: changed, and not a text file"]
     names = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
-    return (plain(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
+    return (sanitize(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
 
 
 def _lines(content: bytes | None) -> list[str] | None:
@@ -175,11 +175,11 @@ def _ids(state: State) -> Iterable[str]:
 def _rename(state: State, name: str) -> None:
     if not name:
         state.screen.say(
-            f"  {plain(state.session.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
+            f"  {sanitize(state.session.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
         )
         return
     state.session.rename(name)
-    state.screen.say(f"  Continue it later with --resume {plain(shlex.quote(name))}.")
+    state.screen.say(f"  Continue it later with --resume {sanitize(shlex.quote(name))}.")
 
 
 def _fork(state: State, _: str) -> None:
@@ -213,7 +213,7 @@ def _export(state: State, file: str) -> None:
         raise BotError(f"{path} already exists.", "Use another name: /export FILE.") from error
     except OSError as error:
         raise BotError(f"{path}: {error.strerror or error}") from error
-    state.screen.say(f"  {plain(str(path))}: {len(text):,} characters")
+    state.screen.say(f"  {sanitize(str(path))}: {len(text):,} characters")
 
 
 def _compact(state: State, hint: str) -> None:
@@ -246,14 +246,14 @@ def _retry(state: State, _: str) -> None:
 
 
 def _short(text: str) -> str:
-    line = " ".join(plain(text).split())
+    line = " ".join(sanitize(text).split())
     return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def _place(state: State, path: str) -> str:
     where = Path(path)
     root = state.settings.root
-    return plain(str(where.relative_to(root) if where.is_relative_to(root) else where))
+    return sanitize(str(where.relative_to(root) if where.is_relative_to(root) else where))
 
 
 HISTORY = (

@@ -9,7 +9,7 @@ import re
 import sys
 
 from ....app import connect, factory
-from ....security.text.sanitize import plain
+from ....security.text.sanitize import sanitize
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..state import Command, State, estimated
 
@@ -33,7 +33,7 @@ def status_line(state: State, columns: int | None = None) -> str:
     Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the path.
     """
     path = f"{state.path} calls" if state.path else ""
-    name, context = plain(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
+    name, context = sanitize(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
     tokens = f"tokens {_describe_usage(state.spent)}" if state.spent != Usage() else ""
     choices = ((name, path, context, tokens), (name, path, context), (name, context))
     lines = [GAP.join(filter(None, parts)) for parts in choices]
@@ -48,7 +48,7 @@ def _tools(state: State, _: str) -> None:
 def _models(state: State, _: str) -> None:
     for name, length in connect.models(state.settings).items():
         mark = "*" if name == state.model_name else " "
-        state.screen.say(f"{mark} {plain(name)}" + (f"  {length:,} tokens" if length else ""))
+        state.screen.say(f"{mark} {sanitize(name)}" + (f"  {length:,} tokens" if length else ""))
 
 
 def _status(state: State, _: str) -> None:
@@ -61,7 +61,7 @@ def _status(state: State, _: str) -> None:
         "context": _describe_context(state),
         "tokens": _describe_tokens(state),
     }
-    state.screen.say("\n".join(f"  {name:10} {plain(value)}" for name, value in rows.items()))
+    state.screen.say("\n".join(f"  {name:10} {sanitize(value)}" for name, value in rows.items()))
 
 
 def _context(state: State, _: str) -> None:
@@ -110,8 +110,8 @@ def _config(state: State, words: str) -> None:
         f"  {key} = {json.dumps(value, ensure_ascii=False)}  ({place})"
         for key, value, place in in_force(state.settings)
     ]
-    shown = [plain(row) for row in rows if words.lower() in row.lower()]
-    state.screen.say("\n".join(shown) or f"No setting matches {plain(words)}.")
+    shown = [sanitize(row) for row in rows if words.lower() in row.lower()]
+    state.screen.say("\n".join(shown) or f"No setting matches {sanitize(words)}.")
 
 
 def _copy(state: State, what: str) -> None:
@@ -160,14 +160,17 @@ def _permissions(state: State, words: str) -> None:
         return
     if words:
         state.screen.say(
-            f"Unknown word {plain(words)}: only /permissions forget is possible, which resets what you always allowed."
+            f"Unknown word {sanitize(words)}: only /permissions forget is possible, "
+            "which resets what you always allowed."
         )
         return
     security = state.settings.security
     rows = [f"  profile {security.profile}: {PROFILES[security.profile]}"]
-    rows += [f"  allowed_commands: {plain(each)}" for each in security.allowed_commands]
-    rows += [f"  rule in the settings: {plain(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
-    rows += [f"  always allowed in this folder: {plain(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()]
+    rows += [f"  allowed_commands: {sanitize(each)}" for each in security.allowed_commands]
+    rows += [f"  rule in the settings: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
+    rows += [
+        f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()
+    ]
     rows.append(f"  commands run in: {state.bot().sandbox or 'no sandbox'}")
     state.screen.say("\n".join(rows))
 
@@ -175,7 +178,7 @@ def _permissions(state: State, words: str) -> None:
 def _todos(state: State, _: str) -> None:
     todos = state.bot().todos or ()
     state.screen.say(
-        "\n".join(f"  {status:12} {plain(content)}" for content, status in todos) or "  The list is empty."
+        "\n".join(f"  {status:12} {sanitize(content)}" for content, status in todos) or "  The list is empty."
     )
 
 

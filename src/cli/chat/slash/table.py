@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from ....security.text.sanitize import plain
+from ....security.text.sanitize import sanitize
 from ..state import Command, State
 from .control import STEER
 from .history import HISTORY
@@ -22,7 +22,7 @@ def run_command(state: State, line: str, quiet: Callable[[], AbstractContextMana
             command.run(state, argument.strip())
         return
     near = nearest(name)
-    state.screen.say(f"There is no command {plain(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))
+    state.screen.say(f"There is no command {sanitize(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))
 
 
 def find(name: str) -> Command | None:
