@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from .thorough import register_profiles
+
+register_profiles()
 NUMBERS = count()
 
 

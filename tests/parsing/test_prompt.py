@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.parsing import as_text, call_text, extract_tool_calls, instructions, results_text
@@ -62,7 +62,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.dictionaries(st.text(), json_values))
 def test_a_call_written_as_text_is_read_back_the_same(arguments):
     assume(not any(value in ("...", "…") or value == f"<{key}>" for key, value in arguments.items()))

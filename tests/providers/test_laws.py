@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.errors import BotError, ServerError, StreamCut, WireError
@@ -97,7 +97,6 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=20
 )
-QUICK = settings(max_examples=30, deadline=None)
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=6)
 
 
@@ -115,13 +114,11 @@ def outcome(provider, chunks, content_type="text/event-stream"):
 
 @pytest.mark.parametrize("provider", CODECS)
 class TestAnyAnswer:
-    @QUICK
     @given(st.binary(max_size=200))
     def test_any_bytes_are_an_answer_or_an_error_of_ours(self, provider, data):
         outcome(provider, [data])
         outcome(provider, [data], "application/json")
 
-    @QUICK
     @given(st.lists(VALUES, max_size=4))
     @example([{"usage": 5, "choices": [{"finish_reason": {}}]}])
     @example([{"choices": None, "error": "\ud800"}])
@@ -133,7 +130,6 @@ class TestAnyAnswer:
         for event in events:
             outcome(provider, [json.dumps(event).encode()], "application/json")
 
-    @QUICK
     @given(st.lists(OBJECTS, max_size=4), st.data())
     def test_chunking_changes_nothing(self, provider, events, data):
         whole = stream(events)
@@ -150,7 +146,6 @@ class TestAnyAnswer:
         with pytest.raises(WireError, match="text/html"):
             decoded(codec(provider), [b"<html><title>Sign in</title>"], "text/html; charset=utf-8")
 
-    @QUICK
     @given(st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode()))
     def test_any_list_of_models_is_one_or_an_error_of_ours(self, provider, body):
         try:
@@ -171,7 +166,6 @@ MESSAGES = st.one_of(
 
 @pytest.mark.parametrize("provider", CODECS)
 class TestAnyRequest:
-    @QUICK
     @given(st.lists(MESSAGES, max_size=6), OBJECTS)
     def test_any_conversation_is_valid_json(self, provider, messages, parameters):
         tool = ToolDefinition("read", "Read.", parameters)
@@ -222,7 +216,6 @@ def test_what_came_in_one_piece_with_an_error_is_said_before_it_is_raised(provid
     assert heard == [TextDelta("Hi")]
 
 
-@QUICK
 @given(st.integers(300, 599), st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_refusal_is_a_server_error(status, body):
     assert isinstance(refusal(status, body), ServerError)

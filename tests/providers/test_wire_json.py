@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import WireError
@@ -47,7 +47,6 @@ OUTERS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(OUTERS, st.booleans())
 def test_an_event_as_documented_reads_the_same_in_one_step_and_field_by_field(value, ascii_only):
     data = json.dumps(value, ensure_ascii=ascii_only).encode(errors="replace")

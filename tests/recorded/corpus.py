@@ -6,16 +6,17 @@ Nothing of the texts is stored: a case is its place in the file and twelve hexad
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.thorough import sample
 
 from .program import World
 from .scenarios import DATA, digest
 from .subjects import StreamParser, describe_events, describe_extraction, extract_tool_calls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-IS_WHOLE = os.environ.get("RECORDED") == "all"
 CORPUS = {"recorded": 40, "peer_cases": 12}  # file -> of so many texts one is parsed, unless all are
 CHUNK_CHARS = 7
 PROFILES = ("read-only", "ask", "workspace", "full")
@@ -28,10 +29,9 @@ def read_cases(name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def places(name: str, count: int) -> range:
+def places(name: str, count: int) -> Sequence[int]:
     """The places of the cases that are replayed."""
-    step = 1 if IS_WHOLE else CORPUS.get(name, POLICY_STEP)
-    return range(0, count, step)
+    return sample(range(count), CORPUS.get(name, POLICY_STEP))
 
 
 def digest_case(case: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The parser and the policy decide as they did at commit 6e7a888, on the texts and attacks of ../shared.
 
-A part of the cases is replayed; RECORDED=all replays all of them.
+A part of the cases is replayed; `--hypothesis-profile many` replays all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import pytest
 from . import corpus
 from .program import World
 
-pytestmark = pytest.mark.skipif(not corpus.SHARED.is_dir(), reason="../shared is not there")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(not corpus.SHARED.is_dir(), reason="../shared is not there"),
+]
 
 
 @pytest.mark.parametrize("name", corpus.CORPUS)

@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import BotError
@@ -160,7 +160,6 @@ class TestCutAnywhere:
                 if getattr(message, "calls", ()):
                     assert isinstance(known[place + 1], ToolResults)
 
-    @settings(max_examples=60, deadline=None)
     @given(st.data())
     def test_bytes_of_any_kind_never_raise_more_than_a_boterror(self, whole, tmp_path_factory, data):
         content = whole.path.read_bytes()

@@ -1,6 +1,6 @@
 """A text that grows is shown as if it were drawn anew each time."""
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.cli.render.blocks import Block
@@ -12,7 +12,6 @@ PIECES = ["a", "Bc", " ", "  ", "word, ", "x.", "1", "2.", ")", "(", "[", "]", "
           "語。", "é", "e\u0301", "\U0001f600", "\u00a0 ", ":", "'", '"', "supercalifragilistic"]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @example(["a", " ", "b"], 12, None)
 @example(["a", "\u00a0 ", "b"], 12, None)
 @example(["- ", "a", "\n\n", "    ", "b"], 12, "256")
@@ -25,7 +24,6 @@ def test_a_block_that_grows_is_shown_as_if_drawn_anew(pieces, width, colours):
         assert renderer.render_block(block, width) == MarkdownRenderer(colours).render_block(block, width)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25), st.integers(10, 40))
 def test_a_text_that_grows_is_shown_as_if_wrapped_anew(pieces, width):
     renderer, text = MarkdownRenderer(None), ""

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.cli.render.blocks import Block, BlockSplitter
@@ -75,7 +75,6 @@ PIECES = ["a", "b ", "\n", "\n\n", "# ", "- ", "1. ", "  ", "```", "```py\n", "|
           "日本", "&#x1b;", "<b>", "\\", "!", "~~", "\x1b[31m", "\u202e", "\r"]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.integers(12, 60))
 def test_nothing_breaks_it_nothing_steers_and_nothing_is_too_wide(text, width):
     splitter, renderer = BlockSplitter(), MarkdownRenderer("standard")
@@ -86,7 +85,6 @@ def test_nothing_breaks_it_nothing_steers_and_nothing_is_too_wide(text, width):
             assert block.kind in ("code", "opener") or measure_width(rest) <= width
 
 
-@settings(max_examples=100, deadline=None)
 @example("- ```a")
 @given(st.lists(st.sampled_from(PIECES[:12]), max_size=30).map("".join))
 def test_every_word_is_shown(text):

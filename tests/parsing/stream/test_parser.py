@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
@@ -130,7 +130,6 @@ def divided(draw):
 
 class TestLaws:
     @given(divided(), st.booleans())
-    @settings(max_examples=400, deadline=None)
     @example(("n:get_weather(city='Oslo')", [2]), False)
     @example(("tool_call{<", [10]), False)
     @example(('to=ta\x1d\x1d{"name": "read"}', [7]), True)
@@ -149,7 +148,6 @@ class TestLaws:
         assert account(events_of(text, cuts, truncated=truncated)) == account(events_of(text, truncated=truncated))
 
     @given(divided())
-    @settings(max_examples=200, deadline=None)
     def test_text_shown_and_raw_blocks_joined_are_the_input(self, chunks):
         assert joined(events_of(*chunks)) == chunks[0]
 

@@ -12,12 +12,13 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.security.permissions.policy import Policy
 from src.security.shell.option_table import ROWS
 from src.types.messages import ToolCall
+from tests.thorough import sample
 
 from ..ground import build, effect
 
@@ -123,12 +124,14 @@ def put(command: str, at: int, change) -> str:
     return command[:place] + change(command[place]) + command[place + 1 :]
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
-def test_no_way_of_writing_it_makes_a_denied_command_run(mutation, action_on):
-    assert [case for case in HARMFUL if action_on(mutation(case["command"], 3), case) == "allow"] == []
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", MUTATIONS)
+def test_no_way_of_writing_it_makes_a_denied_command_run(way, action_on):
+    """Where few examples are tried, each way is tried on other commands, and so each command in one way."""
+    cases = sample(HARMFUL, len(MUTATIONS), list(MUTATIONS).index(way))
+    assert [case for case in cases if action_on(MUTATIONS[way](case["command"], 3), case) == "allow"] == []
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.sampled_from(HARMFUL), st.lists(st.sampled_from(list(MUTATIONS.values())), max_size=3), st.integers(0, 400))
 def test_nor_do_several_at_once(action_on, case, mutations, at):
     command = case["command"]

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -270,7 +270,6 @@ def test_content_over_the_limit_is_refused(run):
     assert result.value == ERROR + "a.txt would be too large: 6 bytes, and 3 are allowed"
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1, max_size=200).filter(lambda text: "\0" not in text and not text.startswith("\ufeff")))
 def test_what_was_written_is_read(content):
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -79,7 +79,6 @@ def test_what_is_ignored_but_asked_for_by_name_is_searched(workspace, found):
 
 
 @NEEDS_RG
-@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**6))
 def test_what_is_ignored_is_what_git_ignores(seed):
     """The files git would add, of a random tree with random .gitignore files."""
@@ -175,7 +174,6 @@ def test_a_glob_that_leads_out_is_refused(pattern):
         compile_glob(pattern)
 
 
-@settings(deadline=None)
 @example("[!]", "[!]")
 @given(
     st.text(st.sampled_from("ab*?[]!"), min_size=1, max_size=6),

@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.tools.fs.diff import unified
@@ -49,7 +49,6 @@ def test_changes_far_apart_are_told_apart():
 LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 
 
-@settings(deadline=None)
 @given(LINES, LINES)
 def test_it_is_what_the_standard_library_writes_where_it_compares_everything(old, new):
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -23,7 +23,6 @@ def find(data: bytes, pattern: str, before: int = 0, after: int = 0) -> list[Lin
     return list(matches(blocks(io.BytesIO(data)), matcher(pattern), before, after))
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.sampled_from(["ab", "b", "", "xab"]), max_size=25),
     st.integers(0, 3),
@@ -141,7 +140,6 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(PIECES, max_size=8).map("".join),
     st.lists(st.text(st.sampled_from("abkKKiIİé.-{}]["), max_size=12), min_size=5, max_size=20),
@@ -183,7 +181,6 @@ def test_a_plain_pattern_is_told_from_others(pattern):
     assert is_plain(pattern) == (pattern in PLAIN)
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.lists(PIECES, max_size=8).map("".join),
     st.lists(st.text(st.sampled_from("abk .-{}"), max_size=6), min_size=1, max_size=6),

@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -54,7 +54,6 @@ def test_what_no_terminal_and_no_text_holds_is_replaced():
     assert seen.text == "1\ta\ufffdb\ufffd\n"
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from("aé\n\r"), max_size=60), st.integers(1, 5), st.sampled_from(["utf-8", "utf-16-le"]))
 def test_reading_on_as_told_shows_every_line_once(text, limit, codec):
     lines, first = [], 1

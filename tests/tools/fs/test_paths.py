@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -272,7 +272,6 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(each): each.read_text() if each.is_file() else "" for each in sorted(folder.rglob("*"))}
 
 
-@settings(deadline=None)
 @given(TREES, st.lists(PATHS, min_size=1, max_size=4))
 def test_in_any_tree_no_path_reads_or_changes_anything_outside(tree, asked):
     with tempfile.TemporaryDirectory() as name:

@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -209,7 +209,6 @@ def test_a_piece_that_begins_with_very_many_empty_lines_is_quickly_missed():
 TEXT = st.text(st.sampled_from("ab \n"), max_size=30)
 
 
-@settings(deadline=None)
 @given(TEXT, TEXT, TEXT, TEXT)
 def test_what_stands_around_the_piece_stays_as_it_was(before, old, after, new):
     text = before + old + after
@@ -219,7 +218,6 @@ def test_what_stands_around_the_piece_stays_as_it_was(before, old, after, new):
     assert replaced(crlf, old, new).text == (before + new + after).replace("\n", "\r\n") or "\n" not in text
 
 
-@settings(deadline=None)
 @given(TEXT, TEXT.filter(bool), st.booleans(), st.sampled_from(["auto", "exact", "line_trimmed", "block_anchor"]))
 def test_it_replaces_or_refuses_and_never_fails_otherwise(text, old, every, mode):
     try:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
@@ -116,7 +116,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("settings", "command", "said"), REFUSED, ids=[row[2] for row in REFUSED])
 def test_what_cannot_be_run_is_an_error(settings, command, said, run):
-    result = run("exec", settings, command=command)
+    result = run("exec", command=command)
     assert result.kind == "error"
     assert said in result.value
 
@@ -360,13 +360,11 @@ def fed(most: int, chunks: list[bytes]) -> str:
     return output.text()
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=8), max_size=20), st.integers(2, 40))
 def test_output_does_not_depend_on_how_it_came(chunks, most):
     assert fed(most, chunks) == fed(most, [b"".join(chunks)])
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60).filter(lambda text: "\0" not in text), st.integers(2, 40))
 def test_output_within_bounds_is_whole_and_beyond_them_says_what_is_missing(text, most):
     shown = fed(most, [text.encode()])

@@ -1,0 +1,41 @@
+"""How much is tried: few examples of each property in the suite, many with `--hypothesis-profile many`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from hypothesis import HealthCheck, settings
+
+T = TypeVar("T")
+
+FEW_EXAMPLES, MANY_EXAMPLES = 20, 400
+
+
+def register_profiles() -> None:
+    """Register both; `few` is used unless another is asked for.
+
+    A busy machine must not fail a test: there is no deadline, and no check of how long an example takes to be made.
+    """
+    few = settings(
+        max_examples=FEW_EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.register_profile("few", few)
+    settings.register_profile("many", few, max_examples=MANY_EXAMPLES)
+    settings.load_profile("few")
+
+
+def is_thorough() -> bool:
+    return settings.default.max_examples >= MANY_EXAMPLES
+
+
+def sample(cases: Sequence[T], step: int, start: int = 0) -> Sequence[T]:
+    """One of so many cases, beginning with the `start`th; all of them where many examples are tried.
+
+    For tests with the marker `thorough`, so that they run again with many examples.
+    """
+    return cases if is_thorough() else cases[start % step :: step]
