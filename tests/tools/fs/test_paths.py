@@ -382,7 +382,6 @@ def test_no_descriptor_is_left_open(way, folder):
 
 
 @NEEDED
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.sampled_from(["a", "b", "file", "up", "in", "out", ".", ""]), min_size=1, max_size=5).map("/".join))
 def test_both_open_the_same_of_any_path(tmp_path_factory, path):
     root = tmp_path_factory.getbasetemp() / "same"
