@@ -1,5 +1,6 @@
 import pytest
 
+from src.parsing import parsers_of
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm_parsers import FAMILIES, family_of
 
@@ -37,7 +38,7 @@ DOCUMENTED = {
     "swiss-ai/Apertus-8B-Instruct-2509": "apertus",
     "Team-ACE/ToolACE-8B": "pythonic",
 }
-PARSERS = {name.strip() for row in FORMATS for name in row.parser.split(",")}
+PARSERS = {parser for row in FORMATS for parser in parsers_of(row.found_as)}
 
 
 @pytest.mark.parametrize("model", DOCUMENTED)
@@ -65,3 +66,16 @@ def test_a_template_of_vllms_examples_is_named_where_the_models_own_will_not_do(
 @pytest.mark.parametrize("name", ["tiny", "my-finetune", ""])
 def test_another_name_tells_nothing(name):
     assert family_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("origin", "parsers"),
+    [("hermes", ["hermes", "qwen3_json", "granite4", "ernie45"]), ("function_tag", ["qwen3_coder"]), ("nemotron", [])],
+)
+def test_a_remark_beside_a_format_is_no_parser(origin, parsers):
+    assert parsers_of(origin) == parsers
+
+
+@pytest.mark.parametrize("name", sorted(PARSERS))
+def test_a_parser_is_named_as_vllm_names_it(name):
+    assert name.replace("-", "_").isidentifier()

@@ -10,6 +10,7 @@ tool and the arguments fit. Facts: vLLM 0.32 tool_parsers, chat templates, and w
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -170,4 +171,5 @@ def mentions_call(text: str) -> bool:
 
 def parsers_of(origin: str) -> list[str]:
     """The vLLM tool parsers that read the calls of this origin; none for some formats."""
-    return [name.strip() for row in FORMATS if row.found_as == origin for name in row.parser.split(",") if name.strip()]
+    parsers = ",".join(row.parser for row in FORMATS if row.found_as == origin)
+    return [name[1] for name in re.finditer(r"(?:^|,) ?([\w-]+)", parsers)]  # a remark in parentheses names none
