@@ -38,6 +38,7 @@ class ScriptedModel:
         self.turns = list(turns)
         self.partial = partial
         self.asked: list[Asked] = []
+        self.name = "tiny"
         self.path = CallPath()
         self.context_length = 1000
 

@@ -24,11 +24,11 @@ RUN = """
 import json, os, sys
 from pathlib import Path
 from src import config
-from src.app import factory
+from src.app.runtime import make_tools
 from src.types.messages import ToolCall
 from src.tools import ToolContext
 settings = config.load(Path(sys.argv[1]), {"workspace.dir": sys.argv[2]}, {})
-registry = factory.tools(settings)
+registry = make_tools(settings)
 ctx = ToolContext(settings.root, environment=dict(os.environ))
 for name, arguments in json.loads(sys.argv[3]):
     print(json.dumps(registry.run(ToolCall("1", name, arguments), ctx).text))

@@ -4,22 +4,25 @@
     for event in agent.ask("Do I need an umbrella in Oslo?"):
         ...
 
-Everything is as in the chat: calls land natively or in the text, bad ones are answered to the model, those of high
-risk ask. Nothing is read from a configuration file or the environment, nothing is printed, nothing is written.
+Everything is as in the chat: the model's calls run, whether they come natively or in the text; a bad call is answered
+to the model; a call of high risk asks first. Nothing is read from a configuration file or the environment, nothing is
+printed, nothing is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
-from threading import Event as Flag
+from threading import Event as CancelToken
 from threading import Lock
 from types import TracebackType
 
-from ..agent.loop import Agent as Loop
+from ..agent.loop import Agent as AgentLoop
+from ..config import Settings
+from ..config.settings import Vllm
 from ..errors import BotError, Cancelled, ConfigError
-from ..model import Model, random_id, served_models
+from ..model import served_models
 from ..providers.table import PROVIDERS
 from ..security.permissions.approval import REFUSE_ALL, Answer, Request
 from ..security.permissions.policy import Policy
@@ -27,6 +30,7 @@ from ..tools import Tool, ToolContext, registry_of
 from ..transport import Client
 from ..types.events import Event
 from ..types.messages import Message, Response, SystemMessage, UserMessage
+from .connect import Connections
 
 DEFAULT_URL = "http://localhost:8000/v1"
 CANCELLED = "The run was cancelled."
@@ -34,17 +38,17 @@ SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather 
 
 
 class Agent:
-    """One conversation with one model. `conversation` is all that was said; it may be looked at, kept and handed in.
+    """One conversation with one model. `conversation` holds its messages, which may be read, stored and passed in.
 
-    Made by `connect`, for the most part. A context manager, whose end closes the connection.
+    `connect` makes one. It is a context manager, which closes the connection at its end.
     """
 
-    def __init__(self, loop: Loop, client: Client, model: str, conversation: list[Message]) -> None:
+    def __init__(self, loop: AgentLoop, client: Client, model: str, conversation: list[Message]) -> None:
         self.conversation = conversation
         self.model = model
         self._loop = loop
         self._client = client
-        self._cancelled = Flag()  # the last run's
+        self._cancelled = CancelToken()  # of the last run
         self._running = Lock()
 
     @classmethod
@@ -63,48 +67,40 @@ class Agent:
         max_tokens: int | None = None,
         max_tool_turns: int = 10,
     ) -> Agent:
-        """An agent on a server. `model`: its only one, where none is named.
+        """An agent on a server. Without `model` it is the only one that the server has.
 
         `tools`: functions with type hints and a docstring, decorated with @tool or not. One of low risk,
-        `@tool(risk="low")`, runs when the model calls it; of any other `approve` is asked, and where there is no
-        `approve`, it does not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex.
-        `workspace` is the folder of tools that work on files. `max_tokens` is of one answer.
+        `@tool(risk="low")`, runs when the model calls it. For any other, `approve` is asked; without `approve` it does
+        not run. `provider` is one of vllm, openai, ollama, anthropic, gemini and vertex. `workspace` is the folder of
+        tools that work on files. `max_tokens` limits one answer.
         Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named,
-        TypeError or ValueError for tools that are none.
+        TypeError or ValueError for tools that cannot be offered. Nothing is left open then.
         """
         folder = Path(workspace).resolve()
         _check(base_url, provider, folder, max_tool_turns)
         registry = registry_of(tools)
-        row = PROVIDERS[provider]
-        url = base_url.rstrip("/")
-        client = Client(url, api_key, key_header=row.key_header, key_prefix=row.key_prefix, headers=row.headers)
-        codec = row.codec(random_id)
-        name = model or _only(served_models(client, codec), base_url)
-        answering = Model(
-            client,
-            name,
-            codec=codec,
-            is_vllm=provider == "vllm",
-            strict=row.strict,
-            temperature=temperature,
-            max_tokens=max_tokens,
-        )
-        loop = Loop(
-            answering,
-            registry,
-            ToolContext(workspace=folder),
-            _Asking(approve) if approve else REFUSE_ALL,
-            Policy(workspace=folder),
-            max_tool_turns=max_tool_turns,
-        )
+        vllm = Vllm(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
+        connections = Connections(Settings(vllm=vllm, root=folder, state=folder))  # nothing is kept in `state`
+        with ExitStack() as opened:
+            client = opened.enter_context(connections.make_client())
+            name = model or _take_only(served_models(client, connections.make_codec()), base_url)
+            loop = AgentLoop(
+                connections.make_model(name, client=client),
+                registry,
+                ToolContext(workspace=folder),
+                _Asking(approve) if approve else REFUSE_ALL,
+                Policy(workspace=folder),
+                max_tool_turns=max_tool_turns,
+            )
+            opened.pop_all()  # from here on the agent closes it
         return cls(loop, client, name, [SystemMessage(system)] if system else [])
 
     def ask(self, question: str) -> Generator[Event, None, None]:
-        """What happens, as it happens, until the question is answered. Raises BotError.
+        """Events, as they happen, until the question is answered. Raises BotError.
 
-        Whatever ends it early, closing this generator included, the conversation can be gone on with.
+        Whatever ends it early, closing this generator included, the conversation can be continued.
         """
-        asked, cancelled = UserMessage(question), Flag()
+        asked, cancelled = UserMessage(question), CancelToken()
         if not self._running.acquire(blocking=False):
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
         try:
@@ -122,7 +118,7 @@ class Agent:
             raise Cancelled(CANCELLED) from None
         finally:
             if any(last is asked for last in self.conversation[-1:]):
-                self.conversation.pop()  # nothing was said to it: the next question must not inherit it
+                self.conversation.pop()  # it has no answer: the next question must not inherit it
             self._running.release()
 
     def answer(self, question: str) -> str:
@@ -133,17 +129,17 @@ class Agent:
         return last.text.strip() if isinstance(last, Response) else ""
 
     def cancel(self) -> None:
-        """Stop what runs, from any thread: `ask` raises Cancelled in its own. Where nothing runs, nothing happens.
+        """Stop the run, from any thread: `ask` raises Cancelled in its own. Without a run, nothing happens.
 
-        The server's answer ends at once, a command too; a tool of yours ends where it looks at `ctx.cancelled`.
+        The server's answer and commands end at once; a tool of yours ends when it reads `ctx.cancelled`.
         """
         self._cancelled.set()
 
     def __enter__(self) -> Agent:
         return self
 
-    def __exit__(self, *left: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._client.__exit__(*left)
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._client.__exit__(*raised)
 
 
 class _Asking:
@@ -160,7 +156,7 @@ class _Asking:
 
 
 def _check(base_url: str, provider: str, workspace: Path, max_tool_turns: int) -> None:
-    """Raises ConfigError for what cannot be right, before the server is asked anything."""
+    """Raises ConfigError for impossible arguments, before the server is asked anything."""
     if not workspace.is_dir():
         raise ConfigError(f"workspace: there is no folder {workspace}.")
     if not base_url.startswith(("http://", "https://")):
@@ -171,8 +167,8 @@ def _check(base_url: str, provider: str, workspace: Path, max_tool_turns: int) -
         raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
 
 
-def _only(names: list[str], base_url: str) -> str:
+def _take_only(names: list[str], base_url: str) -> str:
     if len(names) == 1:
         return names[0]
-    said = f"serves several models: {', '.join(names)}" if names else "serves no model"
-    raise ConfigError(f"The server at {base_url} {said}.", "Name one: Agent.connect(base_url, model).")
+    serves = f"several models: {', '.join(names)}" if names else "no model"
+    raise ConfigError(f"The server at {base_url} serves {serves}.", "Name one: Agent.connect(base_url, model).")

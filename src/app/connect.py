@@ -1,126 +1,38 @@
-"""From settings to a client, a server and a model."""
+"""Connections to the configured server: a client, the server's facts, its models, and the models that review calls.
+
+Nothing is sent before a method is called. This module loads requests, so the chat imports it behind the prompt.
+"""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import replace
+from typing import NamedTuple
 
-from .. import config
-from ..types.events import Completed, Event, Notice
+from ..config import Settings
+from ..model import BY_CONFIGURATION, CallPath, Model, Server, random_id, served_models
+from ..providers.base import Codec
+from ..providers.table import PROVIDERS
+from ..providers.vllm import never
+from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
+from ..transport import Client, Clocks
+from ..transport.retry import Patience, persist
+from ..types.events import Completed, Notice
 from ..types.messages import JSON, UserMessage
-
-if TYPE_CHECKING:  # requests loads behind the prompt, not before it
-    from ..model import Model, Server
-    from ..providers.table import Provider
-    from ..security.permissions.review import ReviewBoard
-    from ..transport import Client
+from ..types.special_tokens import neutralize_with_note
 
 
-class Shown(Protocol):
-    """Anything that shows events."""
-
-    def draw(self, event: Event) -> None: ...
-
-
-@contextmanager
-def server(settings: config.Settings, within: float | None = None) -> Iterator[Server]:
-    """A connection for questions about the server; `within`: a tighter time limit than the settings', in seconds."""
-    from ..model import Server, random_id
-
-    with client(settings, time.sleep, within) as way:
-        yield Server(way, provider(settings).codec(random_id), is_vllm=settings.vllm.provider == "vllm")
-
-
-def models(settings: config.Settings) -> dict[str, int | None]:
-    """The models served, each with the length of its context in tokens, if known. Raises BotError."""
-    with server(settings) as asked:
-        names = asked.models()
-        lengths = asked.context_lengths()
-    return {name: lengths.get(name) for name in names}
-
-
-def served_models(settings: config.Settings, shown: Shown, sleep: Callable[[float], None]) -> list[str]:
-    """The names of the models, with retries as the settings say. Raises BotError."""
-    import random
-
-    from ..model import random_id, served_models
-    from ..transport.retry import Patience, persist
-
-    names: list[str] = []
-    codec, patience = provider(settings).codec(random_id), Patience(settings.vllm.retries, settings.vllm.load_timeout)
-    with client(settings, sleep) as way:
-        for event in persist(lambda: iter([served_models(way, codec)]), patience, sleep, random.random):
-            if isinstance(event, Notice):
-                shown.draw(event)
-            else:
-                names = event
-    return names
-
-
-def model(
-    settings: config.Settings,
-    name: str,
-    sleep: Callable[[float], None],
-    within: float | None = None,
-    answer_schema: Mapping[str, JSON] | None = None,
-) -> Model:
-    """`within`: as in `server`, and without retries. `answer_schema`: as in Model."""
-    from ..model import BY_CONFIGURATION, CallPath, Model, random_id
-    from ..providers.vllm import never
-    from ..transport.retry import Patience
-
-    vllm = settings.vllm
-    return Model(
-        client(settings, sleep, within),
-        name,
-        codec=provider(settings).codec(random_id),
-        is_vllm=vllm.provider == "vllm",
-        path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
-        strict=provider(settings).strict if vllm.strict_tools else never,
-        stream=vllm.stream,
-        temperature=vllm.temperature,
-        max_tokens=vllm.max_tokens,
-        constrained=settings.text_protocol.constrained,
-        answer_schema=answer_schema,
-        patience=Patience(vllm.retries, vllm.load_timeout) if within is None else Patience(0, 0),
-    )
-
-
-def client(settings: config.Settings, sleep: Callable[[float], None], within: float | None = None) -> Client:
-    from ..transport import Client, Clocks
-
-    vllm, row = settings.vllm, provider(settings)
-    limits = Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
-    return Client(
-        vllm.base_url,
-        vllm.api_key,
-        limits if within is None else Clocks(*(min(limit, within) for limit in limits)),
-        key_header=row.key_header,
-        key_prefix=row.key_prefix,
-        headers=row.headers,
-        ssl_verify=vllm.ssl_verify,
-        sleep=sleep,
-    )
-
-
-def provider(settings: config.Settings) -> Provider:
-    from ..providers.table import PROVIDERS
-
-    return PROVIDERS[settings.vllm.provider]
-
-
-class Asked(NamedTuple):
-    """A model that reviews calls."""
+class ReviewerModel(NamedTuple):
+    """A Reviewer, see security/permissions/review.py."""
 
     name: str
     model: Model
 
     def ask(self, prompt: str) -> str:
-        """Its answer's text. Raises BotError."""
-        from ..types.special_tokens import neutralize_with_note  # start-up is measured
-
+        """The text of the model's answer; empty if the answer is not complete. Raises BotError."""
         texts = [
             event.response.text
             for event in self.model.respond([UserMessage(neutralize_with_note(prompt))])
@@ -129,20 +41,108 @@ class Asked(NamedTuple):
         return texts[-1] if texts else ""
 
 
-def panel(settings: config.Settings, sleep: Callable[[float], None]) -> ReviewBoard | None:
-    """The configured reviewers; None if there are none. Raises ConfigError."""
-    if not settings.review.models:
-        return None
-    from dataclasses import replace
+class Connections:
+    """What talks to the server of these settings. `sleep` waits between attempts.
 
-    from ..providers.table import PROVIDERS
-    from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
+    `within`, wherever a method takes it, is a time limit in seconds that is tighter than the settings' own.
+    """
 
-    review = settings.review
-    reviewers = []
-    for seat in parse_reviewers(review.models, tuple(PROVIDERS)):
-        vllm = replace(settings.vllm, provider=seat.provider, base_url=seat.base_url.rstrip("/"), api_key=seat.api_key)
-        its = replace(settings, vllm=replace(vllm, temperature=None, max_tokens=None))
-        way = model(its, seat.model, sleep, within=review.timeout, answer_schema=ANSWER_SCHEMA)
-        reviewers.append(Asked(seat.name, way))
-    return ReviewBoard(reviewers, review.rule, review.on, review.timeout)
+    def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.settings = settings
+        self.sleep = sleep
+        self._provider = PROVIDERS[settings.vllm.provider]
+
+    def make_codec(self, new_id: Callable[[], str] = random_id) -> Codec:
+        """`new_id` names the calls that arrive without an id."""
+        return self._provider.codec(new_id)
+
+    def make_client(self, within: float | None = None) -> Client:
+        """Raises ConfigError where the API key cannot be sent."""
+        vllm, row = self.settings.vllm, self._provider
+        limits = Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
+        return Client(
+            vllm.base_url,
+            vllm.api_key,
+            limits if within is None else Clocks(*(min(limit, within) for limit in limits)),
+            key_header=row.key_header,
+            key_prefix=row.key_prefix,
+            headers=row.headers,
+            ssl_verify=vllm.ssl_verify,
+            sleep=self.sleep,
+        )
+
+    @contextmanager
+    def open_server(self, within: float | None = None) -> Iterator[Server]:
+        """For questions about the server."""
+        with self.make_client(within) as client:
+            yield Server(client, self.make_codec(), is_vllm=self.settings.vllm.provider == "vllm")
+
+    def list_models(self) -> dict[str, int | None]:
+        """The models that the server has, each with the length of its context in tokens, if known. Raises BotError."""
+        with self.open_server() as server:
+            names = server.models()
+            lengths = server.context_lengths()
+        return {name: lengths.get(name) for name in names}
+
+    def wait_for_models(self) -> Generator[Notice, None, list[str]]:
+        """The names of the models, asked for again as often as the settings allow. Raises BotError."""
+        names: list[str] = []
+        with self.make_client() as client:
+            attempts = persist(
+                lambda: iter([served_models(client, self.make_codec())]), self._patience, self.sleep, random.random
+            )
+            for event in attempts:
+                if isinstance(event, Notice):
+                    yield event
+                else:
+                    names = event
+        return names
+
+    def make_model(
+        self,
+        name: str,
+        *,
+        client: Client | None = None,
+        within: float | None = None,
+        answer_schema: Mapping[str, JSON] | None = None,
+    ) -> Model:
+        """With `within` nothing is tried twice. `answer_schema`: as in Model."""
+        vllm = self.settings.vllm
+        return Model(
+            client or self.make_client(within),
+            name,
+            codec=self.make_codec(),
+            is_vllm=vllm.provider == "vllm",
+            path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+            strict=self._provider.strict if vllm.strict_tools else never,
+            stream=vllm.stream,
+            temperature=vllm.temperature,
+            max_tokens=vllm.max_tokens,
+            constrained=self.settings.text_protocol.constrained,
+            answer_schema=answer_schema,
+            patience=self._patience if within is None else Patience(0, 0),
+        )
+
+    def make_review_board(self) -> ReviewBoard | None:
+        """The configured reviewers; None if there are none. Raises ConfigError."""
+        review = self.settings.review
+        if not review.models:
+            return None
+        reviewers = []
+        for seat in parse_reviewers(review.models, tuple(PROVIDERS)):
+            vllm = replace(
+                self.settings.vllm,
+                provider=seat.provider,
+                base_url=seat.base_url.rstrip("/"),
+                api_key=seat.api_key,
+                temperature=None,
+                max_tokens=None,
+            )
+            theirs = Connections(replace(self.settings, vllm=vllm), self.sleep)
+            model = theirs.make_model(seat.model, within=review.timeout, answer_schema=ANSWER_SCHEMA)
+            reviewers.append(ReviewerModel(seat.name, model))
+        return ReviewBoard(reviewers, review.rule, review.on, review.timeout)
+
+    @property
+    def _patience(self) -> Patience:
+        return Patience(self.settings.vllm.retries, self.settings.vllm.load_timeout)

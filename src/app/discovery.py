@@ -1,20 +1,22 @@
 """Finding the server, its model, and how its tools are called.
 
 If no server was named and none answers at the default address, the default ports of vLLM and similar servers on this
-machine are tried. The API key is never sent to a server found that way.
+machine are tried. The API key is never sent to a server found that way. What the user should know on the way is
+yielded as notices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
-from .. import config
+from ..config import BASE_URLS, Settings
 from ..errors import BotError, NeverReached, ServerError
 from ..types.events import Notice
 from ..types.messages import UserMessage
-from . import connect, factory
+from .factory import Factory
 
 if TYPE_CHECKING:
     from ..model import CallPath
@@ -22,43 +24,43 @@ if TYPE_CHECKING:
 Choose = Callable[[list[str]], str]
 
 
-class Place(NamedTuple):
+class UsualPort(NamedTuple):
     """A port, and the server that uses it by default, according to its documentation."""
 
     port: int
-    name: str
+    server: str
 
 
-PLACES = (
-    Place(8000, "vLLM"),
-    Place(8001, "vLLM"),
-    Place(30000, "SGLang"),
-    Place(11434, "Ollama"),
-    Place(8080, "llama.cpp"),
-    Place(1234, "LM Studio"),
-    Place(23333, "LMDeploy"),
-    Place(5000, "text-generation-webui"),
-    Place(1337, "Jan"),
-    Place(4000, "LiteLLM"),
+USUAL_PORTS = (
+    UsualPort(8000, "vLLM"),
+    UsualPort(8001, "vLLM"),
+    UsualPort(30000, "SGLang"),
+    UsualPort(11434, "Ollama"),
+    UsualPort(8080, "llama.cpp"),
+    UsualPort(1234, "LM Studio"),
+    UsualPort(23333, "LMDeploy"),
+    UsualPort(5000, "text-generation-webui"),
+    UsualPort(1337, "Jan"),
+    UsualPort(4000, "LiteLLM"),
 )
-PATIENCE = 3.0  # seconds a server may take to identify itself
-PROBE_PATIENCE = 2.0  # seconds for finding out how tools are called
-BY_LOOKING = "found on this machine"
+IDENTIFY_TIMEOUT_S = 3.0
+PROBE_TIMEOUT_S = 2.0  # for finding out how tools are called
+PLACE = "found on this machine"  # where a setting comes from, as `vllm-bot config` names it
 
-HOW_TO_GO_ON = """\
+NEXT_STEPS = """\
 Start one:       vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes
 Use another one: --base-url http://HOST:PORT/v1
 Try without one: --demo"""
 
 
-class Met(NamedTuple):
-    """What will answer: `settings` lead to it and name its model.
+class Target(NamedTuple):
+    """The server and model that answer: `settings` lead to the server and name the model.
 
     `version` is vLLM's, empty where it is none or was not asked; `context` is in tokens and `path` how its tools are
     called, None where unknown.
     """
 
-    settings: config.Settings
+    settings: Settings
     version: str = ""
     context: int | None = None
     path: CallPath | None = None
@@ -68,100 +70,91 @@ class Met(NamedTuple):
         return self.settings.vllm.model
 
 
-def meet(
-    settings: config.Settings,
-    shown: connect.Shown,
-    choose: Choose,
-    sleep: Callable[[float], None],
-    places: Sequence[Place] = PLACES,
-) -> Met:
+def discover(
+    factory: Factory, choose: Choose, ports: Sequence[UsualPort] = USUAL_PORTS
+) -> Generator[Notice, None, Target]:
     """The server and model that will answer. If the settings name a model, nothing is asked of the network.
 
     `choose` picks one of several models. Raises BotError.
     """
+    settings = factory.settings
+    yield from _warn(settings)
     if settings.vllm.model:
-        return Met(settings)
+        return Target(settings)
     try:
-        models = connect.served_models(settings, shown, sleep)
+        models = yield from factory.connections.wait_for_models()
     except NeverReached as error:
-        if not may_look(settings):
+        if not may_scan(settings):
             raise
-        settings, models = _first(settings, places, error)
-        shown.draw(Notice(f"{error.message} Using the one at {settings.vllm.base_url}."))
+        settings, models = _find_first(settings, ports, error)
+        yield Notice(f"{error.message} Using the one at {settings.vllm.base_url}.")
     if not models:
         raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
     model = models[0] if len(models) == 1 else choose(models)
     settings = replace(settings, vllm=replace(settings.vllm, model=model))
-    with connect.server(settings, within=PATIENCE) as server:
-        return Met(settings, server.version(), server.context_length(model))
+    with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
+        return Target(settings, server.version(), server.context_length(model))
 
 
-def with_path(met: Met) -> Met:
+def probe_call_path(target: Target) -> Target:
     """Add how tools are called: as learned before, else as found out by one short request.
 
     If the server takes too long, it stays unknown until the first question.
     """
-    from .server_memory import Learnt
+    from .runtime import make_tools  # loads the tools
 
-    settings = met.settings
+    settings = target.settings
     if settings.vllm.provider != "vllm" or not settings.vllm.enable_function_calling:
-        return met
-    learnt = Learnt(settings.state)
-    if known := learnt.recall(settings.vllm.base_url, met.model, met.version):
-        return met._replace(path=known)
-    asked = replace(settings, vllm=replace(settings.vllm, max_tokens=1))
-    model = connect.model(asked, met.model, lambda _: None, within=PROBE_PATIENCE)
+        return target
+    memory, key = Factory(settings).server_memory, (settings.vllm.base_url, target.model, target.version)
+    if known := memory.find(*key):
+        return target._replace(path=known)
+    brief = Factory(replace(settings, vllm=replace(settings.vllm, max_tokens=1)))
+    model = brief.connections.make_model(target.model, within=PROBE_TIMEOUT_S)
     try:
-        for _ in model.respond([UserMessage("Hello")], factory.tools(settings).definitions):
+        for _ in model.respond([UserMessage("Hello")], make_tools(settings).definitions):
             pass
         if model.path.is_learnt:
-            learnt.keep(settings.vllm.base_url, met.model, met.version, model.path)
+            memory.save(*key, model.path)
     except (BotError, OSError):
-        return met
-    return met._replace(path=model.path)
+        return target
+    return target._replace(path=model.path)
 
 
-def may_look(settings: config.Settings) -> bool:
+def may_scan(settings: Settings) -> bool:
     """Whether no server was named: the address is the default, not from the command line or environment."""
-    by_hand = settings.places.get("vllm.base_url", "").startswith(("command line", "environment"))
-    return not by_hand and settings.vllm.base_url == config.BASE_URLS["vllm"]
+    is_given = settings.places.get("vllm.base_url", "").startswith(("command line", "environment"))
+    return not is_given and settings.vllm.base_url == BASE_URLS["vllm"]
 
 
-def look(settings: config.Settings, places: Sequence[Place] = PLACES) -> list[tuple[config.Settings, list[str]]]:
+def scan_ports(settings: Settings, ports: Sequence[UsualPort] = USUAL_PORTS) -> list[tuple[Settings, list[str]]]:
     """The servers on this machine that list models: settings for each, and its models."""
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor  # loads logging
 
-    from ..transport.http import listening
+    from ..transport.http import listening  # loads requests
 
-    ports = listening([place.port for place in places])
-    if not ports:
+    numbers = listening([each.port for each in ports])
+    if not numbers:
         return []
-    with ThreadPoolExecutor(len(ports)) as pool:
-        found = list(pool.map(lambda port: _ask(_led_to(settings, port)), ports))
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        found = list(pool.map(lambda port: _identify(_point_at(settings, port)), numbers))
     return [each for each in found if each[1]]
 
 
-def _first(
-    settings: config.Settings, places: Sequence[Place], error: NeverReached
-) -> tuple[config.Settings, list[str]]:
-    for found in look(settings, places):
+def _find_first(settings: Settings, ports: Sequence[UsualPort], error: NeverReached) -> tuple[Settings, list[str]]:
+    for found in scan_ports(settings, ports):
         return found
-    looked = ", ".join(f"{name} ({', '.join(ports)})" for name, ports in _by_name(places).items())
-    said = f"No server answers on this machine. Tried the usual ports of {looked}."
-    raise NeverReached(said, HOW_TO_GO_ON) from error
+    servers: dict[str, list[str]] = {}
+    for port, server in ports:
+        servers.setdefault(server, []).append(str(port))
+    tried = ", ".join(f"{server} ({', '.join(numbers)})" for server, numbers in servers.items())
+    raise NeverReached(f"No server answers on this machine. Tried the usual ports of {tried}.", NEXT_STEPS) from error
 
 
-def _by_name(places: Sequence[Place]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for place in places:
-        names.setdefault(place.name, []).append(str(place.port))
-    return names
-
-
-def _ask(settings: config.Settings) -> tuple[config.Settings, list[str]]:
+def _identify(settings: Settings) -> tuple[Settings, list[str]]:
     """Settings with the right provider, and the models; none if it is no such server, or too slow."""
     try:
-        with connect.server(settings, within=PATIENCE) as server:
+        with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
             models = server.models()
             provider = "vllm" if server.version() else "ollama"  # OpenAI's interface, and none of vLLM's own
     except BotError:
@@ -169,7 +162,19 @@ def _ask(settings: config.Settings) -> tuple[config.Settings, list[str]]:
     return replace(settings, vllm=replace(settings.vllm, provider=provider)), models
 
 
-def _led_to(settings: config.Settings, port: int) -> config.Settings:
+def _point_at(settings: Settings, port: int) -> Settings:
     vllm = replace(settings.vllm, base_url=f"http://localhost:{port}/v1", api_key="", provider="vllm")
-    given = dict.fromkeys(("vllm.base_url", "vllm.provider"), BY_LOOKING)
-    return replace(settings, vllm=vllm, places={**settings.places, **given})
+    return replace(settings, vllm=vllm, places={**settings.places, "vllm.base_url": PLACE, "vllm.provider": PLACE})
+
+
+def _warn(settings: Settings) -> Iterator[Notice]:
+    """About settings that let others read or change what is sent."""
+    url = urlsplit(settings.vllm.base_url)
+    if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
+        yield Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it.")
+    if url.scheme == "https" and not settings.vllm.ssl_verify:
+        yield Notice(f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false).")
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")

@@ -1,6 +1,8 @@
 """`from src import Agent, tool`: the loop in somebody else's program."""
 
+import json
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -224,6 +226,26 @@ class TestConnecting:
             with pytest.raises(ConfigError, match="a, b"):
                 Agent.connect(scripted.url)
             assert Agent.connect(scripted.url, "b").model == "b"
+
+    def test_where_it_fails_its_connection_is_closed(self):
+        models = json.dumps({"data": [{"id": "a"}, {"id": "b"}]}).encode()
+        closed = threading.Event()
+
+        def serve(listener):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as incoming:
+                while incoming.readline().strip():
+                    pass
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(models), models))
+                if incoming.read(1) == b"":
+                    closed.set()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=serve, args=(listener,), daemon=True).start()
+            with pytest.raises(ConfigError, match="several models") as error:
+                Agent.connect(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+            assert closed.wait(10)
+        assert error.value  # it is still alive, and with it all that its frames hold
 
     def test_no_server(self):
         with pytest.raises(NeverReached):

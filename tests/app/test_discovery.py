@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from src import config
-from src.app.connect import client
-from src.app.discovery import HOW_TO_GO_ON, Met, Place, may_look, meet, with_path
+from src.app.connect import Connections
+from src.app.discovery import NEXT_STEPS, USUAL_PORTS, Target, UsualPort, discover, may_scan, probe_call_path
+from src.app.factory import Factory
 from src.cli.chat.open import banner
 from src.config import BASE_URLS
 from src.errors import ConfigError, NeverReached
@@ -18,14 +19,6 @@ HELLO = [{"content": "H"}, {"finish": "length"}]
 NO_PARSER = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
 
 
-class Shown:
-    def __init__(self):
-        self.events = []
-
-    def draw(self, event):
-        self.events.append(event)
-
-
 def settings(environ=None, **options):
     return config.load(
         None,
@@ -34,12 +27,27 @@ def settings(environ=None, **options):
     )
 
 
-def never_chosen(names):
+class Run:
+    """One discovery: the `target`, and the `notices` on the way to it."""
+
+    def __init__(self, settings, choose, *ports):
+        self.notices = []
+        self.target = self._run(discover(Factory(settings, lambda _: None), choose, ports or USUAL_PORTS))
+
+    def _run(self, events):
+        while True:
+            try:
+                self.notices.append(next(events))
+            except StopIteration as end:
+                return end.value
+
+
+def never_choose(names):
     raise ConfigError(f"Several: {names}")
 
 
 def place(server):
-    return Place(int(server.url.rsplit(":", 1)[1].removesuffix("/v1")), "test")
+    return UsualPort(int(server.url.rsplit(":", 1)[1].removesuffix("/v1")), "test")
 
 
 @pytest.fixture
@@ -57,95 +65,95 @@ def nobody(monkeypatch):
 class TestTheModel:
     def test_a_model_that_is_named_is_taken_without_asking_anybody(self):
         named = settings(base_url="http://127.0.0.1:9/v1", model="mine")
-        assert meet(named, Shown(), never_chosen, lambda _: None) == Met(named)
+        assert Run(named, never_choose).target == Target(named)
 
     def test_the_only_one_is_taken(self):
         with ScriptedServer() as server:
-            met = meet(settings(base_url=server.url), Shown(), never_chosen, lambda _: None)
-        assert met.model == "tiny"
+            target = Run(settings(base_url=server.url), never_choose).target
+        assert target.model == "tiny"
 
     def test_of_several_one_is_chosen(self):
         with ScriptedServer(models=("big", "small")) as server:
-            met = meet(settings(base_url=server.url), Shown(), lambda names: names[1], lambda _: None)
-        assert met.model == "small"
+            target = Run(settings(base_url=server.url), lambda names: names[1]).target
+        assert target.model == "small"
 
 
 class TestTheServer:
     def test_where_nobody_answers_at_the_default_address_one_on_this_machine_is_found(self, nobody):
-        shown = Shown()
         with ScriptedServer() as server:
             found = place(server)
-            met = meet(nobody(), shown, never_chosen, lambda _: None, [Place(9, "none"), found])
-        assert met.settings.vllm.base_url == f"http://localhost:{found.port}/v1"
-        assert met.settings.vllm.provider == "ollama"  # it tells no version, so it is no vLLM
-        assert met.settings.places["vllm.base_url"] == "found on this machine"
-        (notice,) = shown.events
+            run = Run(nobody(), never_choose, UsualPort(9, "none"), found)
+        target = run.target
+        assert target.settings.vllm.base_url == f"http://localhost:{found.port}/v1"
+        assert target.settings.vllm.provider == "ollama"  # it tells no version, so it is no vLLM
+        assert target.settings.places["vllm.base_url"] == "found on this machine"
+        (notice,) = run.notices
         assert isinstance(notice, Notice)
         assert f"Using the one at http://localhost:{found.port}/v1" in notice.text
 
     def test_the_key_goes_to_no_server_that_nobody_named(self, nobody):
         with ScriptedServer() as server:
-            met = meet(nobody(api_key="sekret"), Shown(), never_chosen, lambda _: None, [place(server)])
-        assert met.settings.vllm.api_key == ""
+            target = Run(nobody(api_key="sekret"), never_choose, place(server)).target
+        assert target.settings.vllm.api_key == ""
 
     def test_what_lists_no_models_is_passed_over(self, nobody):
         with ScriptedServer(models=()) as other, ScriptedServer() as server:
-            met = meet(nobody(), Shown(), never_chosen, lambda _: None, [place(other), place(server)])
-        assert str(place(server).port) in met.settings.vllm.base_url
+            target = Run(nobody(), never_choose, place(other), place(server)).target
+        assert str(place(server).port) in target.settings.vllm.base_url
 
     def test_where_there_is_none_the_next_steps_are_named(self, nobody):
         with pytest.raises(NeverReached) as error:
-            meet(nobody(), Shown(), never_chosen, lambda _: None, [Place(9, "vLLM")])
+            Run(nobody(), never_choose, UsualPort(9, "vLLM"))
         assert "Tried the usual ports of vLLM (9)." in error.value.message
-        assert error.value.hint == HOW_TO_GO_ON
-        assert "--demo" in HOW_TO_GO_ON
+        assert error.value.hint == NEXT_STEPS
+        assert "--demo" in NEXT_STEPS
 
     @pytest.mark.parametrize("given", [{"base_url": "http://localhost:8000/v1"}, {"base_url": "http://gpu:8000/v1"}])
     def test_one_that_was_named_is_taken_at_its_word(self, given):
-        assert not may_look(settings(**given))
-        assert not may_look(settings({"HOME": "/nowhere", "VLLM_BASE_URL": given["base_url"]}))
-        assert may_look(settings())
+        assert not may_scan(settings(**given))
+        assert not may_scan(settings({"HOME": "/nowhere", "VLLM_BASE_URL": given["base_url"]}))
+        assert may_scan(settings())
 
 
 class TestThePath:
     @pytest.fixture
-    def met(self):
-        def met(server):
-            return Met(settings(base_url=server.url, model="tiny"))
+    def target(self):
+        def target(server):
+            return Target(settings(base_url=server.url, model="tiny"))
 
-        return met
+        return target
 
-    def test_a_server_that_takes_tools_has_native_calls(self, met):
+    def test_a_server_that_takes_tools_has_native_calls(self, target):
         with ScriptedServer(HELLO) as server:
-            assert with_path(met(server)).path.mode == "native"
+            assert probe_call_path(target(server)).path.mode == "native"
             assert (server.requests[0]["max_tokens"], bool(server.requests[0]["tools"])) == (1, True)
 
-    def test_one_that_refuses_them_is_remembered(self, met, state_folder):
+    def test_one_that_refuses_them_is_remembered(self, target, state_folder):
         with ScriptedServer(NO_PARSER, HELLO) as server:
-            assert with_path(met(server)).path.mode == "text"
-            assert with_path(met(server)).path.mode == "text"
+            assert probe_call_path(target(server)).path.mode == "text"
+            assert probe_call_path(target(server)).path.mode == "text"
             assert len(server.requests) == 2
         assert json.loads((state_folder / "vllm-bot" / "servers.json").read_text())
 
-    def test_where_it_cannot_be_found_out_it_stays_unknown(self, met):
+    def test_where_it_cannot_be_found_out_it_stays_unknown(self, target):
         with ScriptedServer((500, {"error": {"message": "no"}})) as server:
-            assert with_path(met(server)).path is None
+            assert probe_call_path(target(server)).path is None
 
 
 class TestTheBanner:
     def test_all_that_is_known_is_in_two_lines(self):
-        met = Met(settings(base_url="http://gpu:8000/v1", model="tiny"), "0.32.0", 16384, CallPath())
-        lines = banner(met, yes=False).splitlines()
+        target = Target(settings(base_url="http://gpu:8000/v1", model="tiny"), "0.32.0", 16384, CallPath())
+        lines = banner(target, yes=False).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1 (vLLM 0.32.0)"]
         assert lines[2].split(None, 1) == ["model", "tiny, 16,384 tokens of context, native tool calls"]
 
     def test_what_is_not_known_is_not_said(self):
-        lines = banner(Met(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
+        lines = banner(Target(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
         assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
         assert "without asking" in lines[3]
 
 
 def test_a_client_in_a_hurry_waits_no_longer_than_it_may():
-    limits = client(settings(timeout=0.5), lambda _: None, within=2.0)._stopwatch.limits
+    limits = Connections(settings(timeout=0.5)).make_client(within=2.0)._stopwatch.limits
     assert limits == (2.0, 2.0, 0.5, 2.0)

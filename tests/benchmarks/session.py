@@ -21,7 +21,7 @@ from pathlib import Path
 
 from src.agent.compaction import Compactor
 from src.agent.loop import Agent
-from src.app.factory import cleaner
+from src.app.factory import Factory
 from src.config import Settings
 from src.security.permissions.approval import APPROVE_ALL
 from src.session.session import Session
@@ -87,7 +87,7 @@ def median(values: list[float]) -> float:
 
 
 def thousand_turns(folder: Path) -> bool:
-    clean = cleaner(Settings())
+    clean = Factory(Settings()).clean
     kept = run(Store(folder, clean).new(SYSTEM, folder, {}), TURNS)
     bare = run(Session(SYSTEM, folder), TURNS)
     first, last = median([row[0] for row in kept[:SPAN]]), median([row[0] for row in kept[-SPAN:]])

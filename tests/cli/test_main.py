@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from src.cli.main import leaving_on_signals, main
+from src.cli.main import exit_on_signals, main
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def hangup():
 
 def test_a_hangup_is_an_exit_that_tidies_up(hangup):
     hangup(signal.SIG_DFL)
-    with pytest.raises(SystemExit) as left, leaving_on_signals():
+    with pytest.raises(SystemExit) as left, exit_on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
     assert left.value.code == 129
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
@@ -25,7 +25,7 @@ def test_a_hangup_is_an_exit_that_tidies_up(hangup):
 
 def test_what_was_started_with_nohup_outlives_its_terminal(hangup):
     hangup(signal.SIG_IGN)
-    with leaving_on_signals():
+    with exit_on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
 
 

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...app import factory
-from ...app.discovery import Met
+from ...app.discovery import Target
+from ...app.factory import Factory
 from ...errors import BotError
 from ...security.permissions.approval import Approver
 from ...security.text.sanitize import sanitize
@@ -20,6 +20,9 @@ from .input.mentions import with_mentioned
 from .input.multiline import PROMPT, finished, is_open, with_more
 from .slash.table import run_command
 from .state import Display, State
+
+if TYPE_CHECKING:
+    from ...app.runtime import Runtime
 
 GOES_ON = ". "
 LEAVING = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
@@ -108,14 +111,14 @@ class Chat:
             state.screen.say("(stopped)")
         finally:
             state.session.forget_last(asked)  # if it got no answer, so that it can be asked again
-        if state.made_bot and (unkept := state.made_bot.keep()):
+        if state.made_bot and (unkept := state.made_bot.save_server_facts()):
             state.screen.draw(Notice(unkept))
 
     def _draw_answer(self) -> None:
         state = self.state
         with self._front.turn():
-            about = factory.about(state.settings, state.model_name, state.session.id)
-            events = state.debug.follow(state.session.follow(state.bot().agent.run(state.conversation)), about)
+            runtime = state.bot()
+            events = state.debug.follow(runtime.answer(state.session), runtime.describe(state.session))
             try:
                 for event in events:
                     state.count(event)
@@ -125,17 +128,19 @@ class Chat:
                 events.close()  # an interrupt while drawing ends the turn now, not at garbage collection
 
 
-def new_state(met: Met, screen: Display, debug: Debug, approver: Callable[[], Approver], *, relearn: bool) -> State:
+def new_state(target: Target, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
     """A new chat. `approver` is called when the agent is made."""
 
     def before_write(path: str, content: bytes | None) -> None:
         state.session.before_write(path, content)
 
-    def make(name: str) -> factory.Bot:
-        return factory.bot(met.settings, name, approver(), relearn=relearn, before_write=before_write)
+    factory = Factory(target.settings)
 
-    state = State(met.settings, screen, debug, make, met.model, factory.store(met.settings))
-    state.context_length, state.known_path = met.context, met.path.mode if met.path else ""
+    def make(name: str) -> Runtime:
+        return factory.make_runtime(name, approver(), before_write)
+
+    state = State(target.settings, screen, debug, make, target.model, factory.make_store())
+    state.context_length, state.known_path = target.context, target.path.mode if target.path else ""
     return state
 
 

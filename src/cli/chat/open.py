@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
+from collections.abc import Generator
 
 from ... import __version__
-from ...app import discovery, factory
-from ...app.discovery import Met
-from ...config import Settings
+from ...app.discovery import Target, discover, probe_call_path
+from ...app.factory import Factory
 from ...errors import ConfigError
 from ...security.text.sanitize import sanitize
+from ...types.events import Notice
 from ..render.plain import PlainScreen, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
@@ -25,32 +25,39 @@ PATHS = {
 
 
 def open_chat(
-    settings: Settings,
+    factory: Factory,
     debug: Debug,
     *,
     yes: bool,
-    relearn: bool,
     resume: str | None = None,
     only_plain: bool = False,
 ) -> int:
     """`resume`: the session to continue; "" is the last one. `only_plain`: as with --plain. Raises BotError."""
     screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
-    factory.warn(settings, screen)
-    met = discovery.meet(settings, screen, _choose, time.sleep)
-    if not settings.vllm.model:  # the server has been asked already: it may show this, too
-        met = discovery.with_path(met)
-    print(banner(met, yes=yes, columns=get_columns(sys.stdout)))
+    target = _draw_all(discover(factory, _choose), screen)
+    if not factory.settings.vllm.model:  # the server has been asked already: it may show this, too
+        target = probe_call_path(target)
+    print(banner(target, yes=yes, columns=get_columns(sys.stdout)))
     if not only_plain and _is_full():
         from .rich_chat import run_full
 
-        return run_full(met, debug, yes=yes, relearn=relearn, resume=resume)
+        return run_full(target, debug, yes=yes, resume=resume)
     from .input.approve import choose_approver
     from .loop import Front, converse, load_behind, new_state
 
     _edit_lines()
-    state = new_state(met, screen, debug, lambda: choose_approver(yes, met.settings), relearn=relearn)
+    state = new_state(target, screen, debug, lambda: choose_approver(yes, target.settings))
     load_behind()
     return converse(state, Front(), resume)
+
+
+def _draw_all(notices: Generator[Notice, None, Target], screen: PlainScreen) -> Target:
+    while True:
+        try:
+            screen.draw(next(notices))
+        except StopIteration as end:
+            target: Target = end.value
+            return target
 
 
 def _is_full() -> bool:
@@ -92,17 +99,17 @@ def _styled() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
+def banner(target: Target, *, yes: bool, columns: int = 0) -> str:
     """Lines about the server, the model and the workspace.
 
     `columns`: of the terminal; 0 if there is none.
     """
-    settings = met.settings
-    context = f", {met.context:,} tokens of context" if met.context else ""
+    settings = target.settings
+    context = f", {target.context:,} tokens of context" if target.context else ""
     asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
     rows = {
-        "server": f"{settings.vllm.base_url}{f' (vLLM {met.version})' if met.version else ''}",
-        "model": f"{met.model}{context}, {_path(met)}",
+        "server": f"{settings.vllm.base_url}{f' (vLLM {target.version})' if target.version else ''}",
+        "model": f"{target.model}{context}, {_path(target)}",
         "workspace": f"{settings.root}; {asking}",
     }
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]
@@ -110,7 +117,7 @@ def banner(met: Met, *, yes: bool, columns: int = 0) -> str:
     return wrap_text(text, columns - 1) if columns else text
 
 
-def _path(met: Met) -> str:
-    if met.path:
-        return PATHS[met.path.mode]
-    return "native tool calls, else in its text" if met.settings.vllm.enable_function_calling else PATHS["text"]
+def _path(target: Target) -> str:
+    if target.path:
+        return PATHS[target.path.mode]
+    return "native tool calls, else in its text" if target.settings.vllm.enable_function_calling else PATHS["text"]

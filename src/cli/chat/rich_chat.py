@@ -8,14 +8,13 @@ import sys
 import termios
 from collections.abc import Iterator
 
-from ...app import factory
-from ...app.discovery import Met
+from ...app.discovery import Target
 from ..tracing.debug import Debug
 from .input.key_reader import unecho
 from .input.multiline import PROMPT
 
 
-def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | None) -> int:
+def run_full(target: Target, debug: Debug, *, yes: bool, resume: str | None) -> int:
     """Returns the exit code. Always restores the terminal. Raises BotError."""
     with _as_it_was():
         with _prompt_shown():
@@ -25,18 +24,18 @@ def run_full(met: Met, debug: Debug, *, yes: bool, relearn: bool, resume: str | 
             from .loop import Front, converse, load_behind, new_state
 
             live = live_screen()
-            state = new_state(met, live, debug, lambda: approver, relearn=relearn)
+            state = new_state(target, live, debug, lambda: approver)
             debug.show = live.put
-            terminal = Terminal(state, live, met.settings.state)
+            terminal = Terminal(state, live, target.settings.state)
             asking = AtTerminal(
                 terminal.ask,
                 _print,
                 coloured=True,
                 paused=terminal.paused,
                 edit=lambda text: edited(text, "arguments.json"),
-                remember=factory.allowed(met.settings).keep,
+                remember=state.factory.saved_rules.save,
             )
-            approver = choose_approver(yes, met.settings) if yes else asking
+            approver = choose_approver(yes, target.settings) if yes else asking
         load_behind()
         return converse(state, Front(terminal.read, terminal.turn, terminal.quiet), resume)
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...app import factory
+from ...app.factory import Factory
 from ...config import Settings
 from ...session.session import Session
 from ...session.store import Store
 from ...types.events import Completed, Event, Notice
 from ...types.messages import Message, Response, Usage
 from ..tracing.debug import Debug
+
+if TYPE_CHECKING:
+    from ...app.runtime import Runtime
 
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
@@ -53,7 +56,7 @@ class State:
         settings: Settings,
         screen: Display,
         debug: Debug,
-        make_bot: Callable[[str], factory.Bot],
+        make_bot: Callable[[str], Runtime],
         model_name: str = "",
         store: Store | None = None,
     ) -> None:
@@ -73,18 +76,23 @@ class State:
         self.context_length: int | None = None  # in tokens, once the server has said it
         self.known_path = ""  # how tools are called, as found at start
         self._make_bot = make_bot
-        self._bot: factory.Bot | None = None
+        self._bot: Runtime | None = None
 
     @property
-    def made_bot(self) -> factory.Bot | None:
+    def factory(self) -> Factory:
+        """Makes what the settings describe."""
+        return Factory(self.settings)
+
+    @property
+    def made_bot(self) -> Runtime | None:
         """The bot, if it has been made."""
         return self._bot
 
-    def bot(self) -> factory.Bot:
+    def bot(self) -> Runtime:
         """The bot; made if need be. Raises BotError."""
         if self._bot is None:
             self._bot = self._make_bot(self.model_name)
-            self._bot.recall(self.session)
+            self._bot.restore_todos(self.session)
             if self._bot.warning:
                 self.screen.draw(Notice(self._bot.warning))
         return self._bot
@@ -118,12 +126,10 @@ class State:
         self.session = session
         self.notes, self.last = [], None
         if self._bot:
-            self._bot.recall(session)
+            self._bot.restore_todos(session)
 
     def _new_session(self) -> Session:
-        if self.store:
-            return factory.session(self.settings, self.model_name, self.store)
-        return Session(factory.opening(self.settings), self.settings.root)
+        return self.factory.make_session(self.model_name, self.store)
 
     def count(self, event: Event) -> None:
         """Add up the tokens an answer took."""

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...app import factory
+from ...app.runtime import make_policy, make_tools
+from ..arguments import load_settings
 
 if TYPE_CHECKING:
     from ...security.permissions.policy import Decision
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 EXIT_UNREADABLE = 2
 
 
-class Unreadable(NamedTuple):
+class UnreadableLine(NamedTuple):
     """Why a line is not a call."""
 
     reason: str
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         'Standard input: one call a line, e.g. {"tool": "exec", "arguments": {"command": "ls | wc -l"}}. Standard '
         'output: one decision a line, {"decision": "allow", "ask" or "deny", "reason": ..., "rule": ...}. A line that '
@@ -32,13 +33,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(given: argparse.Namespace) -> int:
+def run_policy(given: argparse.Namespace) -> int:
     """Raises ConfigError."""
-    settings = factory.settings_of(given)
-    policy, registry = factory.policy(settings), factory.tools(settings)
+    settings = load_settings(given)
+    policy, registry = make_policy(settings), make_tools(settings)
     code = 0
-    for call in _calls():
-        if isinstance(call, Unreadable):
+    for call in _read_calls():
+        if isinstance(call, UnreadableLine):
             code = EXIT_UNREADABLE
             _print("deny", call.reason, "input")
         elif call.name not in registry:
@@ -53,25 +54,25 @@ def _print(decision: str, reason: str, rule: str) -> None:
     print(json.dumps({"decision": decision, "reason": reason, "rule": rule}), flush=True)
 
 
-def _calls() -> Iterator[ToolCall | Unreadable]:
+def _read_calls() -> Iterator[ToolCall | UnreadableLine]:
     # Bytes: no locale's encoding, and lines end at \n alone, whatever else str.splitlines() would take for an end.
     for number, line in enumerate(sys.stdin.buffer, start=1):
         said = line.removeprefix(codecs.BOM_UTF8).strip()
         if said:
-            yield _call(number, said.decode("utf-8", "surrogateescape"))
+            yield _parse_call(number, said.decode("utf-8", "surrogateescape"))
 
 
-def _call(number: int, line: str) -> ToolCall | Unreadable:
+def _parse_call(number: int, line: str) -> ToolCall | UnreadableLine:
     from ...types.messages import ToolCall
     from ...types.strict_json import loads_strict
 
     try:
         said = loads_strict(line)
     except (ValueError, RecursionError) as error:
-        return Unreadable(f"line {number} is not valid JSON: {error}")
+        return UnreadableLine(f"line {number} is not valid JSON: {error}")
     if not isinstance(said, dict):
-        return Unreadable(f"line {number} is not an object")
+        return UnreadableLine(f"line {number} is not an object")
     name, given = said.get("tool"), said.get("arguments", {})
     if not isinstance(name, str) or not isinstance(given, dict):
-        return Unreadable(f'line {number} is not a call: "tool" must be a string, "arguments" an object')
+        return UnreadableLine(f'line {number} is not a call: "tool" must be a string, "arguments" an object')
     return ToolCall(str(number), name, given, echo=said.get("echo") is True)

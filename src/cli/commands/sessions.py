@@ -8,21 +8,19 @@ import sys
 import time
 from pathlib import Path
 
-from ...app import factory
-from ...config import Settings
+from ...app.factory import Factory
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
 from ...session.export import FORMATS, Conversation, markdown
 from ...session.index import seconds
 from ...session.replay import replay
-from ...session.store import Store
+from ..arguments import load_settings, parse_number
 from ..chat.slash.history import listed
-from ..main import number
 
-OLD = 90.0  # days
+OLD_DAYS = 90.0
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_sessions_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_list)
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     rows = parser.add_subparsers(metavar="ACTION", title="actions")
@@ -47,32 +45,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     clean = rows.add_parser("clean", help="delete old conversations that have no name")
     clean.add_argument(
-        "--days", type=number(float, 0), default=OLD, help=f"unused for this many days (default: {OLD:g})"
+        "--days",
+        type=parse_number(float, 0),
+        default=OLD_DAYS,
+        help=f"unused for this many days (default: {OLD_DAYS:g})",
     )
     clean.set_defaults(action=_clean)
 
 
-def run(given: argparse.Namespace) -> int:
+def run_sessions(given: argparse.Namespace) -> int:
     """Raises BotError."""
-    settings = factory.settings_of(given)
-    return int(given.action(given, settings, factory.store(settings)))
+    return int(given.action(given, Factory(load_settings(given))))
 
 
-def _list(given: argparse.Namespace, settings: Settings, store: Store) -> int:
+def _list(given: argparse.Namespace, factory: Factory) -> int:
+    store = factory.make_store()
     found = store.all()
     if given.json:
         for each in found:
             print(json.dumps(each._asdict()))
         return 0
-    for line in listed(found, str(settings.root)):
+    for line in listed(found, str(factory.settings.root)):
         print(line.strip())
     if not found:
         print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)
     return 0
 
 
-def _search(given: argparse.Namespace, _: Settings, store: Store) -> int:
-    found = store.search(" ".join(given.words))
+def _search(given: argparse.Namespace, factory: Factory) -> int:
+    found = factory.make_store().search(" ".join(given.words))
     for each in found:
         if given.json:
             print(json.dumps({"session": each.session.id, "speaker": each.speaker, "snippet": each.snippet}))
@@ -82,13 +83,13 @@ def _search(given: argparse.Namespace, _: Settings, store: Store) -> int:
     return 0 if found else 1
 
 
-def _show(given: argparse.Namespace, settings: Settings, store: Store) -> int:
-    print(markdown(_conversation(given.session, settings, store), factory.cleaner(settings)), end="")
+def _show(given: argparse.Namespace, factory: Factory) -> int:
+    print(markdown(_read_conversation(given.session, factory), factory.clean), end="")
     return 0
 
 
-def _export(given: argparse.Namespace, settings: Settings, store: Store) -> int:
-    text = FORMATS[given.format](_conversation(given.session, settings, store), factory.cleaner(settings))
+def _export(given: argparse.Namespace, factory: Factory) -> int:
+    text = FORMATS[given.format](_read_conversation(given.session, factory), factory.clean)
     if given.out is None:
         print(text, end="")
         return 0
@@ -99,8 +100,9 @@ def _export(given: argparse.Namespace, settings: Settings, store: Store) -> int:
     return 0
 
 
-def _conversation(wanted: str, settings: Settings, store: Store) -> Conversation:
-    session = store.find(wanted, settings.root)
+def _read_conversation(wanted: str, factory: Factory) -> Conversation:
+    store = factory.make_store()
+    session = store.find(wanted, factory.settings.root)
     found = replay(store.path(session), whole=True)
     for problem in found.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
@@ -111,7 +113,8 @@ def _conversation(wanted: str, settings: Settings, store: Store) -> Conversation
     return Conversation(found.name or session, facts, found.messages)
 
 
-def _delete(given: argparse.Namespace, _: Settings, store: Store) -> int:
+def _delete(given: argparse.Namespace, factory: Factory) -> int:
+    store = factory.make_store()
     for wanted in given.sessions:
         session = store.find(wanted)
         store.delete(session)
@@ -119,7 +122,7 @@ def _delete(given: argparse.Namespace, _: Settings, store: Store) -> int:
     return 0
 
 
-def _clean(given: argparse.Namespace, _: Settings, store: Store) -> int:
-    for session in store.clean(given.days):
+def _clean(given: argparse.Namespace, factory: Factory) -> int:
+    for session in factory.make_store().clean(given.days):
         print(f"deleted {session}")
     return 0

@@ -1,7 +1,7 @@
 """One question: the answer goes to standard output, everything else to standard error.
 
-With --output json or stream-json everything goes to standard output, see output.py. A run that reaches one of
-its Limits ends with exit code 3; what was said until then is kept.
+With --output json or stream-json everything goes to standard output, see json_output.py. A run that reaches one of
+its limits ends with exit code 3; the answer until then is kept.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple, Protocol
 
 from ... import __version__
-from ...app import discovery, factory
-from ...config import Settings
+from ...app.discovery import discover
+from ...app.factory import Factory
+from ...app.runtime import Runtime
 from ...errors import ConfigError, LimitReached
 from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, Notice, TextDelta, TurnStarted
@@ -23,10 +24,10 @@ from ...types.messages import Message, Response, Text, UserMessage
 from ..chat.input.approve import choose_approver
 from ..render.plain import PlainScreen
 from ..tracing.debug import Debug
-from .json_output import Report, as_line, line
+from .json_output import RunReport, event_line, format_line
 
 
-class Limits(NamedTuple):
+class RunLimits(NamedTuple):
     """Limits of one run: tokens the model writes in all turns, and seconds. None is no limit."""
 
     tokens: int | None = None
@@ -44,20 +45,20 @@ class Outlet(Protocol):
 
     def draw(self, event: Event) -> None: ...
 
-    def end(self, report: Report, ended_by: BaseException | None) -> None: ...
+    def end(self, report: RunReport, ended_by: BaseException | None) -> None: ...
 
 
 class Showing(NamedTuple):
     """Where a run is shown, and its report."""
 
     outlet: Outlet
-    report: Report
+    report: RunReport
 
 
 @contextmanager
 def showing(output: str, model: str = "") -> Iterator[Showing]:
     """Show a run. However it ends, the last line is printed."""
-    outlet, report, began = OUTLETS[output](), Report(model), time.monotonic()
+    outlet, report, began = OUTLETS[output](), RunReport(model), time.monotonic()
 
     def end(ended_by: BaseException | None) -> None:
         report.seconds = round(time.monotonic() - began, 3)
@@ -72,78 +73,76 @@ def showing(output: str, model: str = "") -> Iterator[Showing]:
 
 
 def ask(
-    settings: Settings,
+    factory: Factory,
     debug: Debug,
     question: str,
     shown: Showing,
     *,
     yes: bool,
-    relearn: bool,
-    sleep: Callable[[float], None],
-    limits: Limits = Limits(),  # noqa: B008 - a NamedTuple
+    limits: RunLimits = RunLimits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
 ) -> int:
     """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
     outlet, report = shown
-    report.model = settings.vllm.model
-    session, told = factory.session_for(settings, resume)
-    conversation = session.messages
-    conversation.append(asked := UserMessage(question))
+    report.model = factory.settings.vllm.model
+    session, notices = factory.open_session(resume)
+    session.messages.append(asked := UserMessage(question))
+
+    def answer() -> Generator[Event, None, None]:
+        target = yield from discover(factory, _refuse_to_choose)
+        settings = target.settings
+        server, workspace = settings.vllm.base_url, str(settings.root)
+        outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
+        yield from map(Notice, notices)
+        session.meta.setdefault("model", target.model)
+        approver = choose_approver(yes, settings)
+        runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.before_write)
+        runtime.restore_todos(session)
+        if runtime.warning:
+            yield Notice(runtime.warning)
+        with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:
+            for event in events:
+                report.take(event)
+                yield event
+                _limit_tokens(runtime, report, limits)
+        if unsaved := runtime.save_server_facts():
+            yield Notice(unsaved)
+
     try:
-        with _within(limits.seconds):
-            factory.warn(settings, outlet)
-            met = discovery.meet(settings, outlet, _cannot_choose, sleep)
-            server, workspace = met.settings.vllm.base_url, str(settings.root)
-            outlet.begin(version=__version__, server=server, model=met.model, workspace=workspace)
-            for notice in told:
-                outlet.draw(Notice(notice))
-            session.meta.setdefault("model", met.model)
-            approver, before_write = choose_approver(yes, settings), session.before_write
-            bot = factory.bot(
-                met.settings, met.model, approver, relearn=relearn, sleep=sleep, before_write=before_write
-            )
-            bot.recall(session)
-            if bot.warning:
-                outlet.draw(Notice(bot.warning))
-            about = factory.about(met.settings, met.model, session.id)
-            with closing(debug.follow(session.follow(bot.agent.run(conversation)), about)) as events:
-                for event in events:
-                    report.take(event)
-                    outlet.draw(event)
-                    _spend(bot, report, limits)
-            if unkept := bot.keep():
-                outlet.draw(Notice(unkept))
+        with _time_limit(limits.seconds), closing(answer()) as events:
+            for event in events:
+                outlet.draw(event)
     except OutOfTime as error:
         report.limit = "--timeout"
-        said = f"The run took longer than {limits.seconds:g} seconds."
-        raise LimitReached(said, "The limit is --timeout.") from error
+        message = f"The run took longer than {limits.seconds:g} seconds."
+        raise LimitReached(message, "The limit is --timeout.") from error
     finally:
-        session.forget_last(asked)  # where nothing was said to it
+        session.forget_last(asked)  # if it has no answer
         session.close()
-        report.answer = _last_words(conversation)
+        report.answer = _final_text(session.messages)
     return report.exit_code()
 
 
-def _spend(bot: factory.Bot, report: Report, limits: Limits) -> None:
+def _limit_tokens(runtime: Runtime, report: RunReport, limits: RunLimits) -> None:
     """Limit the next turn to the tokens that are left. Raises LimitReached if there are none."""
     if limits.tokens is None:
         return
     left = limits.tokens - report.output_tokens
     if left > 0:
-        bot.model.max_tokens = min(bot.model.max_tokens or left, left)
+        runtime.model.max_tokens = min(runtime.model.max_tokens or left, left)
     elif report.wants_tools:
         report.limit = "--max-tokens"
         raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "The limit is --max-tokens.")
 
 
-def _last_words(conversation: list[Message]) -> str:
+def _final_text(conversation: list[Message]) -> str:
     """The answer so far; text before a tool call is not part of it."""
     last = conversation[-1]
     return last.text.strip() if isinstance(last, Response) and not last.calls and not last.malformed else ""
 
 
 @contextmanager
-def _within(seconds: float | None) -> Iterator[None]:
+def _time_limit(seconds: float | None) -> Iterator[None]:
     """Raise OutOfTime after this time; no limit on systems without setitimer."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
@@ -180,7 +179,7 @@ class AsText:
         if not self._streaming and isinstance(event, Completed):
             self._print_whole(event.response)
 
-    def end(self, report: Report, ended_by: BaseException | None) -> None:
+    def end(self, report: RunReport, ended_by: BaseException | None) -> None:
         """Print what was said before the answer broke off."""
         if self._answering and not self._streaming and ended_by is not None:
             self._print_whole(Response((Text(report.answer),)))
@@ -203,25 +202,25 @@ class AsJson:
 
     def begin(self, **fields: str) -> None:
         if self._streaming:
-            self._print(as_line("start", fields))
+            self._print(format_line("start", fields))
 
     def draw(self, event: Event) -> None:
-        if self._streaming and (text := line(event)):
+        if self._streaming and (text := event_line(event)):
             self._print(text)
 
-    def end(self, report: Report, ended_by: BaseException | None) -> None:
-        self._print(report.end(ended_by))
+    def end(self, report: RunReport, ended_by: BaseException | None) -> None:
+        self._print(report.format_end(ended_by))
 
     def _print(self, text: str) -> None:
         print(text, flush=True)
 
 
-def as_stream() -> AsJson:
+def make_stream() -> AsJson:
     return AsJson(streaming=True)
 
 
-OUTLETS: dict[str, Callable[[], Outlet]] = {"text": AsText, "json": AsJson, "stream-json": as_stream}
+OUTLETS: dict[str, Callable[[], Outlet]] = {"text": AsText, "json": AsJson, "stream-json": make_stream}
 
 
-def _cannot_choose(names: list[str]) -> str:
+def _refuse_to_choose(names: list[str]) -> str:
     raise ConfigError(f"The server serves several models: {', '.join(names)}.", "Name one with --model.")

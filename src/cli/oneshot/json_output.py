@@ -24,55 +24,61 @@ from ...types.events import (
 )
 
 
-class Field(NamedTuple):
+class Member(NamedTuple):
     """`holds`: the JSON types that a value may have, as JSON Schema names them."""
 
     holds: tuple[str, ...]
     about: str
 
 
-class Line(NamedTuple):
+class LineType(NamedTuple):
     about: str
-    fields: Mapping[str, Field]
+    fields: Mapping[str, Member]
 
 
 TEXT, NUMBER, INTEGER, OBJECT, ARRAY = ("string",), ("number",), ("integer",), ("object",), ("array",)
 ANYTHING = ("string", "number", "boolean", "object", "array", "null")
-ID = Field(TEXT, "identifies the call; the same in `call`, `denied` and `result`")
-NAME = Field(TEXT, "name of the tool; empty if it could not be read")
+ID = Member(TEXT, "identifies the call; the same in `call`, `denied` and `result`")
+NAME = Member(TEXT, "name of the tool; empty if it could not be read")
 
-LINES: Mapping[str, Line] = {
-    "start": Line("once, when the server and the model are known", {
-        "version": Field(TEXT, "version of this program"),
-        "server": Field(TEXT, "address of the server"),
-        "model": Field(TEXT, "name of the model"),
-        "workspace": Field(TEXT, "the folder the tools work in"),
+LINES: Mapping[str, LineType] = {
+    "start": LineType("once, when the server and the model are known", {
+        "version": Member(TEXT, "version of this program"),
+        "server": Member(TEXT, "address of the server"),
+        "model": Member(TEXT, "name of the model"),
+        "workspace": Member(TEXT, "the folder the tools work in"),
     }),
-    "turn": Line("the model is asked", {"number": Field(INTEGER, "counting from 1")}),
-    "text": Line("a piece of what the model says", {"text": Field(TEXT, "the pieces of a turn, joined, are its text")}),
-    "thought": Line("a piece of what the model thinks", {"text": Field(TEXT, "as in `text`")}),
-    "call": Line("a tool begins to run", {"id": ID, "name": NAME, "arguments": Field(OBJECT, "values by name")}),
-    "denied": Line("a call may not run", {"id": ID, "name": NAME, "reason": Field(TEXT, "who or what refused it")}),
-    "result": Line("the outcome of a call, including one that was denied or could not be read", {
+    "turn": LineType("the model is asked", {"number": Member(INTEGER, "counting from 1")}),
+    "text": LineType("a piece of what the model says", {
+        "text": Member(TEXT, "the pieces of a turn, joined, are its text"),
+    }),
+    "thought": LineType("a piece of what the model thinks", {"text": Member(TEXT, "as in `text`")}),
+    "call": LineType("a tool begins to run", {"id": ID, "name": NAME, "arguments": Member(OBJECT, "values by name")}),
+    "denied": LineType("a call may not run", {
         "id": ID,
         "name": NAME,
-        "kind": Field(TEXT, "text, data, error or multimodal"),
-        "value": Field(ANYTHING, "what the model is told"),
+        "reason": Member(TEXT, "who or what refused it"),
     }),
-    "notice": Line("something the user should know", {"text": Field(TEXT, "one or two lines")}),
-    "end": Line("once, at the end; the only line of --output json", {
-        "exit_code": Field(INTEGER, "exit code of the program, see the table above"),
-        "answer": Field(TEXT, "the model's final answer; may be empty"),
-        "stop_reason": Field(TEXT, "end_turn, tool_use, max_tokens, repetition, other; empty if none was completed"),
-        "model": Field(TEXT, "as the server names it, else as requested"),
-        "turns": Field(INTEGER, "how often the model was asked"),
-        "calls": Field(INTEGER, "how many tools ran"),
-        "denied": Field(INTEGER, "how many calls were not allowed"),
-        "input_tokens": Field(INTEGER, "of all turns, as counted by the server"),
-        "output_tokens": Field(INTEGER, "as `input_tokens`"),
-        "seconds": Field(NUMBER, "from the first request to the end"),
-        "limit": Field(("string", "null"), "the limit that was reached"),
-        "error": Field(("string", "null"), "what went wrong, and what to do next"),
+    "result": LineType("the outcome of a call, including one that was denied or could not be read", {
+        "id": ID,
+        "name": NAME,
+        "kind": Member(TEXT, "text, data, error or multimodal"),
+        "value": Member(ANYTHING, "what the model is told"),
+    }),
+    "notice": LineType("something the user should know", {"text": Member(TEXT, "one or two lines")}),
+    "end": LineType("once, at the end; the only line of --output json", {
+        "exit_code": Member(INTEGER, "exit code of the program, see the table above"),
+        "answer": Member(TEXT, "the model's final answer; may be empty"),
+        "stop_reason": Member(TEXT, "end_turn, tool_use, max_tokens, repetition, other; empty if none was completed"),
+        "model": Member(TEXT, "as the server names it, else as requested"),
+        "turns": Member(INTEGER, "how often the model was asked"),
+        "calls": Member(INTEGER, "how many tools ran"),
+        "denied": Member(INTEGER, "how many calls were not allowed"),
+        "input_tokens": Member(INTEGER, "of all turns, as counted by the server"),
+        "output_tokens": Member(INTEGER, "as `input_tokens`"),
+        "seconds": Member(NUMBER, "from the first request to the end"),
+        "limit": Member(("string", "null"), "the limit that was reached"),
+        "error": Member(("string", "null"), "what went wrong, and what to do next"),
     }),
 }  # fmt: skip
 
@@ -93,19 +99,19 @@ _EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
 }
 
 
-def line(event: Event) -> str:
+def event_line(event: Event) -> str:
     """An event as a line of stream-json; "" if it only counts towards `end`."""
-    found = as_fields(event)
-    return as_line(*found) if found else ""
+    found = event_fields(event)
+    return format_line(*found) if found else ""
 
 
-def as_fields(event: Event) -> tuple[str, dict[str, Any]] | None:
+def event_fields(event: Event) -> tuple[str, dict[str, Any]] | None:
     """An event's type and fields; None if it only counts towards `end`."""
     found = _EVENTS.get(type(event))
     return found(event) if found else None
 
 
-def as_line(kind: str, fields: Mapping[str, Any]) -> str:
+def format_line(kind: str, fields: Mapping[str, Any]) -> str:
     """ASCII only, so that lone surrogates and escape characters do no harm."""
     return json.dumps({"type": kind, **fields})
 
@@ -114,7 +120,7 @@ def as_line(kind: str, fields: Mapping[str, Any]) -> str:
 _CUT_OFF = {"max_tokens": "vllm.max_tokens", "repetition": "repetition"}
 
 
-class Report:
+class RunReport:
     """The report of a run, from its events."""
 
     def __init__(self, model: str = "") -> None:
@@ -130,7 +136,7 @@ class Report:
         if isinstance(event, TurnStarted):
             self.turns = event.number
         elif isinstance(event, Completed):
-            self._turn(event)
+            self._count_turn(event)
         elif isinstance(event, CallStarted):
             self.calls += 1
         elif isinstance(event, CallDenied):
@@ -139,7 +145,7 @@ class Report:
         elif isinstance(event, LimitHit):
             self.limit = event.limit
 
-    def _turn(self, event: Completed) -> None:
+    def _count_turn(self, event: Completed) -> None:
         response = event.response
         self.answer, self.stop_reason = response.text.strip(), response.stop_reason
         self.model = response.model or self.model
@@ -169,9 +175,9 @@ class Report:
             return DENIED
         return ANSWERED if self.answer else FAILED
 
-    def end(self, ended_by: BaseException | None = None) -> str:
+    def format_end(self, ended_by: BaseException | None = None) -> str:
         """The last line."""
-        return as_line(
+        return format_line(
             "end",
             {
                 "exit_code": self.exit_code(ended_by),
@@ -180,12 +186,12 @@ class Report:
                     for name in LINES["end"].fields
                     if hasattr(self, name) and name != "exit_code"
                 },
-                "error": _said(ended_by),
+                "error": _describe_error(ended_by),
             },
         )
 
 
-def _said(ended_by: BaseException | None) -> str | None:
+def _describe_error(ended_by: BaseException | None) -> str | None:
     if ended_by is None or isinstance(ended_by, Exception):
         return None if ended_by is None else in_words(ended_by)
     return "terminated" if isinstance(ended_by, SystemExit) else "interrupted"

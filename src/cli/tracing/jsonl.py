@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ... import __version__
 from ...errors import ConfigError
 from ...types.events import Completed, Event, LimitHit, ReasoningDelta, TextDelta
-from ..oneshot.json_output import as_fields
+from ..oneshot.json_output import event_fields
 
 PIECES: Mapping[type, str] = {TextDelta: "text", ReasoningDelta: "thought"}
 
@@ -54,10 +54,10 @@ class TraceFile:
             self._kind = kind
             self._pieces.append(event.text)
         elif isinstance(event, Completed):
-            self._write("completed", _completed(event))
+            self._write("completed", _response_fields(event))
         elif isinstance(event, LimitHit):
             self._write("limit", {"limit": event.limit})
-        elif found := as_fields(event):
+        elif found := event_fields(event):
             self._write(*found)
 
     def end(self, error: BaseException | None) -> None:
@@ -73,7 +73,7 @@ class TraceFile:
         if self._descriptor is None:
             return
         try:
-            line = {"time": round(self._now(), 3), "type": kind, **_redacted(fields, self._secrets)}
+            line = {"time": round(self._now(), 3), "type": kind, **_redact_all(fields, self._secrets)}
             os.write(self._descriptor, f"{json.dumps(line)}\n".encode())
         except OSError as error:
             print(f"! The trace ends here: {error.strerror}", file=sys.stderr)
@@ -81,7 +81,7 @@ class TraceFile:
             self._descriptor = None
 
 
-def _completed(event: Completed) -> dict[str, Any]:
+def _response_fields(event: Completed) -> dict[str, Any]:
     response = event.response
     usage = response.usage
     return {
@@ -99,14 +99,14 @@ def _completed(event: Completed) -> dict[str, Any]:
     }
 
 
-def _redacted(value: Any, secrets: tuple[str, ...]) -> Any:
+def _redact_all(value: Any, secrets: tuple[str, ...]) -> Any:
     """The value with every string and key in it redacted."""
     from ...security.text.redact import redact
 
     if isinstance(value, str):
         return redact(value, secrets)
     if isinstance(value, Mapping):
-        return {redact(str(name), secrets): _redacted(each, secrets) for name, each in value.items()}
+        return {redact(str(name), secrets): _redact_all(each, secrets) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_redacted(each, secrets) for each in value]
+        return [_redact_all(each, secrets) for each in value]
     return value

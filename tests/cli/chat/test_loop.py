@@ -1,13 +1,11 @@
 import io
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from src.agent.loop import Agent
-from src.app.factory import Bot
-from src.app.server_memory import Learnt
+from src.app.runtime import Runtime
 from src.cli.chat.loop import LEAVING, Chat, Front
 from src.cli.chat.slash.table import COMMANDS
 from src.cli.chat.state import State
@@ -42,7 +40,7 @@ class Session:
     def _bot(self, name):
         where = replace(context(), todos=self.todos)
         agent = Agent(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
-        return Bot(agent, self.model, Learnt(Path("/nowhere")), "http://server", todos=self.todos)
+        return Runtime(agent, self.model, Settings(), todos=self.todos)
 
     def _read(self, prompt):
         line = self.lines.pop(0)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ....app import factory
+from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
 from ....security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, Approver, Request
@@ -194,4 +194,4 @@ def choose_approver(yes: bool, settings: Settings) -> Approver:
     if yes:
         return APPROVE_ALL
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
-    return AtTerminal(remember=factory.allowed(settings).keep) if is_terminal else REFUSE_ALL
+    return AtTerminal(remember=Factory(settings).saved_rules.save) if is_terminal else REFUSE_ALL

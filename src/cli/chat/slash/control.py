@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....app import connect
 from ....security.text.sanitize import sanitize
 from ..state import Command, State
 
@@ -35,7 +34,7 @@ def _model(state: State, name: str) -> None:
     if not name:
         state.screen.say(f"  {sanitize(state.model_name)}; /models lists what the server serves, /model NAME switches")
         return
-    served = connect.models(state.settings)
+    served = state.factory.connections.list_models()
     if name not in served:
         state.screen.say(f"The server does not serve {sanitize(name)}. It serves: {sanitize(', '.join(served))}.")
         return

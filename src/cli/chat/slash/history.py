@@ -87,7 +87,7 @@ def _undo(state: State, _: str) -> None:
 def _say_undone(state: State, undone: Undone) -> None:
     state.last = None  # the last count no longer applies
     if state.made_bot:
-        state.made_bot.recall(state.session)
+        state.made_bot.restore_todos(state.session)
     lines = [f"Undone: {_short(undone.question)}" if undone.question else SUMMARY_UNDONE]
     restored = undone.restored
     lines += [f"  restored {_place(state, path)}" for path in restored.back]
@@ -102,11 +102,11 @@ def _say_undone(state: State, undone: Undone) -> None:
 
 def _changes_things(state: State, name: str) -> bool:
     """Whether a call that recorded no write may have changed something."""
-    from ....app import factory
+    from ....app.runtime import make_tools
 
     if name in RECORDED and state.session.path:
         return False
-    return factory.tools(state.settings).risk(name) == "high"
+    return make_tools(state.settings).risk(name) == "high"
 
 
 def _diff(state: State, _: str) -> None:
@@ -192,7 +192,6 @@ def _fork(state: State, _: str) -> None:
 
 def _export(state: State, file: str) -> None:
     """Write the conversation to a file, in the format of its suffix."""
-    from ....app import factory
     from ....session.export import FORMATS as WRITERS
     from ....session.export import Conversation
     from ....session.replay import replay
@@ -205,7 +204,7 @@ def _export(state: State, file: str) -> None:
     kept = state.session.path
     messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
     conversation = Conversation(state.session.name or state.session.id or "Conversation", facts, messages)
-    text = writer(conversation, factory.cleaner(state.settings))
+    text = writer(conversation, state.factory.clean)
     try:
         with path.open("x", encoding="utf-8", errors="replace") as out:
             out.write(text)

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 
-from ....app import connect, factory
 from ....security.text.sanitize import sanitize
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..state import Command, State, estimated
@@ -41,12 +40,14 @@ def status_line(state: State, columns: int | None = None) -> str:
 
 
 def _tools(state: State, _: str) -> None:
-    for tool in factory.tools(state.settings):
+    from ....app.runtime import make_tools
+
+    for tool in make_tools(state.settings):
         state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
 
 
 def _models(state: State, _: str) -> None:
-    for name, length in connect.models(state.settings).items():
+    for name, length in state.factory.connections.list_models().items():
         mark = "*" if name == state.model_name else " "
         state.screen.say(f"{mark} {sanitize(name)}" + (f"  {length:,} tokens" if length else ""))
 
@@ -104,11 +105,11 @@ def _describe_usage(usage: Usage) -> str:
 
 def _config(state: State, words: str) -> None:
     """Show the settings; with words: those that contain them."""
-    from ...commands.config import in_force
+    from ...commands.simple import list_settings
 
     rows = [
         f"  {key} = {json.dumps(value, ensure_ascii=False)}  ({place})"
-        for key, value, place in in_force(state.settings)
+        for key, value, place in list_settings(state.settings)
     ]
     shown = [sanitize(row) for row in rows if words.lower() in row.lower()]
     state.screen.say("\n".join(shown) or f"No setting matches {sanitize(words)}.")
@@ -152,7 +153,7 @@ def _permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
     from ....security.permissions.policy import PROFILES
 
-    kept = factory.allowed(state.settings)
+    kept = state.factory.saved_rules
     if words == "forget":
         kept.forget()
         state.renew_bot()
@@ -169,7 +170,7 @@ def _permissions(state: State, words: str) -> None:
     rows += [f"  allowed_commands: {sanitize(each)}" for each in security.allowed_commands]
     rows += [f"  rule in the settings: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
     rows += [
-        f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in kept.rules()
+        f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in kept.read()
     ]
     rows.append(f"  commands run in: {state.bot().sandbox or 'no sandbox'}")
     state.screen.say("\n".join(rows))

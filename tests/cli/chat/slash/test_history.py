@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from src.agent.loop import Agent
-from src.app.factory import Bot
-from src.app.server_memory import Learnt
+from src.app.runtime import Runtime
 from src.cli.chat.loop import Chat, Front
 from src.cli.chat.slash.history import INIT, resume_session
 from src.cli.chat.state import State
@@ -47,7 +46,7 @@ class Chatting:
             self.state.session.before_write(path, content)
 
         ctx = ToolContext(workspace=self.state.settings.root, before_write=before_write)
-        return Bot(Agent(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Learnt(Path("/nowhere")), "x")
+        return Runtime(Agent(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Settings())
 
     def _read(self, prompt):
         line = self.lines.pop(0)

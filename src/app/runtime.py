@@ -1,0 +1,208 @@
+"""A running agent: its model, tools, policy and sandbox, made from settings.
+
+This module loads the model and the tools, so the chat imports it behind the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Generator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..agent.compaction import Compactor
+from ..agent.loop import Agent
+from ..agent.pruning import budget
+from ..config import Settings
+from ..model import Model
+from ..security.permissions.approval import Approver
+from ..security.permissions.policy import Policy
+from ..security.permissions.rules import parse_rules
+from ..security.sandbox.choose import SandboxChoice, choose
+from ..security.sandbox.limits import ResourceLimits
+from ..security.sandbox.view import build_view
+from ..security.shell.workspace import list_start_files
+from ..session.session import Session
+from ..session.todos import TODO_WRITE
+from ..tools import REGISTRY, Registry, Tool, ToolContext
+from ..tools.sdk.context import BeforeWrite
+from ..tools.sdk.output_store import Outputs
+from ..tools.sources import python_files
+from ..types.events import Event
+from .connect import Connections
+from .state_files import ALLOWED, SavedRules, ServerMemory
+
+if TYPE_CHECKING:
+    from ..tools.sources.mcp import Servers
+
+
+class Runtime(NamedTuple):
+    """A running agent, and what a front end shows or saves of it.
+
+    `sandbox` describes where commands run; `warning`, if any, is to be shown before commands run. `todos` are content
+    and status, as the model keeps them; None if its tools keep no list.
+    """
+
+    agent: Agent
+    model: Model
+    settings: Settings
+    sandbox: str = ""
+    warning: str = ""
+    todos: list[tuple[str, str]] | None = None
+
+    def answer(self, session: Session) -> Generator[Event, None, None]:
+        """Answer the last message of the session, which records what happens. Raises BotError."""
+        return session.follow(self.agent.run(session.messages))
+
+    def restore_todos(self, session: Session) -> None:
+        """Make the to-do list that of this conversation."""
+        if self.todos is None:
+            return
+        self.todos.clear()
+        if (arguments := session.todos) is not None:
+            REGISTRY[TODO_WRITE].execute(arguments, ToolContext(Path(), todos=self.todos))
+
+    def save_server_facts(self) -> str:
+        """Save what was learned about the server. Returns a message if that failed, else an empty string."""
+        model = self.model
+        if model.path.is_learnt:
+            try:
+                memory = ServerMemory(self.settings.state)
+                memory.save(self.settings.vllm.base_url, model.name, model.server_version, model.path)
+            except OSError as error:
+                return f"What was learned about the server could not be saved: {error}"
+        return ""
+
+    def describe(self, session: Session) -> dict[str, str]:
+        """Who answers, for traces."""
+        return {
+            "server": self.settings.vllm.base_url,
+            "provider": self.settings.vllm.provider,
+            "model": self.model.name,
+            "workspace": str(self.settings.root),
+            "session": session.id,
+        }
+
+
+def make_runtime(
+    connections: Connections, model_name: str, approver: Approver, before_write: BeforeWrite | None
+) -> Runtime:
+    """See Factory.make_runtime."""
+    settings = connections.settings
+    sandbox, model = choose_sandbox(settings), connections.make_model(model_name)
+    if settings.vllm.enable_function_calling:
+        memory = ServerMemory(settings.state)
+        model.path = memory.find(settings.vllm.base_url, model_name, model.server_version) or model.path
+    context = ToolContext(
+        workspace=settings.root,
+        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
+        protected=(*settings.files, _resolve_state(settings)),
+        environment=dict(os.environ),
+        exec_timeout=settings.security.exec_timeout,
+        exec_max_output=settings.security.exec_max_output,
+        outputs=Outputs(settings.state / "outputs"),
+        sandbox=sandbox.sandbox,
+    )
+    agent = Agent(
+        model,
+        make_tools(settings),
+        replace(context, before_write=before_write) if before_write else context,
+        approver,
+        make_policy(settings),
+        max_tool_turns=settings.agent.max_tool_turns,
+        max_parallel_calls=settings.agent.max_parallel_calls,
+        compactor=_make_compactor(connections, model),
+        output_budget=lambda: budget(model.context_length),
+        panel=connections.make_review_board(),
+    )
+    return Runtime(agent, model, settings, sandbox.sandbox.description, sandbox.warning, context.todos)
+
+
+def _make_compactor(connections: Connections, model: Model) -> Compactor:
+    config = connections.settings.agent
+
+    @cache
+    def writer() -> Model:
+        is_other = config.compact_model not in ("", model.name)
+        return connections.make_model(config.compact_model) if is_other else model
+
+    return Compactor(model, at=config.compact_at, writer=writer)
+
+
+def make_tools(settings: Settings) -> Registry:
+    """The tools the model may call, including the user's own. Without exec, no commands are offered.
+
+    Raises ConfigError for a file that cannot be loaded or a name that is taken.
+    """
+    files, runs_commands = settings.tools, settings.security.exec_enabled
+    if files.modules:
+        python_files.load(files.modules)
+    registry = REGISTRY if runs_commands else REGISTRY.without("exec")
+    more: list[Tool] = []
+    notices: list[str] = []
+    if files.commands and runs_commands:
+        from ..tools.sources import yaml_commands  # loads yaml
+
+        more += yaml_commands.load(files.commands)
+    if files.mcp:
+        servers = _connect_mcp(json.dumps(files.mcp), settings.root)
+        taken = {tool.definition.name for tool in (*registry, *more)}
+        for tool in servers.tools:
+            name = tool.definition.name
+            if name in taken:  # no error: a server must not keep the program from starting
+                notices.append(f"The tool {name} of an MCP server is left out: another tool has that name.")
+            else:
+                more.append(tool)
+        notices += servers.notices
+    if not more and not notices:
+        return registry
+    registry = registry.plus(more)
+    registry.notices += notices
+    return registry
+
+
+@cache
+def _connect_mcp(rows: str, root: Path) -> Servers:
+    """The MCP servers in `rows`, which is JSON; connected once in a run of the program."""
+    from ..tools.sources.mcp import Servers, specs  # loads asyncio
+
+    return Servers(specs(json.loads(rows), os.environ, root))
+
+
+def make_policy(settings: Settings) -> Policy:
+    """What may run. Raises ConfigError for an invalid rule."""
+    security = settings.security
+    saved = SavedRules(settings.state, settings.root).read()
+    return Policy(
+        workspace=settings.root,
+        profile=security.profile,
+        rules=(*parse_rules(security.rules), *parse_rules(saved)),
+        allowed_commands=security.allowed_commands,
+        protected=(*settings.files, _resolve_state(settings), *list_start_files(os.environ.get("HOME", ""))),
+        path=os.environ.get("PATH", os.defpath),
+    )
+
+
+def choose_sandbox(settings: Settings) -> SandboxChoice:
+    """The best sandbox that works here and that the settings allow. Takes about 20 ms, as it is tried out."""
+    security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
+    visible = build_view(
+        settings.root,
+        environment,
+        protected=(*settings.files, state / ALLOWED),
+        hidden=[state],
+        readable=security.sandbox_read,
+        installations=(sys.prefix, sys.base_prefix),
+        network=security.sandbox_network,
+    )
+    limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
+    return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
+
+
+def _resolve_state(settings: Settings) -> Path:
+    """The state folder, which tools may not touch even if it is inside the workspace."""
+    return Path(os.path.realpath(settings.state))

@@ -1,0 +1,143 @@
+"""What the program remembers between runs: small JSON files in the state folder.
+
+    servers.json   what was learned about each server and model
+    allowed.json   the rules that users save with `always`, by workspace
+
+A file that cannot be read counts as empty. A change is read, made and written under a lock, so that two programs
+lose nothing of each other's; the new content replaces the old at once or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from ..model import CallPath
+
+SERVERS, ALLOWED = "servers.json", "allowed.json"
+Entries: TypeAlias = "dict[str, Any]"
+
+
+class ServerMemory:
+    """What was learned about each server and model. `folder`: the state folder.
+
+    An entry is valid only for the server version it was learned from: another version may accept what this one
+    refused.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / SERVERS
+
+    def find(self, server: str, model: str, version: str) -> CallPath | None:
+        from ..model import CallPath  # loads requests: behind the prompt
+
+        entry = _read(self._file).get(f"{server} {model}")
+        if not isinstance(entry, dict) or entry.get("version") != version:
+            return None
+        try:
+            return CallPath.from_dict(entry["path"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def save(self, server: str, model: str, version: str, path: CallPath) -> None:
+        """Raises OSError where it cannot be written."""
+        entry = {f"{server} {model}": {"version": version, "path": path.to_dict()}}
+        _update(self._file, lambda entries: entries | entry)
+
+    def forget(self) -> None:
+        """Forget all servers. Raises OSError."""
+        self._file.unlink(missing_ok=True)
+
+
+class SavedRules:
+    """The rules that the user saved with `always` in one workspace. `folder`: the state folder."""
+
+    def __init__(self, folder: Path, workspace: Path) -> None:
+        self._file = folder / ALLOWED
+        self._workspace = str(workspace)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Entries as in `security.rules`; only those that allow."""
+        return self._in(_read(self._file))
+
+    def save(self, rule: dict[str, Any]) -> None:
+        """Raises OSError where it cannot be written."""
+
+        def add(entries: Entries) -> Entries:
+            known = self._in(entries)
+            return entries if rule in known else {**entries, self._workspace: [*known, rule]}
+
+        _update(self._file, add)
+
+    def forget(self) -> None:
+        """Forget the rules of this workspace. Raises OSError."""
+        _update(self._file, lambda entries: {name: each for name, each in entries.items() if name != self._workspace})
+
+    def _in(self, entries: Entries) -> list[dict[str, Any]]:
+        rules = entries.get(self._workspace)
+        return [each for each in rules if _is_allowing(each)] if isinstance(rules, list) else []
+
+
+def _is_allowing(entry: object) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("action") == "allow"
+        and all(isinstance(entry.get(key, ""), str) for key in ("tool", "command", "path"))
+        and isinstance(entry.get("exact", False), bool)
+        and bool(entry.get("tool"))
+        and set(entry) <= {"tool", "action", "command", "path", "exact"}
+    )
+
+
+def _read(file: Path) -> Entries:
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _update(file: Path, change: Callable[[Entries], Entries]) -> None:
+    """Replace the entries by what `change` makes of them, making the folder if need be. Raises OSError."""
+    before = _read(file)
+    if change(before) == before:
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _lock(file.with_suffix(".lock")):
+        _write(file, change(_read(file)))
+
+
+@contextmanager
+def _lock(file: Path) -> Iterator[None]:
+    """Wait for the lock that the file stands for; where the system has no such locks, go on without."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except (ImportError, OSError):  # Windows; a file system without locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(file: Path, entries: Entries) -> None:
+    """Write atomically; of a write that fails nothing is left. Raises OSError."""
+    new = file.with_suffix(f".{os.getpid()}")
+    new.unlink(missing_ok=True)  # of a program that was killed
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+            json.dump(entries, out, indent=2)
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(file)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

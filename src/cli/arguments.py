@@ -1,0 +1,146 @@
+"""The options of the command line, what is wrong with them, and the settings they lead to.
+
+Only argparse is loaded up front, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+TYPE_CHECKING = False  # `typing` takes as long to load as all of this
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from ..config import Settings
+
+MAX_NUMBER = 1e9  # that an option takes
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Says in two lines what is wrong, and what was probably meant."""
+
+    words: Sequence[str] = ()  # what is parsed
+
+    def error(self, message: str) -> NoReturn:
+        import re  # only for a mistake
+
+        known = re.findall("--[a-z-]+", self.format_help())
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            what = message.partition(":")[0].removeprefix("argument ")
+            kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
+            names = re.findall("[a-z-]+", wrong[2])
+            message = f"there is no {kind}{_nearest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
+            if what == "COMMAND":  # it may be the value of an option that is none
+                options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
+                unknown = [word for word in options if not any(each.startswith(word) for each in known)]
+                message = f"unrecognized arguments: {unknown[0]}" if unknown else message
+        if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
+            message = f"there is no option {wrong[1]}{_nearest(wrong[1], known)}"
+        ask = "" if " " in self.prog else "; -p TEXT asks one question"
+        self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
+
+
+def _nearest(wrong: str, names: list[str]) -> str:
+    import difflib
+
+    words = {each.lstrip("-"): each for each in names}
+    near = difflib.get_close_matches(wrong.lstrip("-"), words, n=1)
+    return f"; the nearest is {words[near[0]]}" if near else ""
+
+
+def make_formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as argparse's own, which would load shutil and its archive modules to find the width."""
+    try:
+        columns = max(int(os.environ.get("COLUMNS", "")), 0)
+    except ValueError:
+        columns = 0
+    if not columns:
+        with suppress(AttributeError, ValueError, OSError):  # standard output is closed, or no terminal
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    return argparse.RawDescriptionHelpFormatter(prog, width=(columns or 80) - 2)
+
+
+def add_common(options: argparse.ArgumentParser, default: str | None) -> None:
+    """The options that the chat and every command share."""
+    add = options.add_argument
+    add(
+        "-c",
+        "--config",
+        metavar="FILE",
+        default=default,
+        help="settings file, .json, .yaml or .yml (default: see docs/configuration.md)",
+    )
+    add("-u", "--base-url", metavar="URL", default=default, help="address of the server, e.g. http://localhost:8000/v1")
+    add("-m", "--model", metavar="NAME", default=default, help="name of the model (default: the one the server serves)")
+    add(
+        "-w",
+        "--workspace",
+        metavar="DIR",
+        default=default,
+        help="the folder the tools work in (default: the current one)",
+    )
+    add(
+        "--profile",
+        choices=("read-only", "ask", "workspace", "full"),
+        default=default,
+        help="what may run when no rule applies (default: ask; see docs/security.md)",
+    )
+    add(
+        "--allow",
+        metavar="RULE",
+        action="append",
+        default=default,
+        help="allow without asking: TOOL, exec:COMMAND or TOOL:PATH, e.g. `exec:git status`; may be repeated",
+    )
+    add(
+        "--no-function-calling",
+        action="store_true",
+        default=default or False,
+        help="do not send tools to the server; read calls from the model's text",
+    )
+
+
+def parse_number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
+    """What an option takes that is a number."""
+
+    def read(text: str) -> float:
+        with suppress(ValueError):
+            if least <= (value := kind(text)) < MAX_NUMBER:
+                return value
+        name = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"expected {name}, {least:g} or more, got {text!r}")
+
+    return read
+
+
+def load_settings(given: argparse.Namespace, **more: object) -> Settings:
+    """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    from ..config import load
+
+    overrides = {
+        "vllm.base_url": given.base_url,
+        "vllm.model": given.model,
+        "vllm.enable_function_calling": False if given.no_function_calling else None,
+        "workspace.dir": given.workspace,
+        "security.profile": given.profile,
+        "agent.max_tool_turns": given.max_turns,
+        **more,
+    }
+    settings = load(Path(given.config) if given.config else None, overrides, os.environ)
+    if not given.allow:
+        return settings
+    from ..security.permissions.rules import parse_allow_option
+
+    rules = (*settings.security.rules, *(parse_allow_option(text).to_entry() for text in given.allow))
+    return replace(
+        settings,
+        security=replace(settings.security, rules=rules),
+        places={**settings.places, "security.rules": f"{settings.places.get('security.rules', 'default')}, --allow"},
+    )

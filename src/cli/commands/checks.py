@@ -1,0 +1,330 @@
+"""What `vllm-bot doctor` checks, one function a check.
+
+A check takes the diagnosis so far, adds what it finds out, and returns a finding. BASIC checks build on each other;
+PROBES are independent, and return None where they do not apply to the provider.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from ...app.connect import Connections
+from ...app.discovery import may_scan, scan_ports
+from ...app.runtime import choose_sandbox, make_policy, make_tools
+from ...config import Settings
+from ...errors import BotError, ConfigError, NeverReached
+from ...model import Model
+from ...parsing import parsers_of
+from ...providers import vllm
+from ...providers.base import ChatRequest, decode
+from ...providers.server_errors import refusal
+from ...providers.vllm_parsers import Family
+from ...types.events import Completed
+from ...types.messages import (
+    JSON,
+    Message,
+    Reasoning,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+
+Status = Literal["pass", "warn", "fail"]
+MIN_CONTEXT_TOKENS = 8192  # below it the instructions and a few files fill it
+REQUEST_TIMEOUT_S = 60.0
+PROBE_TOKENS = 512
+QUESTION = [UserMessage("Call the tool read with the path notes.txt. Call it now, and say nothing else.")]
+CALL_ID = "abcdefghi"
+
+
+class Finding(NamedTuple):
+    """What a check found; `advice` says what to do about it."""
+
+    status: Status
+    said: str
+    advice: str = ""
+
+
+class Diagnosis:
+    """The setup that is checked, and what is known about it so far."""
+
+    def __init__(self, load: Callable[[], Settings]) -> None:
+        self.load = load  # may raise ConfigError
+        self.settings = Settings()
+        self.model_name = ""
+        self.root = ""  # what the model's weights are called, where the server says it
+        self.models: list[str] = []
+        self.version = ""
+        self.family: Family | None = None
+        self.parser = ""  # of the server, that reads what the model wrote
+        self.native = False
+        self.response: Response | None = None
+        self.wire: list[Response] = []  # answers as the server told them, before our own parser saw them
+        self.pieces = 0
+        self.first, self.took = 0.0, 0.0  # seconds
+
+    @property
+    def is_vllm(self) -> bool:
+        return self.settings.vllm.provider == "vllm"
+
+
+def _check_configuration(diagnosis: Diagnosis) -> Finding:
+    try:
+        diagnosis.settings = diagnosis.load()
+        make_policy(diagnosis.settings)
+    except ConfigError as error:
+        return Finding("fail", error.message, error.hint)
+    usual = [file for file in diagnosis.settings.files if file.is_file()]
+    source = usual[0] if usual else "no file, the defaults"
+    places = diagnosis.settings.places.items()
+    elsewhere = [key for key, place in places if place.startswith(("environment", "command line"))]
+    beside = f"; also {', '.join(elsewhere)}" if elsewhere else ""
+    return Finding("pass", f"{source}{beside}")
+
+
+def _check_server(diagnosis: Diagnosis) -> Finding:
+    settings = diagnosis.settings
+    try:
+        with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
+            diagnosis.models = server.models()
+    except NeverReached as error:
+        elsewhere = scan_ports(settings) if may_scan(settings) else []
+        if not elsewhere:
+            return Finding("fail", error.message, f"{error.hint}\nOr try the program without a server: --demo")
+        diagnosis.settings, diagnosis.models = elsewhere[0]
+        url = diagnosis.settings.vllm.base_url
+        return Finding("warn", f"{error.message} But there is one at {url}.", f"Set vllm.base_url to {url}.")
+    except BotError as error:
+        return Finding("fail", error.message, error.hint)
+    return Finding("pass", f"{settings.vllm.base_url} answers")
+
+
+def _check_model(diagnosis: Diagnosis) -> Finding:
+    wanted, served = diagnosis.settings.vllm.model, diagnosis.models
+    names = ", ".join(served[:5]) + (", ..." if len(served) > 5 else "")
+    if wanted and served and wanted not in served:
+        return Finding("fail", f"{wanted} is not served; there is {names}", "Set vllm.model, or --model.")
+    if not served and not wanted:
+        return Finding("fail", "the server lists none", "Set vllm.model, or start the server with a model.")
+    diagnosis.model_name = wanted or served[0]
+    diagnosis.root = _find_root(diagnosis) if diagnosis.is_vllm else ""
+    if diagnosis.is_vllm:
+        from ...providers.vllm_parsers import family_of
+
+        diagnosis.family = family_of(diagnosis.root) or family_of(diagnosis.model_name)
+    if not wanted and len(served) > 1:
+        return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
+    called = f" ({diagnosis.root})" if diagnosis.root not in ("", diagnosis.model_name) else ""
+    return Finding("pass", f"{diagnosis.model_name}{called}")
+
+
+def _find_root(diagnosis: Diagnosis) -> str:
+    """What vLLM says the model's weights are: it may serve them under any name."""
+    connections = Connections(diagnosis.settings)
+    with connections.make_client(REQUEST_TIMEOUT_S) as client, suppress(BotError, ValueError, TypeError):
+        with client.open("GET", "models") as reply:
+            listed = json.loads(reply.read())["data"]
+        roots = {each["id"]: each.get("root") for each in listed}
+        return str(roots.get(diagnosis.model_name) or "")
+    return ""
+
+
+def _check_version(diagnosis: Diagnosis) -> Finding:
+    with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
+        diagnosis.version = server.version()
+    if diagnosis.version:
+        return Finding("pass", f"vLLM {diagnosis.version}")
+    return Finding("warn", "the server gives no version: it may not be vLLM", "See vllm.provider.")
+
+
+def _check_context(diagnosis: Diagnosis) -> Finding:
+    with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
+        length = server.context_length(diagnosis.model_name)
+    if length is None:
+        return Finding(
+            "warn", "the server does not say how long its context is", "A full context will show as an error."
+        )
+    if length < MIN_CONTEXT_TOKENS:
+        return Finding("warn", f"{length:,} tokens is little", "Start the server with a larger --max-model-len.")
+    return Finding("pass", f"{length:,} tokens")
+
+
+def _check_calls(diagnosis: Diagnosis) -> Finding:
+    """A tool is offered, and the model asked to call it."""
+    small = replace(diagnosis.settings, vllm=replace(diagnosis.settings.vllm, max_tokens=PROBE_TOKENS))
+    model = Connections(small).make_model(diagnosis.model_name, within=REQUEST_TIMEOUT_S)
+    began = time.monotonic()
+    try:
+        for event in model.respond(QUESTION, _offer_read(diagnosis)):
+            if isinstance(event, Completed):
+                diagnosis.response = event.response
+            elif not diagnosis.pieces:
+                diagnosis.first = time.monotonic() - began
+            diagnosis.pieces += not isinstance(event, Completed)
+    except BotError as error:
+        return Finding("fail", error.message, error.hint)
+    diagnosis.took = time.monotonic() - began
+    return _judge_calls(diagnosis, model, diagnosis.response or Response(()))
+
+
+def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Finding:
+    origins = [call.origin for call in response.calls]
+    diagnosis.native = "native" in origins
+    leaked = next((origin for origin in origins if origin not in ("native", "text")), "")
+    diagnosis.parser = next(iter(parsers_of(leaked)), "")
+    came = f"the model's call came in its text ({origins[0]})" if origins else f"the model {_describe_text(response)}"
+    flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {diagnosis.parser or 'PARSER'}."
+    if model.path.mode != "native":
+        if not diagnosis.settings.vllm.enable_function_calling:
+            return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
+        return Finding("warn", f"the server does not accept tools; {came}", flags)
+    if diagnosis.native:
+        return Finding("pass", "the server accepts tools, and returned the model's call as a tool call")
+    if diagnosis.parser:
+        return Finding("warn", f"the server accepts tools, but {came}", flags)
+    advice = "The model may be weak, or the server's tool parser may be the wrong one."
+    return Finding("warn", f"the server accepts tools; {came}", advice)
+
+
+def _describe_text(response: Response) -> str:
+    said = " ".join(response.text.split())
+    return f"made no call when asked to; it said: {said[:60]!r}" if said else "made no call when asked to"
+
+
+def _check_template(diagnosis: Diagnosis) -> Finding:
+    """Whether the chat template shows tools, and which roles it takes, as the server makes prompts of them."""
+    user, tools = QUESTION, _offer_read(diagnosis)
+    call = ToolCall(CALL_ID, "read", {"path": "notes.txt"})
+    exchange: list[Message] = [
+        *user,
+        Response((call,), "tool_use"),
+        ToolResults((ToolResult(call.id, "read", "text", "hello"),)),
+    ]
+    with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
+
+        def size(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
+            prompt = server.prompt(ChatRequest(diagnosis.model_name, messages, tools))
+            return None if prompt is None else len(prompt.tokens)
+
+        plain_size = size(user)
+        if plain_size is None:
+            return Finding("warn", "the server has no /tokenize, so its prompts cannot be inspected")
+        checks = {
+            "does not show tools": (size(user, tools=tools) or 0) > plain_size,
+            "accepts no system prompt": size([SystemMessage("Be brief."), *user]) is not None,
+            "accepts no tool results": size(exchange, tools=tools) is not None,
+        }
+    missing = [said for said, passed in checks.items() if not passed]
+    if missing:
+        advice = "The bot works around it in text. vLLM's examples/ has tool templates for --chat-template."
+        return Finding("warn", ", ".join(missing), advice)
+    return Finding("pass", "shows tools, accepts a system prompt and tool results")
+
+
+def _check_grammar(diagnosis: Diagnosis) -> Finding:
+    """Whether the server can hold calls in the text to their grammar."""
+    options: dict[str, JSON] = {"structured_outputs": vllm.constrained(_offer_read(diagnosis))}
+    request = ChatRequest(diagnosis.model_name, QUESTION, options=options, max_tokens=PROBE_TOKENS)
+    connections = Connections(diagnosis.settings)
+    codec = connections.make_codec(lambda: CALL_ID)
+    wire = codec.encode(request)
+    try:
+        with connections.make_client(REQUEST_TIMEOUT_S) as client, client.open("POST", *wire) as reply:
+            if reply.status != 200:
+                said = refusal(reply.status, reply.read()).message
+                advice = "The bot works without it, but calls in the text may be malformed."
+                return Finding("warn", said, advice)
+            for events in decode(codec.decoder(reply.content_type), reply.chunks):
+                diagnosis.wire += [event.response for event in events if isinstance(event, Completed)]
+    except BotError as error:
+        return Finding("warn", error.message, "Set text_protocol.constrained to off to do without.")
+    return Finding("pass", "calls in the text can be constrained by a grammar (structural_tag)")
+
+
+def _check_streaming(diagnosis: Diagnosis) -> Finding | None:
+    if diagnosis.response is None:
+        return None
+    if diagnosis.pieces > 1:
+        said = f"{diagnosis.pieces} pieces, the first after {diagnosis.first:.2f} s, all after {diagnosis.took:.2f} s"
+        return Finding("pass", said)
+    return Finding("warn", "the answer came in one piece", "The answer may be short, or a proxy may buffer it.")
+
+
+def _check_reasoning(diagnosis: Diagnosis) -> Finding | None:
+    """Thoughts come in a field of their own where the server has a parser for them."""
+    blocks = [block for response in diagnosis.wire for block in response.content]
+    if not blocks:
+        return None
+    if any(isinstance(block, Reasoning) for block in blocks):
+        return Finding("pass", "thoughts come in a separate field")
+    if any(isinstance(block, Text) and "</think>" in block.text for block in blocks):
+        parser = diagnosis.family.reasoning_parser if diagnosis.family else ""
+        advice = f"The bot separates them itself. To have the server do it: --reasoning-parser {parser or 'PARSER'}."
+        return Finding("warn", "thoughts are part of the answer", advice)
+    return Finding("pass", "the model showed no thoughts")
+
+
+def check_sandbox(settings: Settings) -> Finding:
+    """Where commands would run; it is tried out."""
+    if not settings.security.exec_enabled:
+        return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
+    choice = choose_sandbox(settings)
+    tried = "\n".join(choice.tried)
+    if choice.sandbox.kind in ("none", "refused"):
+        advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
+        return Finding("warn", choice.sandbox.description, advice)
+    return Finding("pass", choice.sandbox.description)
+
+
+def check_mcp(servers: Sequence[Mapping[str, object]]) -> Finding:
+    """Not tried out: starting them may do anything."""
+    here = ", ".join(str(each.get("name")) for each in servers if "command" in each)
+    if not here:
+        return Finding("pass", f"{len(servers)}, all reached over the network")
+    return Finding("warn", f"outside the sandbox, with your rights: {here}", "Configure only servers that you trust.")
+
+
+def check_terminal() -> Finding:
+    encoding = (sys.stdout.encoding or "").lower()
+    if encoding.replace("-", "") != "utf8":
+        return Finding("warn", f"its encoding is {encoding or 'unknown'}", "Set PYTHONUTF8=1, or a UTF-8 locale.")
+    if not sys.stdout.isatty():
+        return Finding("pass", "none, so output is plain")
+    size, kind = shutil.get_terminal_size(), os.environ.get("TERM", "")
+    if kind in ("", "dumb"):
+        return Finding("warn", "TERM is unset or dumb, so output is plain", "Set TERM, e.g. to xterm-256color.")
+    return Finding("pass", f"{kind}, {size.columns} x {size.lines}, {encoding}")
+
+
+def _offer_read(diagnosis: Diagnosis) -> list[ToolDefinition]:
+    return [tool for tool in make_tools(diagnosis.settings).definitions if tool.name == "read"]
+
+
+BASIC: dict[str, Callable[[Diagnosis], Finding]] = {
+    "configuration": _check_configuration,
+    "server": _check_server,
+    "model": _check_model,
+}
+PROBES: dict[str, Callable[[Diagnosis], Finding | None]] = {
+    "version": _check_version,
+    "context": _check_context,
+    "native calls": _check_calls,
+    "template": _check_template,
+    "constrained decoding": _check_grammar,
+    "streaming": _check_streaming,
+    "reasoning": _check_reasoning,
+}
+VLLM_ONLY = (_check_version, _check_context, _check_template, _check_grammar)

@@ -1,0 +1,57 @@
+"""`vllm-bot models`, `tools` and `config`: each prints one list."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from ...app.factory import Factory
+from ...app.runtime import make_tools
+from ...config import OPTIONS, Settings
+from ...security.text.sanitize import sanitize
+from ..arguments import load_settings
+
+HIDDEN = "(set)"  # in place of a secret
+
+
+def add_config_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object: key -> value and place")
+
+
+def run_models(given: argparse.Namespace) -> int:
+    """One model per line, with the length of its context if known. Raises BotError."""
+    for name, length in Factory(load_settings(given)).connections.list_models().items():
+        print(f"{sanitize(name)}  {length:,} tokens" if length else sanitize(name))
+    return 0
+
+
+def run_tools(given: argparse.Namespace) -> int:
+    """OpenAI's `tools`, as JSON on standard output. Raises ConfigError."""
+    tools = make_tools(load_settings(given))
+    for notice in tools.notices:
+        print(f"! {sanitize(notice)}", file=sys.stderr)
+    print(json.dumps(tools.openai_tools, indent=2, ensure_ascii=False))
+    return 0
+
+
+def run_config(given: argparse.Namespace) -> int:
+    """The settings in force. Raises ConfigError."""
+    rows = list_settings(load_settings(given))
+    if given.json:
+        print(json.dumps({key: {"value": value, "from": place} for key, value, place in rows}, indent=2))
+        return 0
+    for key, value, place in rows:
+        print(sanitize(f"{key} = {json.dumps(value, ensure_ascii=False)}  ({place})"))
+    return 0
+
+
+def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
+    """Each key with its value and where it was set. Secrets are not shown."""
+    rows = []
+    for key, option in OPTIONS.items():
+        section, _, name = key.partition(".")
+        value = getattr(getattr(settings, section), name)
+        rows.append((key, HIDDEN if value and not option.repr else value, settings.places.get(key, "default")))
+    return rows

@@ -1,0 +1,129 @@
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from src.app.runtime import make_policy
+from src.app.state_files import ALLOWED, SERVERS, SavedRules, ServerMemory
+from src.config import Settings
+from src.model import CallPath
+from src.types.messages import ToolCall
+
+PATH = CallPath("text", "because", alternate=True)
+
+
+def test_facts_are_found_again_for_the_same_server_model_and_version(tmp_path):
+    memory = ServerMemory(tmp_path / "state")
+    memory.save("http://a", "tiny", "0.32.0", PATH)
+    memory.save("http://b", "tiny", "0.32.0", CallPath("template"))
+    assert ServerMemory(tmp_path / "state").find("http://a", "tiny", "0.32.0") == PATH
+
+
+@pytest.mark.parametrize(
+    ("server", "model", "version"), [("http://b", "m", "1"), ("http://a", "n", "1"), ("http://a", "m", "2")]
+)
+def test_facts_about_another_server_model_or_version_are_not_used(tmp_path, server, model, version):
+    memory = ServerMemory(tmp_path)
+    memory.save("http://a", "m", "1", PATH)
+    assert memory.find(server, model, version) is None
+
+
+def test_forgotten_facts_are_gone(tmp_path):
+    memory = ServerMemory(tmp_path)
+    memory.forget()
+    memory.save("http://a", "m", "1", PATH)
+    memory.forget()
+    assert memory.find("http://a", "m", "1") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"http://a m": 3}', '{"http://a m": {"version": "1", "path": {"mode": "x"}}}']
+)
+def test_a_file_with_other_content_counts_as_empty(tmp_path, text):
+    (tmp_path / SERVERS).write_text(text)
+    memory = ServerMemory(tmp_path)
+    assert memory.find("http://a", "m", "1") is None
+    memory.save("http://a", "m", "1", PATH)
+    assert memory.find("http://a", "m", "1") == PATH
+
+
+def test_the_file_holds_the_version_and_the_path_only(tmp_path):
+    ServerMemory(tmp_path).save("http://a", "m", "1", PATH)
+    assert json.loads((tmp_path / SERVERS).read_text()) == {"http://a m": {"version": "1", "path": PATH.to_dict()}}
+
+
+def test_a_folder_that_cannot_be_written_is_an_os_error(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(OSError):
+        ServerMemory(tmp_path / "taken").save("http://a", "m", "1", PATH)
+
+
+RULE = {"tool": "exec", "action": "allow", "command": "git status"}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return SavedRules(tmp_path / "state", Path("/work"))
+
+
+def test_a_rule_is_saved_once_for_its_workspace_and_readable_by_its_owner_only(saved, tmp_path):
+    saved.save(RULE)
+    saved.save(RULE)
+    assert saved.read() == [RULE]
+    assert SavedRules(tmp_path / "state", Path("/other")).read() == []
+    assert (tmp_path / "state" / ALLOWED).stat().st_mode & 0o077 == 0
+
+
+def test_rules_are_forgotten_for_one_workspace_only(saved, tmp_path):
+    other = SavedRules(tmp_path / "state", Path("/other"))
+    saved.save(RULE)
+    other.save(RULE)
+    saved.forget()
+    assert (saved.read(), other.read()) == ([], [RULE])
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"/work": 1}', '{"/work": [1, {"tool": "exec"}, {"tool": 1, "action": "allow"}]}']
+    + [
+        json.dumps({"/work": [{**RULE, more: value}]}) for more, value in [("action", "deny"), ("x", 1), ("exact", "y")]
+    ],
+)
+def test_entries_that_are_not_allow_rules_are_left_out(saved, tmp_path, content):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / ALLOWED).write_text(content)
+    assert saved.read() == []
+
+
+def test_a_saved_rule_holds_in_later_chats(state_folder, tmp_path):
+    settings = Settings(root=tmp_path)
+    call = ToolCall("c", "exec", {"command": "git status"})
+    assert make_policy(settings).decide(call, "high").action == "ask"
+    SavedRules(state_folder / "vllm-bot", tmp_path).save(RULE)
+    assert make_policy(settings).decide(call, "high").action == "allow"
+
+
+def save_rules(folder: Path, name: str, start) -> None:
+    start.wait()
+    for number in range(20):
+        SavedRules(folder, Path("/work")).save({**RULE, "command": f"{name} {number}"})
+
+
+def test_two_programs_that_save_at_the_same_time_lose_no_rule(tmp_path):
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(2)
+    programs = [context.Process(target=save_rules, args=(tmp_path, name, start)) for name in ("make", "git")]
+    for program in programs:
+        program.start()
+    for program in programs:
+        program.join(60)
+    commands = {rule["command"] for rule in SavedRules(tmp_path, Path("/work")).read()}
+    assert commands == {f"{name} {number}" for name in ("make", "git") for number in range(20)}
+
+
+def test_a_write_that_fails_leaves_no_file_behind(tmp_path):
+    (tmp_path / SERVERS).mkdir()
+    with pytest.raises(OSError):
+        ServerMemory(tmp_path).save("http://a", "m", "1", PATH)
+    assert {each.name for each in tmp_path.iterdir()} == {SERVERS, "servers.lock"}
