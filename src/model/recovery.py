@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ..errors import BotError
-from ..parsing import parsers_of
+from ..parsing import list_parsers
 from ..providers.base import ChatRequest
 from ..types.events import Completed, ModelEvent, Notice, TextDelta
 from ..types.messages import NATIVE, TEXT, MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
@@ -150,7 +150,7 @@ class Recovery:
         leaked = next((origin for origin in clean if origin not in (NATIVE, TEXT)), "")
         if not leaked or self._path.mode != "native":
             return ""
-        parsers = parsers_of(leaked)
+        parsers = list_parsers(leaked)
         advice = f"--tool-call-parser {parsers[0]} reads it" if parsers else "no --tool-call-parser reads it"
         return f"The model's calls came in the text, in the format {leaked}; {advice}."
 

@@ -8,7 +8,7 @@ calling of its tools; `as_text` renders history for it.
 from __future__ import annotations
 
 from .events import Cut, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gathered
-from .formats.table import mentions_call, parsers_of
+from .formats.table import list_parsers, mentions_call
 from .prompt import as_text, call_text, example, instructions, results_text
 from .stream.parser import MAX_CALLS, StreamParser, extract_tool_calls
 
@@ -27,7 +27,7 @@ __all__ = [
     "extract_tool_calls",
     "gathered",
     "instructions",
+    "list_parsers",
     "mentions_call",
-    "parsers_of",
     "results_text",
 ]

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Union
 
 from ..types.messages import MalformedCall, ToolCall
-from .arguments.fit import Fitter, Misfit
-from .arguments.tool_index import Toolbox
-from .decode.call_shapes import Decoded, RawCall
+from .arguments.fit import ArgumentMismatch, Fitter
+from .arguments.tool_index import ToolIndex
+from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.nodes import Node
 
 _PLACEHOLDER_NAMES = frozenset(
@@ -24,131 +24,135 @@ _PLACEHOLDER_NAMES = frozenset(
      "tool_name_here", "none")
 )  # fmt: skip
 _PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
-_TO_FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
-_TYPES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
+_FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
+_TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
 _SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as tools are told of
-    rf"[\w.-]+\(\s*(?:\w+\??\s*:\s*(?:{_TYPES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
+    rf"[\w.-]+\(\s*(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
 )
 _NO_FENCE = re.compile(r"\s*(?:`{3}\w*\s)?\s*")
-_SCHEMA = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
-_MIN_ECHO = 12  # characters; shorter text is found anywhere
+_SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
+_MIN_ECHO_CHARS = 12  # characters; shorter text is found anywhere
 
-Verdict = Union[ToolCall, MalformedCall]
+Classification = Union[ToolCall, MalformedCall]
 
 
-class Judge:
+class CallClassifier:
     """Decides on the calls of one answer. `given` are texts the model was given: what it repeats is an echo."""
 
-    def __init__(self, box: Toolbox, new_id: Callable[[], str], given: Iterable[str], max_calls: int) -> None:
-        self._box = box
+    def __init__(self, tools: ToolIndex, new_id: Callable[[], str], given: Iterable[str], max_calls: int) -> None:
+        self._tools = tools
         self._new_id = new_id
-        self._given = tuple(text for text in given if len(text) >= _MIN_ECHO)
-        self._bare: tuple[str, ...] | None = None  # the same without blanks and line ends, once it is asked for
+        self._given = tuple(text for text in given if len(text) >= _MIN_ECHO_CHARS)
+        self._squeezed: tuple[str, ...] | None = None  # the same without blanks and line ends, once it is asked for
         self._max_calls = max_calls
         self._count = 0
         self._made: list[ToolCall] = []
         self._ids: list[str] = []  # made and not used yet
 
-    def knows(self, name: str) -> bool:
-        return self._box.find(name) is not None
+    def is_known(self, name: str) -> bool:
+        return self._tools.find(name) is not None
 
-    def offered(self, name: str) -> str:
+    def resolve_name(self, name: str) -> str:
         """The offered tool's own name, or nothing."""
-        tool = self._box.find(name) if name else None
+        tool = self._tools.find(name) if name else None
         return tool.name if tool else ""
 
-    def promised_id(self) -> str:
+    def reserve_id(self) -> str:
         """The id that the next call will have."""
         if not self._ids:
             self._ids.append(self._new_id())
         return self._ids[0]
 
-    def _next_id(self) -> str:
+    def _take_id(self) -> str:
         return self._ids.pop(0) if self._ids else self._new_id()
 
-    def verdicts(self, decoded: Decoded, raw: str, origin: str, *, asks: bool, repeated: bool) -> list[Verdict]:
+    def classify(
+        self, decoded: DecodedBlock, raw: str, origin: str, *, explicit: bool, after_text: bool
+    ) -> list[Classification]:
         """What the block is; nothing where it is text: what merely looks like a call made before, after text, too."""
         if decoded.problem:
             name = decoded.calls[0].name if decoded.calls else ""
             return (
-                [self._malformed(name, raw, decoded.problem, origin)]
-                if asks and not self._explains(decoded.calls, raw)
+                [self._reject(name, raw, decoded.problem, origin)]
+                if explicit and not self._is_explanation(decoded.calls, raw)
                 else []
             )
-        if self._explains(decoded.calls, raw):
+        if self._is_explanation(decoded.calls, raw):
             return []
-        judged = [self._judged(call, raw, origin, decoded.repairs, asks) for call in decoded.calls]
-        calls = [call for call in judged if isinstance(call, ToolCall)]
-        if not asks and (not calls or (repeated and self._were_made(calls))):
-            self._ids = [each.id for each in judged] + self._ids
+        classified = [self._classify_call(call, raw, origin, decoded.repairs, explicit) for call in decoded.calls]
+        calls = [call for call in classified if isinstance(call, ToolCall)]
+        if not explicit and (not calls or (after_text and self._are_repeats(calls))):
+            self._ids = [each.id for each in classified] + self._ids
             return []
         self._made += calls
-        return [self._counted(call, raw) for call in judged]
+        return [self._count_call(call, raw) for call in classified]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The calls so far are void."""
         self._count = 0
         self._made.clear()
 
-    def too_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
-        return self._malformed(name, raw, f"The block is longer than {limit} characters.", origin)
+    def reject_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
+        return self._reject(name, raw, f"The block is longer than {limit} characters.", origin)
 
-    def _were_made(self, calls: list[ToolCall]) -> bool:
-        made = {_key(call) for call in self._made}
-        return all(_key(call) in made for call in calls)
+    def _are_repeats(self, calls: list[ToolCall]) -> bool:
+        made = {_make_key(call) for call in self._made}
+        return all(_make_key(call) in made for call in calls)
 
-    def _judged(self, call: RawCall, raw: str, origin: str, repairs: tuple[str, ...], asks: bool) -> Verdict:
-        tool = self._box.find(call.name)
+    def _classify_call(
+        self, call: RawCall, raw: str, origin: str, repairs: tuple[str, ...], explicit: bool
+    ) -> Classification:
+        tool = self._tools.find(call.name)
         if tool is None:
-            return self._malformed(call.name, raw, self._unknown(call.name), origin)
+            return self._reject(call.name, raw, self._explain_unknown(call.name), origin)
         if call.arguments is None:
-            return self._malformed(tool.name, raw, f"{tool.name}: {call.problem}", origin)
-        fitter = Fitter(tool, trusting=asks)
+            return self._reject(tool.name, raw, f"{tool.name}: {call.problem}", origin)
+        fitter = Fitter(tool, lenient=explicit)
         try:
             arguments = fitter.fit(call.arguments, list(call.positional))
-        except (Misfit, RecursionError) as error:
-            reason = str(error) if isinstance(error, Misfit) else "The arguments are nested too deep."
-            return self._malformed(tool.name, raw, reason, origin)
+        except (ArgumentMismatch, RecursionError) as error:
+            reason = str(error) if isinstance(error, ArgumentMismatch) else "The arguments are nested too deep."
+            return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*repairs, *renamed, *fitter.changes)
-        return ToolCall(self._next_id(), tool.name, arguments, origin, repaired, self._is_echo(raw))
+        return ToolCall(self._take_id(), tool.name, arguments, origin, repaired, self._is_echo(raw))
 
-    def _counted(self, verdict: Verdict, raw: str) -> Verdict:
+    def _count_call(self, classification: Classification, raw: str) -> Classification:
         self._count += 1
         if self._count <= self._max_calls:
-            return verdict
+            return classification
         reason = f"More than {self._max_calls} calls in one answer: nothing from here on was read."
-        return MalformedCall(verdict.id, verdict.name, raw, reason, verdict.origin)
+        return MalformedCall(classification.id, classification.name, raw, reason, classification.origin)
 
     @property
     def is_full(self) -> bool:
         """Whether there were more calls, or attempts at one, than one answer may hold."""
         return self._count > self._max_calls
 
-    def _malformed(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
-        return MalformedCall(self._next_id(), name, raw, reason, origin)
+    def _reject(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
+        return MalformedCall(self._take_id(), name, raw, reason, origin)
 
-    def _unknown(self, name: str) -> str:
-        near = self._box.nearest(name) or list(self._box.tools)[:8]
-        offered = ", ".join(near) or "none"
-        return f"There is no tool named '{name[:80]}'; on offer: {offered}."
+    def _explain_unknown(self, name: str) -> str:
+        near = self._tools.find_nearest(name) or list(self._tools.tools)[:8]
+        resolve_name = ", ".join(near) or "none"
+        return f"There is no tool named '{name[:80]}'; on offer: {resolve_name}."
 
-    def _explains(self, calls: list[RawCall], raw: str) -> bool:
+    def _is_explanation(self, calls: list[RawCall], raw: str) -> bool:
         """Whether a call is a pattern to be filled in, with placeholders for its name or its arguments, or types."""
         return _is_signature(raw) or any(
-            (_is_placeholder_name(call.name) and not self.knows(call.name))
+            (_is_placeholder_name(call.name) and not self.is_known(call.name))
             or _has_placeholder(call)
-            or self._defines(call)
+            or self._is_definition(call)
             for call in calls
         )
 
-    def _defines(self, call: RawCall) -> bool:
+    def _is_definition(self, call: RawCall) -> bool:
         """Whether it says what the tool's arguments are, and no values."""
-        tool = self._box.find(call.name)
+        tool = self._tools.find(call.name)
         arguments = call.arguments or {}
         return bool(
             tool
-            and arguments.keys() & tool.plain.keys()
+            and arguments.keys() & tool.scalar_types.keys()
             and not call.positional
             and all(map(_is_schema, arguments.values()))
         )
@@ -156,14 +160,14 @@ class Judge:
     def _is_echo(self, raw: str) -> bool:
         """Whether it stands in what was given, blanks and line ends aside, which change on the way."""
         block = "".join(raw.split())
-        if len(block) < _MIN_ECHO:
+        if len(block) < _MIN_ECHO_CHARS:
             return False
-        if self._bare is None:
-            self._bare = tuple("".join(text.split()) for text in self._given)
-        return any(block in text for text in self._bare)
+        if self._squeezed is None:
+            self._squeezed = tuple("".join(text.split()) for text in self._given)
+        return any(block in text for text in self._squeezed)
 
 
-def counted_ids() -> Callable[[], str]:
+def make_id_source() -> Callable[[], str]:
     """A source of ids that counts up; two sources give the same ones."""
     counter = itertools.count(1)
     return lambda: f"{next(counter):09d}"
@@ -176,15 +180,15 @@ def _is_placeholder_name(name: str) -> bool:
 
 def _has_placeholder(call: RawCall) -> bool:
     for name, value in (call.arguments or {}).items():
-        if _is_placeholder(value, name):
+        if is_placeholder(value, name):
             return True
-    return any(_is_placeholder(value, "") for value in call.positional)
+    return any(is_placeholder(value, "") for value in call.positional)
 
 
-def _is_placeholder(value: Node, name: str) -> bool:
+def is_placeholder(value: Node, name: str) -> bool:
     if not isinstance(value, str):
         return False
-    return value.strip() in _PLACEHOLDERS or value == f"<{name}>" or _TO_FILL_IN.fullmatch(value) is not None
+    return value.strip() in _PLACEHOLDERS or value == f"<{name}>" or _FILL_IN.fullmatch(value) is not None
 
 
 def _is_signature(raw: str) -> bool:
@@ -193,8 +197,8 @@ def _is_signature(raw: str) -> bool:
 
 
 def _is_schema(value: Node) -> bool:
-    return isinstance(value, dict) and value.get("type") in _TYPES.split("|") and value.keys() <= _SCHEMA
+    return isinstance(value, dict) and value.get("type") in _TYPE_NAMES.split("|") and value.keys() <= _SCHEMA_KEYS
 
 
-def _key(call: ToolCall) -> str:
+def _make_key(call: ToolCall) -> str:
     return json.dumps([call.name, call.arguments], sort_keys=True, default=str)

@@ -49,7 +49,7 @@ def instructions(tools: Sequence[ToolDefinition], *, native: bool = False) -> st
     """The part of a system prompt that tells of `tools` and how to call them; empty where there are none."""
     if not tools:
         return ""
-    listing = "\n".join(_described(tool) for tool in tools)
+    listing = "\n".join(_describe(tool) for tool in tools)
     return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
 
 
@@ -94,12 +94,12 @@ def _block_text(block: Text | ToolCall | MalformedCall) -> str:
 def _result_text(result: ToolResult) -> str:
     """Fenced by a pair of tags that nothing in the result closes: the same result has the same fence, always."""
     mark, text = " (error)" if result.kind == "error" else "", result.text
-    taken = [int(number or 1) for number in _FENCE_END.findall(text)]
-    fence = f"tool_output_{max(taken) + 1}" if taken else "tool_output"
+    take_events = [int(number or 1) for number in _FENCE_END.findall(text)]
+    fence = f"tool_output_{max(take_events) + 1}" if take_events else "tool_output"
     return f"[{result.name}]{mark}\n<{fence}>\n{text}\n</{fence}>"
 
 
-def _described(tool: ToolDefinition) -> str:
+def _describe(tool: ToolDefinition) -> str:
     properties = _mapping(tool.parameters.get("properties"))
     required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []

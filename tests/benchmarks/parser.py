@@ -148,16 +148,16 @@ def one_format(pieces, expected):
     """Ours with a lookout that knows TOOL_CALL alone."""
     from src.parsing.stream import parser as scanner
 
-    class Alone(scanner.Anchors):
-        def after(self, text, position):
+    class Alone(scanner.Prefilter):
+        def find(self, text, position):
             at = text.find(":", position)
             return at if text.endswith("TOOL_CALL", 0, max(at, 0)) else -1
 
-    every, scanner.Anchors = scanner.Anchors, Alone
+    every, scanner.Prefilter = scanner.Prefilter, Alone
     try:
         return ours(pieces, expected)
     finally:
-        scanner.Anchors = every
+        scanner.Prefilter = every
 
 
 def each_prefix(parse):
@@ -362,7 +362,7 @@ def hostile(options):
 
 
 def repair(options):
-    from src.parsing.decode.json_repair import Reader
+    from src.parsing.decode.json_repair import RepairReader
 
     print("\n4. Repair of a broken body of 100 KB (goal: 30 times json.loads)")
     rows = json.dumps({"rows": [{"id": n, "name": f"row {n}", "ok": n % 2 == 0} for n in range(2_000)]})
@@ -374,8 +374,8 @@ def repair(options):
         ("a comma at each row's end", rows, rows.replace("}", ",}")),
     ):
         base, _ = least(lambda body=body: json.loads(body))
-        seconds, _ = least(lambda broken=broken: Reader(broken).value())
-        twice, _ = least(lambda broken=broken: Reader("[" + broken + "," + broken + "]").value())
+        seconds, _ = least(lambda broken=broken: RepairReader(broken).read_value())
+        twice, _ = least(lambda broken=broken: RepairReader("[" + broken + "," + broken + "]").read_value())
         print(
             f"  {name:25s} {seconds * 1e3:8.2f} ms, {seconds / base:6.1f} x json.loads, exponent {math.log2(twice / seconds):.2f}"
         )

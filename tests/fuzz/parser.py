@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 with atheris.instrument_imports(include=["src.parsing"]):
     from src.parsing.stream.parser import StreamParser
 
-from tests.parsing.laws import PIECES, TOOLS, account, joined
+from tests.parsing.laws import PIECES, TOOLS, join_all, summarize
 
 
 def check(data: bytes) -> None:
@@ -29,9 +29,9 @@ def check(data: bytes) -> None:
     cuts = sorted(provider.ConsumeIntInRange(0, len(text)) for _ in range(provider.ConsumeIntInRange(0, 6)))
     whole, pieces = StreamParser(TOOLS), StreamParser(TOOLS)
     events = whole.feed(text) + whole.close(truncated=truncated)
-    assert joined(events) == text, text
+    assert join_all(events) == text, text
     split = [event for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True) for event in pieces.feed(text[a:b])]
-    assert account(split + pieces.close(truncated=truncated)) == account(events), (text, cuts, truncated)
+    assert summarize(split + pieces.close(truncated=truncated)) == summarize(events), (text, cuts, truncated)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def table():
         opener = code(row.opener) if row.opener else "none"
         number = str(row.number or "")
         rows.append(
-            f"| {number} | {row.found_as} | {row.family} | {opener} | {row.grammar} | {row.parser or 'none'} | {code(row.example)} |"
+            f"| {number} | {row.call_origin} | {row.family} | {opener} | {row.grammar} | {row.parser or 'none'} | {code(row.example)} |"
         )
     return "\n".join(rows)
 

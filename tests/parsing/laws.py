@@ -115,11 +115,11 @@ def events_of(text, cuts=(), *, truncated=False, **options):
     return events + parser.close(truncated=truncated)
 
 
-def shown(events):
+def join_text(events):
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def joined(events):
+def join_all(events):
     """All text and raw of the events, in order."""
     return "".join(
         event.text if isinstance(event, (TextDelta, ReasoningDelta)) else event.raw
@@ -128,11 +128,11 @@ def joined(events):
     )
 
 
-def account(events):
+def summarize(events):
     """The events with neighbouring text as one, so that only what was divided differently is the same."""
     result = []
     for event in events:
-        entry = _entry(event)
+        entry = _describe(event)
         if result and result[-1][0] == entry[0] and entry[0] in ("TextDelta", "ReasoningDelta", "Cut"):
             result[-1] = (entry[0], result[-1][1] + entry[1])
         else:
@@ -140,7 +140,7 @@ def account(events):
     return result
 
 
-def _entry(event):
+def _describe(event):
     kind = type(event).__name__
     if isinstance(event, (TextDelta, ReasoningDelta)):
         return kind, event.text

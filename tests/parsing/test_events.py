@@ -4,7 +4,7 @@ import pytest
 
 from src.parsing import Cut, Malformed, ParsedCall, Reasoned, gathered
 from src.types.messages import ToolCall
-from tests.parsing.laws import account, events_of, joined
+from tests.parsing.laws import events_of, join_all, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
@@ -21,14 +21,14 @@ CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 def test_an_event_that_is_not_shown_holds_its_raw_text(text, kind, raw):
     events = events_of(text)
     assert next(event.raw for event in events if isinstance(event, kind)) == raw
-    assert joined(events) == text
+    assert join_all(events) == text
 
 
 def test_of_several_calls_in_one_block_the_first_has_the_text():
     two = '<tool_call>[{"name": "read", "arguments": {"path": "a"}}, {"name": "read", "arguments": {"path": "b"}}]</tool_call>'
     assert [event.raw for event in events_of(two) if isinstance(event, ParsedCall)] == [two, ""]
-    assert joined(events_of(two)) == two
-    assert account(events_of(two)) == account(events_of(two, range(1, len(two))))
+    assert join_all(events_of(two)) == two
+    assert summarize(events_of(two)) == summarize(events_of(two, range(1, len(two))))
 
 
 def test_calls_malformed_ones_and_text_are_told_apart():

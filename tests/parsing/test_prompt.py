@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.parsing import as_text, call_text, extract_tool_calls, instructions, results_text
+from src.parsing.classify import is_placeholder
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -64,7 +65,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(), json_values))
 def test_a_call_written_as_text_is_read_back_the_same(arguments):
-    assume(not any(value in ("...", "…") or value == f"<{key}>" for key, value in arguments.items()))
+    assume(not any(is_placeholder(value, key) for key, value in arguments.items()))
     anything = ToolDefinition("read", "", {"type": "object"})
     found = extract_tool_calls(call_text(ToolCall("1", "read", arguments)), [anything])
     assert found.content == ""
@@ -95,15 +96,15 @@ FORGED = [
 
 @pytest.mark.parametrize(("text", "fence"), FORGED)
 def test_no_result_can_close_its_own_fence(text, fence):
-    shown = results_text([ToolResult("1", "read", "text", text)])
-    assert shown == f"Tool execution results:\n\n[read]\n<{fence}>\n{text}\n</{fence}>"
+    join_text = results_text([ToolResult("1", "read", "text", text)])
+    assert join_text == f"Tool execution results:\n\n[read]\n<{fence}>\n{text}\n</{fence}>"
 
 
 @given(st.text(alphabet="</ tool_output>_129\n"))
 def test_the_closing_tag_stands_once_at_the_end_whatever_a_result_holds(text):
-    shown = results_text([ToolResult("1", "read", "text", text)])
-    closing = shown.rpartition("\n")[2]
-    assert shown.count(closing) == 1
+    join_text = results_text([ToolResult("1", "read", "text", text)])
+    closing = join_text.rpartition("\n")[2]
+    assert join_text.count(closing) == 1
 
 
 def test_the_instructions_say_that_results_are_data_and_where_they_stand():

@@ -1,6 +1,6 @@
 import pytest
 
-from src.parsing import parsers_of
+from src.parsing import list_parsers
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm_parsers import FAMILIES, family_of
 
@@ -38,7 +38,7 @@ DOCUMENTED = {
     "swiss-ai/Apertus-8B-Instruct-2509": "apertus",
     "Team-ACE/ToolACE-8B": "pythonic",
 }
-PARSERS = {parser for row in FORMATS for parser in parsers_of(row.found_as)}
+PARSERS = {parser for row in FORMATS for parser in list_parsers(row.call_origin)}
 
 
 @pytest.mark.parametrize("model", DOCUMENTED)
@@ -73,7 +73,7 @@ def test_another_name_tells_nothing(name):
     [("hermes", ["hermes", "qwen3_json", "granite4", "ernie45"]), ("function_tag", ["qwen3_coder"]), ("nemotron", [])],
 )
 def test_a_remark_beside_a_format_is_no_parser(origin, parsers):
-    assert parsers_of(origin) == parsers
+    assert list_parsers(origin) == parsers
 
 
 @pytest.mark.parametrize("name", sorted(PARSERS))

@@ -22,7 +22,7 @@ from ...app.runtime import choose_sandbox, make_policy, make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached
 from ...model import Model
-from ...parsing import parsers_of
+from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
 from ...providers.server_errors import refusal
@@ -184,7 +184,7 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     origins = [call.origin for call in response.calls]
     diagnosis.native = "native" in origins
     leaked = next((origin for origin in origins if origin not in ("native", "text")), "")
-    diagnosis.parser = next(iter(parsers_of(leaked)), "")
+    diagnosis.parser = next(iter(list_parsers(leaked)), "")
     came = f"the model's call came in its text ({origins[0]})" if origins else f"the model {_describe_text(response)}"
     flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {diagnosis.parser or 'PARSER'}."
     if model.path.mode != "native":

@@ -13,9 +13,9 @@ from typing import Any
 
 from ...types.messages import JSON
 from ..decode.nodes import CallNode, Node, Source
-from ..decode.xml import Markup, structure
-from .coerce import COERCIONS, KINDS, NOTHING, held, kind_of, literal
-from .tool_index import Tool, plain
+from ..decode.xml import Markup, parse_structure
+from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
+from .tool_index import IndexedTool, normalize
 
 MAX_DEPTH = 100
 _SYNONYMS = (
@@ -34,7 +34,7 @@ _SYNONYMS = (
 _GROUPS: dict[str, set[str]] = {}
 for _group in _SYNONYMS:
     for _name in _group:
-        _GROUPS.setdefault(plain(_name), set()).update(map(plain, _group))
+        _GROUPS.setdefault(normalize(_name), set()).update(map(normalize, _group))
 
 _TYPE_NAMES = {
     "dict": "object",
@@ -47,11 +47,11 @@ _TYPE_NAMES = {
     "list": "array",
     "tuple": "array",
 }
-_OF_A_SCHEMA = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
+_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
 _PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
 
-class Misfit(ValueError):
+class ArgumentMismatch(ValueError):
     """The arguments cannot be made to fit; the message names the parameter, what was expected and what came."""
 
 
@@ -62,49 +62,49 @@ class Fitter:
     does not declare, and bare words where values should be, do not fit.
     """
 
-    def __init__(self, tool: Tool, *, trusting: bool = True) -> None:
+    def __init__(self, tool: IndexedTool, *, lenient: bool = True) -> None:
         self._tool = tool
-        self._trusting = trusting
+        self._lenient = lenient
         self.changes: dict[str, None] = {}
 
     def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
         """The arguments, fitted. Raises Misfit."""
-        if not positional and self._fits_as_it_is(given):
+        if not positional and self._fits_unchanged(given):
             return dict(given)  # type: ignore[arg-type]  # all are scalars
-        given = self._filled_in(given)
+        given = self._unwrap_schema(given)
         tool, fitted = self._tool, dict[str, JSON]()
-        for name, value in self._placed(self._named(given, positional), positional).items():
+        for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name)
-            if value is None and name not in tool.required and schema is not None and not _takes(schema, "null"):
+            if value is None and name not in tool.required and schema is not None and not _accepts(schema, "null"):
                 self.changes[f"{name} null"] = None
                 continue
-            fitted[name] = self.value(value, {} if schema is None else schema, name, 0)
+            fitted[name] = self.fit_value(value, {} if schema is None else schema, name, 0)
         for name in tool.required:
             if name not in fitted and name in tool.properties:
-                expected = _described(tool.properties[name])
-                raise Misfit(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
+                expected = _describe(tool.properties[name])
+                raise ArgumentMismatch(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
         return fitted
 
-    def _fits_as_it_is(self, given: Mapping[str, Node]) -> bool:
-        wanted = self._tool.plain
+    def _fits_unchanged(self, given: Mapping[str, Node]) -> bool:
+        wanted = self._tool.scalar_types
         for name, value in given.items():
             if type(value) is not wanted.get(name):
                 return False
         return all(map(given.__contains__, self._tool.required))
 
-    def _filled_in(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
+    def _unwrap_schema(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
         """The values, where they came in the shape of the schema: `{"type": "object", "properties": {...}}`."""
         filled = given.get("properties")
-        if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _OF_A_SCHEMA:
+        if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _SCHEMA_KEYS:
             return given
         if any(isinstance(item, dict) and "type" in item and "value" not in item for item in filled.values()):
-            raise Misfit(f"{self._tool.name}: its definition was given, not the values of its parameters.")
+            raise ArgumentMismatch(f"{self._tool.name}: its definition was given, not the values of its parameters.")
         self.changes["arguments in the schema"] = None
         return {
             key: item["value"] if isinstance(item, dict) and "value" in item else item for key, item in filled.items()
         }
 
-    def _named(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
+    def _match_names(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""
         properties = self._tool.properties
         if (
@@ -120,66 +120,66 @@ class Fitter:
             and not given
             and all(_PAIR_TEXT.match(item) if isinstance(item, str) else False for item in positional)
         ):
-            given = self._pairs(positional)
+            given = self._split_pairs(positional)
         named: dict[str, Node] = {}
         for name, value in given.items():
-            target = name if name in properties or not properties else self._renamed(name, given)
+            target = name if name in properties or not properties else self._match_name(name, given)
             if target != name:
                 self.changes[f"{name} for {target}"] = None
             named[target] = value
         return named
 
-    def _pairs(self, positional: list[Node]) -> Mapping[str, Node]:
+    def _split_pairs(self, positional: list[Node]) -> Mapping[str, Node]:
         """Arguments written as strings: `"path=a.txt"`. None of them is positional then."""
         pairs = [str(item).partition("=") for item in positional]
-        if any(self._renamed(name.strip(), {}, keep=True) not in self._tool.properties for name, _, _ in pairs):
+        if any(self._match_name(name.strip(), {}, keep=True) not in self._tool.properties for name, _, _ in pairs):
             return {}
         positional.clear()
         self.changes["positional arguments"] = None
-        return {name.strip(): literal(text.strip()) for name, _, text in pairs}
+        return {name.strip(): parse_literal(text.strip()) for name, _, text in pairs}
 
     def _are_arguments(self, value: Mapping[str, Node]) -> bool:
         properties = self._tool.properties
-        return not value or any(self._renamed(name, value, keep=True) in properties for name in value)
+        return not value or any(self._match_name(name, value, keep=True) in properties for name in value)
 
-    def _renamed(self, name: str, given: Mapping[str, Node], *, keep: bool = False) -> str:
+    def _match_name(self, name: str, given: Mapping[str, Node], *, keep: bool = False) -> str:
         free = [known for known in self._tool.properties if known not in given]
         if name in self._tool.properties:
             return name
-        key = plain(name)
-        same = [known for known in free if plain(known) == key]
-        same = same or [known for known in free if plain(known) in _GROUPS.get(key, ())]
+        key = normalize(name)
+        same = [known for known in free if normalize(known) == key]
+        same = same or [known for known in free if normalize(known) in _GROUPS.get(key, ())]
         if len(same) == 1:
             return same[0]
-        if not keep and (not self._trusting or self._tool.schema.get("additionalProperties") is False):
+        if not keep and (not self._lenient or self._tool.schema.get("additionalProperties") is False):
             declared = ", ".join(self._tool.properties) or "none"
-            raise Misfit(f"{self._tool.name} has no parameter '{name}'; its parameters are: {declared}.")
+            raise ArgumentMismatch(f"{self._tool.name} has no parameter '{name}'; its parameters are: {declared}.")
         return name
 
-    def _placed(self, named: dict[str, Node], positional: list[Node]) -> dict[str, Node]:
+    def _place_positional(self, named: dict[str, Node], positional: list[Node]) -> dict[str, Node]:
         free = [name for name in self._tool.properties if name not in named]
         if len(positional) > len(free):
-            raise Misfit(f"{self._tool.name} takes {len(self._tool.properties)} arguments; more were given.")
+            raise ArgumentMismatch(f"{self._tool.name} takes {len(self._tool.properties)} arguments; more were given.")
         if positional:
             self.changes["positional arguments"] = None
         return {**dict(zip(free, positional, strict=False)), **named}
 
-    def value(self, value: Node, schema: object, path: str, depth: int) -> JSON:
+    def fit_value(self, value: Node, schema: object, path: str, depth: int) -> JSON:
         """The value as `schema` wants it. Raises Misfit."""
         if depth > MAX_DEPTH:
-            raise Misfit(f"Parameter '{path}' is nested too deep.")
-        schema = self._resolved(schema)
+            raise ArgumentMismatch(f"Parameter '{path}' is nested too deep.")
+        schema = self._resolve(schema)
         for key in ("anyOf", "oneOf"):
             if isinstance(options := schema.get(key), list) and options:
-                return self._any(value, options, path, depth)
-        types = _types(schema)
-        kind = kind_of(value)
+                return self._fit_any(value, options, path, depth)
+        types = _list_types(schema)
+        kind = get_kind(value)
         if types and kind not in types and not (kind == "integer" and "number" in types):
-            value = self._coerced(value, kind, types, schema, path)
-        fitted = self._inner(value, schema, path, depth)
-        return self._chosen(fitted, schema, path)
+            value = self._coerce(value, kind, types, schema, path)
+        fitted = self._fit_inner(value, schema, path, depth)
+        return self._match_choice(fitted, schema, path)
 
-    def _resolved(self, schema: object) -> Mapping[str, Any]:
+    def _resolve(self, schema: object) -> Mapping[str, Any]:
         """The schema behind a local `$ref`; an unusable schema asks nothing."""
         for _ in range(8):
             if not isinstance(schema, Mapping):
@@ -193,45 +193,45 @@ class Fitter:
             schema = found
         return {}
 
-    def _any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
-        kind = kind_of(value)
-        exact = [option for option in options if kind in _types(self._resolved(option))]
-        misfit = Misfit(f"Parameter '{path}' fits none of its alternatives.")
+    def _fit_any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
+        kind = get_kind(value)
+        exact = [option for option in options if kind in _list_types(self._resolve(option))]
+        misfit = ArgumentMismatch(f"Parameter '{path}' fits none of its alternatives.")
         for option in [*exact, *(option for option in options if option not in exact)]:
             try:
-                return self.value(value, option, path, depth + 1)
-            except Misfit as error:
+                return self.fit_value(value, option, path, depth + 1)
+            except ArgumentMismatch as error:
                 misfit = error
         raise misfit
 
-    def _coerced(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
-        if isinstance(value, Markup) and isinstance(parts := structure(value, types[0]), (dict, list)):
+    def _coerce(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
+        if isinstance(value, Markup) and isinstance(parts := parse_structure(value, types[0]), (dict, list)):
             self.changes[f"{path} elements to {types[0]}"] = None
             return parts
-        inner = held(value, types)
-        if inner is not NOTHING:
+        inner = unwrap(value, types)
+        if inner is not MISSING:
             self.changes[f"{path} {kind} to the value in it"] = None
-            value, kind = inner, kind_of(inner)
+            value, kind = inner, get_kind(inner)
             if kind in types:
                 return value
         for wanted in types:
             change = COERCIONS.get((kind, wanted))
-            coerced: Any = change(value) if change else NOTHING
-            if coerced is not NOTHING:
+            coerced: Any = change(value) if change else MISSING
+            if coerced is not MISSING:
                 self.changes[f"{path} {kind} to {wanted}"] = None
                 node: Node = coerced
                 return node
-        if "array" in types and isinstance(value, str) and (listed := self._split(value, schema)):
+        if "array" in types and isinstance(value, str) and (listed := self._split_choices(value, schema)):
             self.changes[f"{path} {kind} to array"] = None
             return listed
-        if "array" in types and (kind not in ("object", "null", "source") or _items_take(schema, kind)):
+        if "array" in types and (kind not in ("object", "null", "source") or _items_accept(schema, kind)):
             self.changes[f"{path} {kind} to array"] = None
             return [value]
         if isinstance(value, (Source, CallNode)) and "string" in types and self._is_text(value, path):
             return str(value.source if isinstance(value, CallNode) else value)
-        raise Misfit(f"Parameter '{path}' must be {_described(schema)}; {_shown(value)} was given.")
+        raise ArgumentMismatch(f"Parameter '{path}' must be {_describe(schema)}; {_shorten(value)} was given.")
 
-    def _split(self, value: str, schema: Mapping[str, Any]) -> list[Node]:
+    def _split_choices(self, value: str, schema: Mapping[str, Any]) -> list[Node]:
         """A string of several of the choices that the items have, as the list it was meant as."""
         items = schema.get("items")
         choices = items.get("enum") if isinstance(items, Mapping) else None
@@ -240,54 +240,54 @@ class Fitter:
 
     def _is_text(self, value: Source | CallNode, path: str) -> bool:
         """Whether source text may stand for a string: not where it is the parameter's own name, a variable then."""
-        return self._trusting or isinstance(value, CallNode) or plain(value) != plain(path)
+        return self._lenient or isinstance(value, CallNode) or normalize(value) != normalize(path)
 
-    def _inner(self, value: Node, schema: Mapping[str, Any], path: str, depth: int) -> JSON:
+    def _fit_inner(self, value: Node, schema: Mapping[str, Any], path: str, depth: int) -> JSON:
         if isinstance(value, list):
             items = schema.get("items", {})
-            return [self.value(item, items, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+            return [self.fit_value(item, items, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         if isinstance(value, dict):
-            return self._object(value, schema, path, depth)
+            return self._fit_object(value, schema, path, depth)
         if isinstance(value, (Source, CallNode)):
             if not self._is_text(value, path):
-                raise Misfit(f"Parameter '{path}' is {_shown(value)}, which is not a value.")
+                raise ArgumentMismatch(f"Parameter '{path}' is {_shorten(value)}, which is not a value.")
             return str(value.source if isinstance(value, CallNode) else value)
         if isinstance(value, Markup):
-            parts = str(value) if _types(schema) else structure(value)
-            return parts if isinstance(parts, str) else self._inner(parts, schema, path, depth)
+            parts = str(value) if _list_types(schema) else parse_structure(value)
+            return parts if isinstance(parts, str) else self._fit_inner(parts, schema, path, depth)
         return value
 
-    def _object(self, value: dict[str, Node], schema: Mapping[str, Any], path: str, depth: int) -> JSON:
+    def _fit_object(self, value: dict[str, Node], schema: Mapping[str, Any], path: str, depth: int) -> JSON:
         properties = schema.get("properties")
         declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
         others = schema.get("additionalProperties")
         fitted = {
-            key: self.value(
+            key: self.fit_value(
                 item, declared.get(key, others if isinstance(others, Mapping) else {}), f"{path}.{key}", depth + 1
             )
             for key, item in value.items()
         }
         missing = [key for key in schema.get("required") or () if key not in fitted]
         if missing and declared:
-            raise Misfit(f"Parameter '{path}' lacks its required member '{missing[0]}'.")
+            raise ArgumentMismatch(f"Parameter '{path}' lacks its required member '{missing[0]}'.")
         return fitted
 
-    def _chosen(self, value: JSON, schema: Mapping[str, Any], path: str) -> JSON:
+    def _match_choice(self, value: JSON, schema: Mapping[str, Any], path: str) -> JSON:
         choices = schema.get("enum")
         if not isinstance(choices, list) or value in choices:
             return value
         if isinstance(value, str):
-            same = [choice for choice in choices if isinstance(choice, str) and plain(choice) == plain(value)]
+            same = [choice for choice in choices if isinstance(choice, str) and normalize(choice) == normalize(value)]
             if len(same) == 1:
                 self.changes[f"{path} spelling"] = None
                 return same[0]
         elif isinstance(value, list) and all(item in choices for item in value):
             return value  # the enum was meant for the items
         listed = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
-        raise Misfit(f"Parameter '{path}' must be one of {listed}; {_shown(value)} was given.")
+        raise ArgumentMismatch(f"Parameter '{path}' must be one of {listed}; {_shorten(value)} was given.")
 
 
-def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types a schema allows, by JSON Schema's names; empty where it allows any."""
     named = schema.get("type")
     listed = named if isinstance(named, list) else [named] if isinstance(named, str) else []
@@ -297,26 +297,26 @@ def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return () if any(name not in KINDS.values() for name in types) else tuple(types)
 
 
-def _takes(schema: object, kind: str) -> bool:
+def _accepts(schema: object, kind: str) -> bool:
     if not isinstance(schema, Mapping):
         return True
     options = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
     if options:
-        return any(_takes(option, kind) for option in options)
-    types = _types(schema)
+        return any(_accepts(option, kind) for option in options)
+    types = _list_types(schema)
     return not types or kind in types
 
 
-def _items_take(schema: Mapping[str, Any], kind: str) -> bool:
+def _items_accept(schema: Mapping[str, Any], kind: str) -> bool:
     items = schema.get("items")
-    return isinstance(items, Mapping) and kind in _types(items)
+    return isinstance(items, Mapping) and kind in _list_types(items)
 
 
-def _described(schema: object) -> str:
-    types = _types(schema) if isinstance(schema, Mapping) else ()
+def _describe(schema: object) -> str:
+    types = _list_types(schema) if isinstance(schema, Mapping) else ()
     return " or ".join(types) or "any value"
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = value.source if isinstance(value, CallNode) else value if isinstance(value, Source) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

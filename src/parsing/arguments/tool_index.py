@@ -15,122 +15,128 @@ from ...types.messages import ToolDefinition
 NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api", "api", "tool_code"))
 _PUNCTUATION = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"[.:/]+|__+")
-_TAIL = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
-_TAIL_BEGUN = re.compile(
+_SUFFIX = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
+_SUFFIX_PREFIX = re.compile(
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
 )
-_NEAR_ENOUGH = 0.5
+_MIN_SIMILARITY = 0.5
 _SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
-_ASKS_MORE = frozenset(("enum", "anyOf", "oneOf", "$ref"))
+_CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 
 
-class Tool(NamedTuple):
+class IndexedTool(NamedTuple):
     """A tool with what fitting asks of its schema."""
 
     name: str
     schema: Mapping[str, Any]
     properties: Mapping[str, Any]
     required: tuple[str, ...]
-    plain: Mapping[str, type]  # the parameters whose schema asks for nothing but one scalar type
+    scalar_types: Mapping[str, type]  # the parameters whose schema asks for nothing but one scalar type
 
 
-class Toolbox:
+class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; what is neither is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        self.tools = {tool.name: tool for tool in map(_tool, offered) if tool.name}
-        self._by_plain: dict[str, str] = {}
+        self.tools = {tool.name: tool for tool in map(_index_tool, offered) if tool.name}
+        self._by_normalized: dict[str, str] = {}
         self._by_tail: dict[str, str] = {}
         for name in self.tools:
-            _put(self._by_plain, plain(name), name)
-            _put(self._by_tail, plain(_PARTS.split(name)[-1]), name)
-        self._found: dict[str, Tool | None] = {}
-        self._leading: dict[str, bool] = {}
-        self._beginnings: frozenset[str] = frozenset()
+            _add_unique(self._by_normalized, normalize(name), name)
+            _add_unique(self._by_tail, normalize(_PARTS.split(name)[-1]), name)
+        self._found: dict[str, IndexedTool | None] = {}
+        self._leads: dict[str, bool] = {}
+        self._prefixes: frozenset[str] = frozenset()
 
-    def find(self, written: str) -> Tool | None:
+    def find(self, written: str) -> IndexedTool | None:
         """The offered tool that `written` names, or None."""
         if written not in self._found:
-            _bound(self._found)
+            _limit_size(self._found)
             self._found[written] = self._look_up(written)
         return self._found[written]
 
-    def _look_up(self, written: str) -> Tool | None:
+    def _look_up(self, written: str) -> IndexedTool | None:
         if tool := self.tools.get(written):
             return tool
         bare = written.replace("\\", "").strip(" \t\r\n\"'`*")
-        while len(shorter := _TAIL.sub("", bare)) < len(bare):
-            if name := self._by_plain.get(plain(bare)):
+        while len(shorter := _SUFFIX.sub("", bare)) < len(bare):
+            if name := self._by_normalized.get(normalize(bare)):
                 return self.tools[name]
             bare = shorter
         parts = _PARTS.split(bare)[-6:]
         for start in range(len(parts)):
-            if name := self._by_plain.get(plain("".join(parts[start:]))):
+            if name := self._by_normalized.get(normalize("".join(parts[start:]))):
                 return self.tools[name]
-        name = self._by_tail.get(plain(bare), "")
+        name = self._by_tail.get(normalize(bare), "")
         return self.tools.get(name)
 
-    def leads(self, word: str) -> bool:
+    def names_tool(self, word: str) -> bool:
         """Whether `word`, standing before a bracket, names a tool: with no namespace but the usual ones."""
-        if word not in self._leading:
-            _bound(self._leading)
-            self._leading[word] = self._is_leading(word)
-        return self._leading[word]
+        if word not in self._leads:
+            _limit_size(self._leads)
+            self._leads[word] = self._names_tool(word)
+        return self._leads[word]
 
-    def _is_leading(self, word: str) -> bool:
-        bare = _TAIL.sub("", word.replace("\\", ""))
+    def _names_tool(self, word: str) -> bool:
+        bare = _SUFFIX.sub("", word.replace("\\", ""))
         parts = _PARTS.split(bare)
         if len(parts) > 1 and parts[0] in NAMESPACES:
-            return self._is_leading(bare[len(parts[0]) + 1 :])
-        if not all(map(plain, parts)):
+            return self._names_tool(bare[len(parts[0]) + 1 :])
+        if not all(map(normalize, parts)):
             return False
-        return bool(self._by_plain.get(plain(bare)) or (len(parts) == 1 and self._by_tail.get(plain(bare))))
+        return bool(
+            self._by_normalized.get(normalize(bare)) or (len(parts) == 1 and self._by_tail.get(normalize(bare)))
+        )
 
-    def may_begin(self, word: str) -> bool:
+    def is_name_prefix(self, word: str) -> bool:
         """Whether some text that names a tool begins with `word`."""
-        if not self._beginnings:
-            names = [*self._by_plain, *(plain(name) for name in NAMESPACES), *self._by_tail]
-            self._beginnings = frozenset(name[:end] for name in names for end in range(len(name) + 1))
-        word = _TAIL_BEGUN.sub("", word.replace("\\", ""))
+        if not self._prefixes:
+            names = [*self._by_normalized, *(normalize(name) for name in NAMESPACES), *self._by_tail]
+            self._prefixes = frozenset(name[:end] for name in names for end in range(len(name) + 1))
+        word = _SUFFIX_PREFIX.sub("", word.replace("\\", ""))
         head, dot, rest = word.rpartition(".")
-        return plain(word) in self._beginnings or bool(dot and head in NAMESPACES and plain(rest) in self._beginnings)
+        return normalize(word) in self._prefixes or bool(
+            dot and head in NAMESPACES and normalize(rest) in self._prefixes
+        )
 
-    def nearest(self, written: str) -> list[str]:
+    def find_nearest(self, written: str) -> list[str]:
         """Up to three offered names that look like `written`, the likest first."""
         import difflib  # only where a model erred
 
-        return difflib.get_close_matches(written[:100], self.tools, n=3, cutoff=_NEAR_ENOUGH)
+        return difflib.get_close_matches(written[:100], self.tools, n=3, cutoff=_MIN_SIMILARITY)
 
 
-def plain(name: str) -> str:
+def normalize(name: str) -> str:
     """The name without case and punctuation."""
     return _PUNCTUATION.sub("", name).casefold()
 
 
-def _bound(remembered: dict[str, Any]) -> None:
+def _limit_size(remembered: dict[str, Any]) -> None:
     """What a model may write is unbounded, what is remembered of it is not."""
     if len(remembered) > 1000:
         remembered.clear()
 
 
-def _put(table: dict[str, str], key: str, name: str) -> None:
+def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     """One entry a key; a key that two names share finds neither."""
     table[key] = "" if table.get(key, name) != name else name
 
 
-def _tool(offered: ToolDefinition | Mapping[str, Any]) -> Tool:
+def _index_tool(offered: ToolDefinition | Mapping[str, Any]) -> IndexedTool:
     if isinstance(offered, ToolDefinition):
-        return _with_schema(offered.name, offered.parameters)
+        return _index_schema(offered.name, offered.parameters)
     function = offered.get("function", offered)
     if not isinstance(function, Mapping):
-        return _with_schema("", {})
-    return _with_schema(str(function.get("name", "")), function.get("parameters") or function.get("input_schema") or {})
+        return _index_schema("", {})
+    return _index_schema(
+        str(function.get("name", "")), function.get("parameters") or function.get("input_schema") or {}
+    )
 
 
-def _with_schema(name: str, schema: Mapping[str, Any]) -> Tool:
+def _index_schema(name: str, schema: Mapping[str, Any]) -> IndexedTool:
     properties = schema.get("properties")
     required = schema.get("required")
-    return Tool(
+    return IndexedTool(
         name,
         schema,
         properties if isinstance(properties, Mapping) else {},
@@ -138,7 +144,7 @@ def _with_schema(name: str, schema: Mapping[str, Any]) -> Tool:
         {
             name: _SCALARS[each["type"]]
             for name, each in (properties.items() if isinstance(properties, Mapping) else ())
-            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _ASKS_MORE.isdisjoint(each)
+            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _CONSTRAINTS.isdisjoint(each)
         },
     )
 

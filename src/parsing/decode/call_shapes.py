@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .json_repair import Reader
-from .nodes import CallNode, Node, Pair, Source, Unreadable, lenient, strict
+from .json_repair import RepairReader
+from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -53,10 +53,10 @@ class RawCall(NamedTuple):
     container: object = None  # the node the arguments were read from; open at the text's end, it was cut off
 
 
-Known = Callable[[str], bool]
+IsTool = Callable[[str], bool]
 
 
-class Decoded(NamedTuple):
+class DecodedBlock(NamedTuple):
     """`problem` is set where the block is no call: why, in words for the model. `cut` says that its end is missing."""
 
     calls: list[RawCall]
@@ -65,39 +65,43 @@ class Decoded(NamedTuple):
     cut: bool = False
 
 
-def calls_in(node: Node, known: Known, depth: int = 0) -> list[RawCall]:
+def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
     """The calls that `node` says, in order; none where it is no call. `known` tells whether a name is a tool's."""
     if depth > _MAX_NESTING:
         return []
     if isinstance(node, dict):
-        return _from_object(node, known, depth)
+        return _find_in_object(node, is_tool, depth)
     if isinstance(node, CallNode):
-        return _from_call(node, known, depth)
+        return _find_in_call(node, is_tool, depth)
     if isinstance(node, list):
-        return _from_list(node, known, depth)
+        return _find_in_list(node, is_tool, depth)
     if isinstance(node, str) and not isinstance(node, Source):
-        return _from_string(node, known, depth)
+        return _find_in_string(node, is_tool, depth)
     return []
 
 
-def _from_call(node: CallNode, known: Known, depth: int) -> list[RawCall]:
-    if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not known(node.name):
-        return calls_in(node.positional[0], known, depth + 1)
+def _find_in_call(node: CallNode, is_tool: IsTool, depth: int) -> list[RawCall]:
+    if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not is_tool(node.name):
+        return find_calls(node.positional[0], is_tool, depth + 1)
     only = node.positional[0] if len(node.positional) == 1 else None
-    if isinstance(only, Source) and only.startswith("**") and isinstance(spread := _unwrapped(only.lstrip("* ")), dict):
+    if (
+        isinstance(only, Source)
+        and only.startswith("**")
+        and isinstance(spread := _unwrap_string(only.lstrip("* ")), dict)
+    ):
         node = node._replace(keywords=node.keywords | spread, positional=[])
     return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
 
 
-def _from_list(node: list[Node], known: Known, depth: int) -> list[RawCall]:
-    if len(node) > 1 and isinstance(node[0], str) and known(node[0]):
-        if all(isinstance(item, str) and known(item) for item in node):
+def _find_in_list(node: list[Node], is_tool: IsTool, depth: int) -> list[RawCall]:
+    if len(node) > 1 and isinstance(node[0], str) and is_tool(node[0]):
+        if all(isinstance(item, str) and is_tool(item) for item in node):
             return []  # a list of tools
-        return [_listed(str(node[0]), node[1:], node)]
-    return [call for item in node for call in calls_in(item, known, depth + 1)]
+        return [_read_list_call(str(node[0]), node[1:], node)]
+    return [call for item in node for call in find_calls(item, is_tool, depth + 1)]
 
 
-def _listed(name: str, rest: list[Node], container: object) -> RawCall:
+def _read_list_call(name: str, rest: list[Node], container: object) -> RawCall:
     """A name and its arguments in one list: an object, pairs, or values by position."""
     if all(isinstance(item, Pair) for item in rest):
         return RawCall(name, {key: value for item in rest for key, value in item.items()}, [], container=container)  # type: ignore[union-attr]  # all are pairs
@@ -106,60 +110,60 @@ def _listed(name: str, rest: list[Node], container: object) -> RawCall:
     return RawCall(name, {}, rest, container=container)
 
 
-def _from_string(node: str, known: Known, depth: int) -> list[RawCall]:
+def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
     """Calls written as a string: Arctic and DBRX list them so, each in its own or several in one."""
     calls: list[RawCall] = []
     if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
         return calls
-    reader = Reader(node)
+    reader = RepairReader(node)
     try:
         for _ in range(_MAX_IN_STRING):
             if reader.position == len(node):
                 break
-            calls += calls_in(reader.value(), known, depth + 1)
-            reader.skip()
-            while reader.at(",;"):
+            calls += find_calls(reader.read_value(), is_tool, depth + 1)
+            reader.skip_space()
+            while reader.is_at(",;"):
                 reader.position += 1
-                reader.skip()
-    except (Unreadable, RecursionError):
+                reader.skip_space()
+    except (UnreadableValue, RecursionError):
         pass  # what stood before it counts
     return calls
 
 
-def _from_object(node: dict[str, Node], known: Known, depth: int) -> list[RawCall]:
+def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[RawCall]:
     for key in NAME_KEYS:
         if isinstance(node.get(key), str):
-            return _named(node, key, known)
+            return _read_named(node, key, is_tool)
     for key in WRAPPER_KEYS:
         if isinstance(inner := node.get(key), (list, dict, CallNode, str)):
-            return calls_in(inner, known, depth + 1)
-    if node and all(known(key) or key in ENVELOPE_KEYS for key in node):
-        return [call for key, value in node.items() if known(key) for call in _by_key(key, value)]
+            return find_calls(inner, is_tool, depth + 1)
+    if node and all(is_tool(key) or key in ENVELOPE_KEYS for key in node):
+        return [call for key, value in node.items() if is_tool(key) for call in _read_keyed(key, value)]
     return []
 
 
-def _by_key(name: str, value: Node) -> list[RawCall]:
+def _read_keyed(name: str, value: Node) -> list[RawCall]:
     """`{"read": {"path": "a"}}`: the name is the key. A list of objects is several calls."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        return [_with_arguments(name, item) for item in value]
-    return [_with_arguments(name, value)]
+        return [_make_call(name, item) for item in value]
+    return [_make_call(name, value)]
 
 
-def _named(node: dict[str, Node], name_key: str, known: Known) -> list[RawCall]:
+def _read_named(node: dict[str, Node], name_key: str, is_tool: IsTool) -> list[RawCall]:
     name = str(node[name_key])
-    if _CALL_IN_STRING.match(name) and (inner := _from_string(name, known, 1)):
+    if _CALL_IN_STRING.match(name) and (inner := _find_in_string(name, is_tool, 1)):
         return inner
     for key in ARGUMENT_KEYS:
         if key in node and key != name_key:
-            return [_with_arguments(name, value) for value in _several(node[key])]
+            return [_make_call(name, value) for value in _split_arguments(node[key])]
     siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
     return [RawCall(name, siblings, [], container=node)]
 
 
-def _several(value: Node) -> list[Node]:
+def _split_arguments(value: Node) -> list[Node]:
     """The arguments of several calls where a list of objects stands for those of one, else of the one."""
     if isinstance(value, str) and value.lstrip()[:1] == "{":
-        value = _concatenated(value)
+        value = _split_objects(value)
     if (
         isinstance(value, list)
         and len(value) > 1
@@ -169,35 +173,35 @@ def _several(value: Node) -> list[Node]:
     return [value]
 
 
-def _concatenated(text: str) -> Node:
+def _split_objects(text: str) -> Node:
     """The objects of a string that holds several, one after the other; else the string."""
-    reader = Reader(text)
+    reader = RepairReader(text)
     values: list[Node] = []
     try:
         while reader.position < len(text):
-            values.append(reader.value())
-            reader.skip()
-    except (Unreadable, RecursionError):
+            values.append(reader.read_value())
+            reader.skip_space()
+    except (UnreadableValue, RecursionError):
         return text
     return values if len(values) > 1 and not reader.unclosed else text
 
 
-def _with_arguments(name: str, value: Node) -> RawCall:
+def _make_call(name: str, value: Node) -> RawCall:
     container = value
     if isinstance(value, str):
-        value = _unwrapped(value)
+        value = _unwrap_string(value)
     if value is None or value == "":
         return RawCall(name, {}, [])
     if isinstance(value, dict):
         return RawCall(name, value, [], container=container)
     if isinstance(value, list):
-        return _from_argument_list(name, value)
+        return _read_argument_list(name, value)
     if isinstance(value, (bool, int, float)):
         return RawCall(name, None, [], f"The arguments must be one object; {value!r} was given.")
     return RawCall(name, {}, [value], container=container)
 
 
-def _from_argument_list(name: str, value: list[Node]) -> RawCall:
+def _read_argument_list(name: str, value: list[Node]) -> RawCall:
     """A list where an object should be: one object, name and value pairs, or values by position."""
     if len(value) == 1 and isinstance(value[0], dict) and "value" not in value[0]:
         return RawCall(name, value[0], [], container=value)
@@ -207,59 +211,61 @@ def _from_argument_list(name: str, value: list[Node]) -> RawCall:
     return RawCall(name, {}, list(value), container=value)
 
 
-def _unwrapped(text: str) -> Node:
+def _unwrap_string(text: str) -> Node:
     """The object that a string holds, through as many encodings as were put around it; or the string."""
     value: Node = text
     for _ in range(4):
         if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
             break
         try:
-            reader = Reader(value)
-            value = reader.value()
-        except (Unreadable, RecursionError):
+            reader = RepairReader(value)
+            value = reader.read_value()
+        except (UnreadableValue, RecursionError):
             break
         if reader.unclosed:
             return text
     return value
 
 
-def decode_value(kind: str, name: str, body: str, read: tuple[Node] | None, known: Known, *, ended: bool) -> Decoded:
+def decode_value(
+    kind: str, name: str, body: str, parsed: tuple[Node] | None, is_tool: IsTool, *, ended: bool
+) -> DecodedBlock:
     if not ended and _NOTHING_CLOSED.match(body):
-        return Decoded([], problem="The block was cut off before its end.", cut=True)
+        return DecodedBlock([], problem="The block was cut off before its end.", cut=True)
     text = name + body if kind == "pythonic" else body
     try:
-        node, repairs, unclosed = (read[0], (), []) if read else _value(text)
-    except (Unreadable, RecursionError) as error:
-        problem = str(error) if isinstance(error, Unreadable) else "The value is nested too deep."
-        return Decoded([], problem=problem, cut=not ended)
-    if (not body.isascii() or "\\u" in body) and (problem := _surrogates(body, node)):
-        return Decoded([], problem=problem)
-    calls = _said(kind, name, node, known)
+        node, repairs, unclosed = (parsed[0], (), []) if parsed else _parse_value(text)
+    except (UnreadableValue, RecursionError) as error:
+        problem = str(error) if isinstance(error, UnreadableValue) else "The value is nested too deep."
+        return DecodedBlock([], problem=problem, cut=not ended)
+    if (not body.isascii() or "\\u" in body) and (problem := _check_surrogates(body, node)):
+        return DecodedBlock([], problem=problem)
+    calls = _find_block_calls(kind, name, node, is_tool)
     if not ended and any(_is_open(call, unclosed) for call in calls):
-        return Decoded(calls, problem="The block was cut off before its end.", cut=True)
+        return DecodedBlock(calls, problem="The block was cut off before its end.", cut=True)
     if not calls:
-        return Decoded([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
-    return Decoded(calls, repairs)
+        return DecodedBlock([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
+    return DecodedBlock(calls, repairs)
 
 
-def _value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
+def _parse_value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
     if text[:1] in ("{", "["):
-        for parse, repairs in ((strict, ()), (lenient, ("raw newlines",))):
+        for parse, repairs in ((parse_strict, ()), (parse_lenient, ("raw newlines",))):
             try:
                 node, end = parse(text, 0)
-            except Unreadable:
+            except UnreadableValue:
                 raise
             except (ValueError, RecursionError):
                 continue
             if end == len(text):
                 return node, repairs, []
-    reader = Reader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
-    node = reader.value()
+    reader = RepairReader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
+    node = reader.read_value()
     pythonic = {"tuple"} if isinstance(node, CallNode) else set()
     return node, tuple(repair for repair in reader.repairs if repair not in pythonic), reader.unclosed
 
 
-def _surrogates(body: str, node: Node) -> str:
+def _check_surrogates(body: str, node: Node) -> str:
     """Why text with half of a character in it is no argument, or nothing."""
     if not _SURROGATE.search(body):
         return ""
@@ -272,13 +278,13 @@ def _surrogates(body: str, node: Node) -> str:
     return ""
 
 
-def _said(kind: str, name: str, node: Node, known: Known) -> list[RawCall]:
+def _find_block_calls(kind: str, name: str, node: Node, is_tool: IsTool) -> list[RawCall]:
     """What the value says; where the name stood before it, the value is the arguments."""
     if kind != "named":
-        return calls_in(node, known)
+        return find_calls(node, is_tool)
     if isinstance(node, dict):
-        inner = calls_in(node, known) if "arguments" in node or "parameters" in node else []
-        if inner and all(known(call.name) for call in inner):
+        inner = find_calls(node, is_tool) if "arguments" in node or "parameters" in node else []
+        if inner and all(is_tool(call.name) for call in inner):
             return inner
         return [RawCall(name, node, [], container=node)]
     return [RawCall(name, None, [], "The arguments must be one object.")]
@@ -289,13 +295,13 @@ def _is_open(call: RawCall, unclosed: list[object]) -> bool:
     return any(call.container is container for container in unclosed)
 
 
-def decode_labelled_line(name: str, line: str) -> RawCall:
+def decode_label_line(name: str, line: str) -> RawCall:
     """The arguments that stand on a line: `city="Oslo"`, the text between a bracket and its end, or one value."""
     if _KEYWORD.match(line):
-        reader = Reader(f"{name}({line})")
+        reader = RepairReader(f"{name}({line})")
         try:
-            node = reader.value()
-        except (Unreadable, RecursionError):
+            node = reader.read_value()
+        except (UnreadableValue, RecursionError):
             node = None
         if isinstance(node, CallNode) and not node.positional and not reader.unclosed:
             return RawCall(name, node.keywords, [])
@@ -308,10 +314,10 @@ def decode_argument_blocks(body: str) -> list[RawCall]:
     name = _TOOL_NAME.search(body)
     arguments: dict[str, Node] = {}
     end = 0
-    while (begun := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, begun.end())):
-        value, end = body[begun.end() : ends.start()], ends.end()
+    while (is_prefix := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, is_prefix.end())):
+        value, end = body[is_prefix.end() : ends.start()], ends.end()
         try:
-            arguments[begun[1]] = strict(value.strip())[0]
+            arguments[is_prefix[1]] = parse_strict(value.strip())[0]
         except (ValueError, RecursionError):
-            arguments[begun[1]] = value
+            arguments[is_prefix[1]] = value
     return [RawCall(name.group(1), arguments, [])] if name else []

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import re
 
-from .nodes import CallNode, Node, Pair, Source, Unreadable, put, strict
-from .scalars import unescape, worked_out
+from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_strict, put
+from .scalars import eval_constant, unescape
 
 MAX_DEPTH = 100
-MAX_DOUBTS = 2_000  # quotes in one string that were not escaped
-ATTEMPTS = 8  # at reading a part of a broken value as strict JSON, each as long as the whole
+MAX_STRAY_QUOTES = 2_000  # quotes in one string that were not escaped
+MAX_STRICT_PASSES = 8  # at reading a part of a broken value as strict JSON, each as long as the whole
 
 _SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = re.compile(
@@ -63,7 +63,7 @@ _BODY_OF: dict[str, re.Pattern[str]] = {
 }
 
 
-class Reader:
+class RepairReader:
     """Reads nodes from `text`, from `position` on; `repairs` names what was not as it should be.
 
     `unclosed` holds the containers that the text ended in.
@@ -75,73 +75,73 @@ class Reader:
         self.repairs: dict[str, None] = {}  # an ordered set
         self.unclosed: list[object] = []
         self._depth = 0
-        self._patience = ATTEMPTS * len(text)
+        self._strict_budget = MAX_STRICT_PASSES * len(text)
 
-    def value(self, place: str = "top") -> Node:
+    def read_value(self, place: str = "top") -> Node:
         """The value at the position. Raises Unreadable."""
-        self.skip()
+        self.skip_space()
         text, position = self.text, self.position
         character = text[position : position + 1]
         if character and character in "{[(":
-            return self._container(character)
+            return self._read_container(character)
         if quoted := _QUOTED_NAME.match(text, position):
-            return self._call(quoted)
+            return self._read_call(quoted)
         if start := _STRING_START.match(text, position):
-            return self._string(start, place)
+            return self._read_string(start, place)
         if number := _NUMBER.match(text, position):
-            return self._number(number)
-        return self._word()
+            return self._read_number(number)
+        return self._read_word()
 
-    def _container(self, opener: str) -> Node:
-        if opener != "(" and self.position and self._patience > 0 and (clean := self._clean()):
+    def _read_container(self, opener: str) -> Node:
+        if opener != "(" and self.position and self._strict_budget > 0 and (clean := self._read_strict()):
             return clean[0]
-        return self._object() if opener == "{" else self._list("]" if opener == "[" else ")")
+        return self._read_object() if opener == "{" else self._read_list("]" if opener == "[" else ")")
 
-    def _clean(self) -> tuple[Node] | None:
+    def _read_strict(self) -> tuple[Node] | None:
         """A part that is strict JSON; but backslashes in a broken value may not mean what JSON says."""
         text, position = self.text, self.position
         try:
-            node, end = strict(text, position)
+            node, end = parse_strict(text, position)
         except (ValueError, RecursionError) as error:
-            self._patience -= _cost(error, text)
+            self._strict_budget -= _estimate_cost(error, text)
             return None
         if text.find("\\", position, end) >= 0:
-            self._patience -= end - position
+            self._strict_budget -= end - position
             return None
         self.position = end
         return (node,)
 
-    def skip(self) -> None:
+    def skip_space(self) -> None:
         """Over whitespace, and over comments and special tokens, which are noted."""
         if match := _SKIP.match(self.text, self.position):
             self.position = match.end()
             if not match.group().isspace():
                 self.repairs["comments or stray tokens"] = None
 
-    def at(self, characters: str) -> bool:
+    def is_at(self, characters: str) -> bool:
         return self.text[self.position : self.position + 1] in characters and self.position < len(self.text)
 
     def _enter(self, container: object) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Unreadable(f"The value is nested more than {MAX_DEPTH} deep.")
+            raise UnreadableValue(f"The value is nested more than {MAX_DEPTH} deep.")
         self.position += 1
         self.unclosed.append(container)
 
-    def _more(self, closer: str) -> bool:
+    def _has_more(self, closer: str) -> bool:
         """Whether another element follows; takes separators, and the closer where it comes."""
-        self.skip()
-        while self.at(",;"):
+        self.skip_space()
+        while self.is_at(",;"):
             self.position += 1
-            self.skip()
-            if self.at(closer):
+            self.skip_space()
+            if self.is_at(closer):
                 self.repairs["trailing comma"] = None
         if self.position >= len(self.text):
             self.repairs["missing closers"] = None
             return False
-        if not self.at("}])"):
+        if not self.is_at("}])"):
             return True
-        if self.at(closer):
+        if self.is_at(closer):
             self.position += 1
         else:  # another container's closer: this one's is missing
             self.repairs["missing closers"] = None
@@ -149,27 +149,27 @@ class Reader:
         self._depth -= 1
         return False
 
-    def _object(self) -> Node:
+    def _read_object(self) -> Node:
         result: dict[str, Node] = {}
         members: list[Node] = []
         self._enter(result)
-        self._plain_members(result)
-        while self._more("}"):
+        self._read_simple_members(result)
+        while self._has_more("}"):
             start = self.position
-            key = self._key()
+            key = self._read_key()
             if key is None:
-                members.append(self.value("item"))  # a Python set
+                members.append(self.read_value("item"))  # a Python set
                 self.repairs["set"] = None
             else:
-                put(result, key, self._pair_value())
-                self._plain_members(result)
+                put(result, key, self._read_member_value())
+                self._read_simple_members(result)
             if self.position == start:
-                raise self._stuck()
+                raise self._make_error()
         if members and result:
-            raise Unreadable("Some of it is neither a key nor its value: are the quotes inside a string escaped?")
+            raise UnreadableValue("Some of it is neither a key nor its value: are the quotes inside a string escaped?")
         return members or result
 
-    def _plain_members(self, result: dict[str, Node]) -> None:
+    def _read_simple_members(self, result: dict[str, Node]) -> None:
         """Members with a simple value that another one follows, each read in one match."""
         text, position = self.text, self.position
         while member := _MEMBER.match(text, position):
@@ -190,18 +190,18 @@ class Reader:
             position = member.end()
         self.position = position
 
-    def _pair_value(self) -> Node:
-        self.skip()
+    def _read_member_value(self) -> Node:
+        self.skip_space()
         if self.position >= len(self.text):
-            raise Unreadable("It ends after a key, before its value.")
-        return self.value("pair")
+            raise UnreadableValue("It ends after a key, before its value.")
+        return self.read_value("pair")
 
-    def _key(self) -> str | None:
+    def _read_key(self) -> str | None:
         text, start = self.text, self.position
         if quote := _STRING_START.match(text, start):
             try:
-                key = self._string(quote, "key")
-            except Unreadable:
+                key = self._read_string(quote, "key")
+            except UnreadableValue:
                 key = None
             colon = _COLON.match(text, self.position)
             if not isinstance(key, str) or not colon:
@@ -217,68 +217,68 @@ class Reader:
         self.position = colon.end()
         return key
 
-    def _list(self, closer: str) -> Node:
+    def _read_list(self, closer: str) -> Node:
         result: list[Node] = []
         self._enter(result)
         if closer == ")":
             self.repairs["tuple"] = None
-        while self._more(closer):
+        while self._has_more(closer):
             start = self.position
             keyword = _KEYWORD.match(self.text, start)
             if keyword and result:  # `["read", path="a"]`
                 self.position = keyword.end()
-                result.append(Pair({_keyword_name(keyword): self.value("item")}))
+                result.append(Pair({_get_keyword(keyword): self.read_value("item")}))
             else:
-                result.append(self.value("item"))
+                result.append(self.read_value("item"))
             if self.position == start:
-                raise self._stuck()
+                raise self._make_error()
         return result
 
-    def _string(self, start: re.Match[str], place: str) -> str:
+    def _read_string(self, start: re.Match[str], place: str) -> str:
         """The string whose quote `start` is. Its end is the first quote that may end it here."""
         opener, prefix = start.group(1), start.group()[: -len(start.group(1))]
         if opener != '"' or prefix:
             self.repairs["quotes"] = None
         if len(opener) > 2:
-            return self._long_string(start, opener)
+            return self._read_long_string(start, opener)
         closers = _CLOSERS.get(opener, opener)
-        raw, self.position = self._closed(start.end(), closers, place)
+        raw, self.position = self._find_string_end(start.end(), closers, place)
         return unescape(raw, self.repairs) if "r" not in prefix.lower() else raw
 
-    def _closed(self, begin: int, closers: str, place: str) -> tuple[str, int]:
-        text, after, doubts = self.text, _AFTER[place], 0
+    def _find_string_end(self, begin: int, closers: str, place: str) -> tuple[str, int]:
+        text, after, stray_quotes = self.text, _AFTER[place], 0
         if closers == '\\"':
-            return self._escaped_string(begin)
+            return self._find_escaped_quote(begin)
         body, end = _BODY_OF[closers], begin
         while True:
             run = body.match(text, end)
             end = run.end() if run else end  # it matches nothing, too
             if end >= len(text):
-                raise Unreadable("A string is not closed.")
+                raise UnreadableValue("A string is not closed.")
             if text[end] == "\\":
-                raise Unreadable("A string is not closed.")
+                raise UnreadableValue("A string is not closed.")
             if after.match(text, end + 1):
                 return text[begin:end], end + 1
             self.repairs["quotes inside a string"] = None
-            end, doubts = end + 1, doubts + 1
-            if doubts > MAX_DOUBTS:
-                raise Unreadable("Quotes inside a string are not escaped.")
+            end, stray_quotes = end + 1, stray_quotes + 1
+            if stray_quotes > MAX_STRAY_QUOTES:
+                raise UnreadableValue("Quotes inside a string are not escaped.")
 
-    def _escaped_string(self, begin: int) -> tuple[str, int]:
+    def _find_escaped_quote(self, begin: int) -> tuple[str, int]:
         end = self.text.find('\\"', begin)
         if end < 0:
-            raise Unreadable("A string is not closed.")
+            raise UnreadableValue("A string is not closed.")
         return self.text[begin:end], end + 2
 
-    def _long_string(self, start: re.Match[str], opener: str) -> str:
+    def _read_long_string(self, start: re.Match[str], opener: str) -> str:
         end = self.text.find(opener, start.end())
         if end < 0:
-            raise Unreadable("A string is not closed.")
+            raise UnreadableValue("A string is not closed.")
         raw = self.text[start.end() : end]
         self.position = end + len(opener)
         return unescape(raw, self.repairs) if opener[0] in "\"'" else raw
 
-    def _number(self, match: re.Match[str]) -> Node:
+    def _read_number(self, match: re.Match[str]) -> Node:
         self.position = match.end()
         digits = match.group().replace("_", "")
         try:
@@ -287,37 +287,37 @@ class Reader:
                 return int(digits, 16)
             return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
         except ValueError:
-            raise Unreadable("A number is too long.") from None
+            raise UnreadableValue("A number is too long.") from None
 
-    def _word(self) -> Node:
+    def _read_word(self) -> Node:
         word = _WORD.match(self.text, self.position)
         if word and self.text[word.end() : word.end() + 1] == "(":
-            return self._call(word)
+            return self._read_call(word)
         if word and word.group() in _LITERALS and not _BARE.match(self.text[word.end() : word.end() + 1].strip()):
             self.position = word.end()
             if word.group() not in ("true", "false", "null"):
                 self.repairs["literals"] = None
             return _LITERALS[word.group()]
-        return self._source()
+        return self._read_source()
 
-    def _call(self, word: re.Match[str]) -> CallNode:
+    def _read_call(self, word: re.Match[str]) -> CallNode:
         keywords: dict[str, Node] = {}
         positional: list[Node] = []
         start, self.position = word.start(), word.end()
         self._enter(keywords)
-        while self._more(")"):
+        while self._has_more(")"):
             begin = self.position
             keyword = _KEYWORD.match(self.text, begin)
             if keyword:
                 self.position = keyword.end()
-                put(keywords, _keyword_name(keyword), self.value("argument"))
+                put(keywords, _get_keyword(keyword), self.read_value("argument"))
             else:
-                positional.append(self.value("argument"))
+                positional.append(self.read_value("argument"))
             if self.position == begin:
-                raise self._stuck()
+                raise self._make_error()
         return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
 
-    def _source(self) -> Node:
+    def _read_source(self) -> Node:
         """Text up to where a value ends; arithmetic on constants is worked out."""
         text, start, depth = self.text, self.position, 0
         while self.position < len(text):
@@ -334,29 +334,29 @@ class Reader:
             self.position += 1
         source = text[start : self.position].strip()
         if not source:
-            raise self._stuck()
+            raise self._make_error()
         if source in _NO_VALUE:
-            raise Unreadable(f"{source} is not a JSON value.")
+            raise UnreadableValue(f"{source} is not a JSON value.")
         self.repairs["unquoted text"] = None
-        number = worked_out(source)
+        number = eval_constant(source)
         if number is None:
             return Source(source)
         self.repairs["arithmetic"] = None
         return number
 
-    def _stuck(self) -> Unreadable:
+    def _make_error(self) -> UnreadableValue:
         if self.position >= len(self.text):
-            return Unreadable("It ends too early.")
+            return UnreadableValue("It ends too early.")
         rest = self.text[self.position : self.position + 20]
-        return Unreadable(f"It cannot be read from {rest!r} on.")
+        return UnreadableValue(f"It cannot be read from {rest!r} on.")
 
 
-def _cost(error: ValueError | RecursionError, text: str) -> int:
+def _estimate_cost(error: ValueError | RecursionError, text: str) -> int:
     """About how many characters were looked at before strict parsing failed; json counts the lines before, too."""
     if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
         return error.pos
     return len(text)
 
 
-def _keyword_name(match: re.Match[str]) -> str:
+def _get_keyword(match: re.Match[str]) -> str:
     return (match.group(1) or match.group(2) or match.group(3)).replace("\\_", "_")

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn, Union
 from ...types.strict_json import build_unique
 
 
-class Unreadable(ValueError):
+class UnreadableValue(ValueError):
     """No reading makes this a value; the message is for the model."""
 
 
@@ -41,7 +41,7 @@ Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallN
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise Unreadable(f"{constant} is not a JSON value.")
+    raise UnreadableValue(f"{constant} is not a JSON value.")
 
 
 def put(members: dict[str, Node], key: str, value: Node) -> None:
@@ -51,8 +51,8 @@ def put(members: dict[str, Node], key: str, value: Node) -> None:
     members[key] = value
 
 
-def _repeated_key(key: str) -> Unreadable:
-    return Unreadable(f"The key {key[:64]!r} stands twice, with different values.")
+def _repeated_key(key: str) -> UnreadableValue:
+    return UnreadableValue(f"The key {key[:64]!r} stands twice, with different values.")
 
 
 _build_object = build_unique(_repeated_key, allow_equal=True)
@@ -60,11 +60,11 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_obje
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object, strict=False)
 
 
-def strict(text: str, position: int = 0) -> tuple[Node, int]:
+def parse_strict(text: str, position: int = 0) -> tuple[Node, int]:
     """The JSON value at `position` and where it ends. Raises ValueError or RecursionError as json does."""
     return _STRICT.raw_decode(text, position)
 
 
-def lenient(text: str, position: int = 0) -> tuple[Node, int]:
+def parse_lenient(text: str, position: int = 0) -> tuple[Node, int]:
     """The same, where a string may hold control characters as they are."""
     return _LENIENT.raw_decode(text, position)

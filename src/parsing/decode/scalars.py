@@ -42,51 +42,51 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
         return raw.replace("\\\\", "\\")
     markdown = _MARKDOWN | _MARKDOWN_MAYBE if "\\_" in raw else _MARKDOWN
 
-    def meant(match: re.Match[str]) -> str:
+    def replace_escape(match: re.Match[str]) -> str:
         escape = match.group(1)
         if escape in _PLAIN:
             return _PLAIN[escape]
         if len(escape) > 1:
-            return _character(escape)
+            return _decode_character(escape)
         repairs["backslashes"] = None
         return escape if escape in markdown else "\\" + escape
 
-    return _SURROGATES.sub(_joined, _ESCAPE.sub(meant, raw))
+    return _SURROGATES.sub(_join_surrogates, _ESCAPE.sub(replace_escape, raw))
 
 
-def _character(escape: str) -> str:
+def _decode_character(escape: str) -> str:
     code = int(escape[1:], 16)
     return chr(code) if code <= 0x10FFFF else "\\" + escape
 
 
-def _joined(pair: re.Match[str]) -> str:
+def _join_surrogates(pair: re.Match[str]) -> str:
     high, low = ord(pair.group()[0]), ord(pair.group()[1])
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-MAX_EXPRESSION = 80  # characters of arithmetic that are evaluated
+MAX_EXPRESSION_CHARS = 80  # characters of arithmetic that are evaluated
 MAX_NUMBER = 1e18
 _ARITHMETIC = re.compile(r"[\d\s.+\-*/%()eE_]+")
 
 
-def worked_out(source: str) -> int | float | None:
+def eval_constant(source: str) -> int | float | None:
     """What the expression comes to; None where it is none, or comes to no number within bounds."""
-    if len(source) > MAX_EXPRESSION or not _ARITHMETIC.fullmatch(source):
+    if len(source) > MAX_EXPRESSION_CHARS or not _ARITHMETIC.fullmatch(source):
         return None
     try:
-        return _evaluated(ast.parse(source.strip(), mode="eval").body)
+        return _eval(ast.parse(source.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return None
 
 
-def _evaluated(node: ast.expr) -> int | float:
+def _eval(node: ast.expr) -> int | float:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-        value = _evaluated(node.operand)
+        value = _eval(node.operand)
         return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _evaluated(node.left), _evaluated(node.right)
+        left, right = _eval(node.left), _eval(node.right)
         if isinstance(node.op, ast.Pow) and abs(right) > 64:
             raise ValueError
         result = _OPERATORS[type(node.op)](left, right)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .call_shapes import ARGUMENT_KEYS, Known, RawCall, calls_in
-from .json_repair import Reader
-from .nodes import Node, Unreadable
+from .call_shapes import ARGUMENT_KEYS, IsTool, RawCall, find_calls
+from .json_repair import RepairReader
+from .nodes import Node, UnreadableValue
 
 PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?|[a-z]{2,10}[:|])?"
 _NOISE = re.compile(r"\]<\]minimax\[>\[")
@@ -35,7 +35,7 @@ _CALL_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|call|function
 _KEY_BEGINS = re.compile(rf"<{PREFIX}arg_key(?::[\w-]+)?>")
 _VALUE_BEGINS = re.compile(rf"</{PREFIX}arg_key(?::[\w-]+)?>\s*<{PREFIX}arg_value(?::[\w-]+)?>")
 _PAIR_ENDS = re.compile(rf"</{PREFIX}arg_value(?::[\w-]+)?>|(?=<{PREFIX}arg_key)|(?=</{PREFIX}tool_call)|\Z")
-_KEYED_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|\Z)")
+_PAIRS_NAME = re.compile(rf"\s*([^\s<>]+)\s*(?:<{PREFIX}(?:arg_key|tool_sep)|</|\Z)")
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _MAX_DEPTH = 20
@@ -48,56 +48,56 @@ class Markup(str):
     __slots__ = ()
 
 
-def invoked(block: str, known: Known) -> list[RawCall]:
+def parse_invocations(block: str, is_tool: IsTool) -> list[RawCall]:
     """The calls of a block of invoke elements: each name with its parameters, JSON body or child elements."""
     text = _XTML.sub(lambda tag: f"<{'/' if tag[1] == 'close' else ''}{tag[2]}>", _NOISE.sub("", block))
     calls: list[RawCall] = []
     start = _INVOKE.search(text)
     while start and len(calls) < _MAX_CALLS:
-        arguments, end = _parameters(text, start.end())
+        arguments, end = _parse_parameters(text, start.end())
         following = _INVOKE.search(text, end)
         body = text[start.end() : following.start() if following else len(text)]
-        calls.append(RawCall(start.group(1), arguments, []) if arguments else _invocation(start.group(1), body))
+        calls.append(RawCall(start.group(1), arguments, []) if arguments else _parse_invocation(start.group(1), body))
         start = following
-    return calls or _from_elements(text, known)
+    return calls or _parse_elements(text, is_tool)
 
 
-def keyed(block: str) -> list[RawCall]:
+def parse_pairs(block: str) -> list[RawCall]:
     """The call of a block that is a name and pairs of key and value tags; no pair is no argument."""
-    name = _KEYED_NAME.match(block)
-    return [RawCall(name.group(1), dict(_pairs(block)), [])] if name else []
+    name = _PAIRS_NAME.match(block)
+    return [RawCall(name.group(1), dict(_iter_pairs(block)), [])] if name else []
 
 
-def _pairs(block: str) -> Iterator[tuple[str, str]]:
+def _iter_pairs(block: str) -> Iterator[tuple[str, str]]:
     end = 0
     while (key := _KEY_BEGINS.search(block, end)) and (value := _VALUE_BEGINS.search(block, key.end())):
         ends = _PAIR_ENDS.search(block, value.end())
         assert ends  # noqa: S101 - the pattern ends with the end of the text
-        yield block[key.end() : value.start()].strip(), _trimmed(block[value.end() : ends.start()])
+        yield block[key.end() : value.start()].strip(), _trim(block[value.end() : ends.start()])
         end = ends.end()
 
 
-def element_call(name: str, block: str) -> list[RawCall]:
+def parse_element(name: str, block: str) -> list[RawCall]:
     """The call whose element is named after the tool, its arguments after its parameters."""
     inner = block
     end = inner.rfind(f"</{name}")
     inner = inner if end < 0 else inner[:end]
     if inner.lstrip()[:1] == "{":
-        return [_with_body(name, inner)]
-    return [RawCall(name, _named(inner), [])]
+        return [_parse_json_body(name, inner)]
+    return [RawCall(name, _group_children(inner), [])]
 
 
-def _invocation(name: str, body: str) -> RawCall:
+def _parse_invocation(name: str, body: str) -> RawCall:
     if body.lstrip()[:1] == "{":
-        return _with_body(name, body.lstrip())
-    children = _named(body.split("</invoke>")[0].split("</function>")[0])
+        return _parse_json_body(name, body.lstrip())
+    children = _group_children(body.split("</invoke>")[0].split("</function>")[0])
     wrapped = children.get("parameters") or children.get("arguments") or children.get("args")
-    if len(children) == 1 and isinstance(wrapped, Markup) and (inner := _named(wrapped)):
+    if len(children) == 1 and isinstance(wrapped, Markup) and (inner := _group_children(wrapped)):
         children = inner
     return RawCall(name, children, [])
 
 
-def _parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
+def _parse_parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
     """The parameters from `position` on, before another call begins, and where they end."""
     arguments: dict[str, Node] = {}
     while (start := _PART.search(text, position)) and start.group(2):
@@ -105,46 +105,46 @@ def _parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
         if not end or not end.group():  # it is not closed: another begins, or the call ends
             end = _CALL_END.search(text, start.end(), end.start() if end else len(text))
             assert end  # noqa: S101 - the pattern ends with the end of the text
-        value = _trimmed(text[start.end() : end.start()])
-        arguments[start.group(2)] = _typed(value, start.group(3) or "")
+        value = _trim(text[start.end() : end.start()])
+        arguments[start.group(2)] = _parse_typed(value, start.group(3) or "")
         position = end.end()
     return arguments, position
 
 
-def _typed(value: str, attributes: str) -> Node:
+def _parse_typed(value: str, attributes: str) -> Node:
     """A value whose tag says that it is no string is read as what it is."""
     if 'string="false"' not in attributes:
         return value
     try:
-        return Reader(value).value()
-    except (Unreadable, RecursionError):
+        return RepairReader(value).read_value()
+    except (UnreadableValue, RecursionError):
         return value
 
 
-def _with_body(name: str, body: str) -> RawCall:
+def _parse_json_body(name: str, body: str) -> RawCall:
     try:
-        value = Reader(body).value()
-    except (Unreadable, RecursionError) as error:
+        value = RepairReader(body).read_value()
+    except (UnreadableValue, RecursionError) as error:
         return RawCall(name, None, [], str(error) or "It is nested too deep.")
     return (
         RawCall(name, value, []) if isinstance(value, dict) else RawCall(name, None, [], "The arguments are no object.")
     )
 
 
-def _from_elements(text: str, known: Known) -> list[RawCall]:
+def _parse_elements(text: str, is_tool: IsTool) -> list[RawCall]:
     """`<tool_name>read</tool_name><parameters>...`: elements are keys, and the keys say the rest."""
-    value = _named(text)
+    value = _group_children(text)
     for _ in range(_MAX_DEPTH):
-        opened = {key: _named(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
-        if calls := calls_in(opened, known):
+        opened = {key: _group_children(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
+        if calls := find_calls(opened, is_tool):
             return calls
         if len(value) != 1 or not isinstance(inner := next(iter(value.values())), Markup):
             break
-        value = _named(inner)
+        value = _group_children(inner)
     return []
 
 
-def _children(text: str) -> list[tuple[str, Markup]]:
+def _find_children(text: str) -> list[tuple[str, Markup]]:
     children: list[tuple[str, Markup]] = []
     position = 0
     if text.lstrip()[:1] != "<" or _CDATA.fullmatch(text):
@@ -153,32 +153,32 @@ def _children(text: str) -> list[tuple[str, Markup]]:
         end = text.find(f"</{start.group(1)}>", start.end())
         if end < 0:
             break
-        children.append((start.group(1), Markup(_trimmed(text[start.end() : end]))))
+        children.append((start.group(1), Markup(_trim(text[start.end() : end]))))
         position = end + len(start.group(1)) + 3
     return children
 
 
-def _named(text: object) -> dict[str, Node]:
+def _group_children(text: object) -> dict[str, Node]:
     """The elements in `text` by their names; what stands there more than once is a list."""
     found: dict[str, list[Node]] = {}
-    for name, value in _children(text) if isinstance(text, str) else ():
+    for name, value in _find_children(text) if isinstance(text, str) else ():
         found.setdefault(name, []).append(value)
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
-def structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
+def parse_structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
     """The elements in `text` as an object, or as a list where they are alike: all of them, or one step to `kind`."""
-    children = _children(text) if depth < _MAX_DEPTH else []
+    children = _find_children(text) if depth < _MAX_DEPTH else []
     names = {name for name, _ in children}
     if not children or (kind == "array" and len(names) > 1):
         return str(text)
-    deep = [(name, value if kind else structure(value, "", depth + 1)) for name, value in children]
+    deep = [(name, value if kind else parse_structure(value, "", depth + 1)) for name, value in children]
     if kind != "object" and (names == {"item"} or (len(names) == 1 and (len(children) > 1 or kind))):
         return [value for _, value in deep]
     return dict(deep)
 
 
-def _trimmed(value: str) -> str:
+def _trim(value: str) -> str:
     """The value without the newlines that set it apart from its tags; of a CDATA section, what is in it."""
     if section := _CDATA.fullmatch(value):
         return section[1]

@@ -28,7 +28,7 @@ class Format(NamedTuple):
     origin: str = ""
 
     @property
-    def found_as(self) -> str:
+    def call_origin(self) -> str:
         return self.origin or self.name
 
 
@@ -169,7 +169,7 @@ def mentions_call(text: str) -> bool:
     return any(tag in text for tag in _TAGS)
 
 
-def parsers_of(origin: str) -> list[str]:
+def list_parsers(origin: str) -> list[str]:
     """The vLLM tool parsers that read the calls of this origin; none for some formats."""
-    parsers = ",".join(row.parser for row in FORMATS if row.found_as == origin)
+    parsers = ",".join(row.parser for row in FORMATS if row.call_origin == origin)
     return [name[1] for name in re.finditer(r"(?:^|,) ?([\w-]+)", parsers)]  # a remark in parentheses names none

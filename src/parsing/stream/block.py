@@ -1,7 +1,7 @@
-"""A block from its beginning to its verdict: followed to its end, then what closes it is taken, then decided.
+"""A block from its beginning to its events: followed to its end, closed, decoded once, classified.
 
-A value that is whole already is read at once. A block that turns out to be no call is text again, and blocks are
-looked for inside it only while that stays within a fixed budget, so that the whole stays linear.
+A value that is complete already is parsed at once. A block that turns out to be no call is text again, and blocks are
+searched for inside it only within a fixed budget of characters, so that the whole stays linear.
 """
 
 from __future__ import annotations
@@ -9,158 +9,163 @@ from __future__ import annotations
 import re
 
 from ...types.events import ToolCallDelta
-from ..classify import Judge
-from ..decode.nodes import strict
+from ..classify import CallClassifier
+from ..decode.nodes import parse_strict
 from ..events import Malformed
 from ..formats.grammars import (
-    LONGEST,
-    MEANT_END,
-    Body,
-    closers,
-    closing,
+    CLOSING_MARKER,
+    FENCE_END,
+    LIKELY_END,
+    LINE_END,
+    MAX_MARKER_CHARS,
+    SEPARATOR,
+    BlockBody,
+    choose_end,
     decode,
-    fence_end,
-    line_end,
-    origin,
-    separator,
+    find_origin,
 )
-from .brackets import MAX_BLOCK, Closing, Structure
-from .buffer import Tape
-from .openers import Found
-from .prefix_regex import Matcher
+from .brackets import MAX_BLOCK_CHARS, BracketMatcher, UntilMarker
+from .buffer import StreamBuffer
+from .openers import BlockStart
+from .prefix_regex import PrefixMatcher
 
-RESCAN = 65_536  # characters, in all, of blocks that were none and are searched again
-AT_ONCE = 16_384  # characters; json counts the lines before an error, so it is given no more than this
+MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were none and are searched again
+MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
 CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
-_STRUCTURED = frozenset(("json", "named", "pythonic"))
-_HEAD = 400  # characters at most that a block's name is looked for in, for the preview
-_SAYS_NAME = re.compile(
+_BRACKETED_KINDS = frozenset(("json", "named", "pythonic"))
+_HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
+_NAME = re.compile(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
 )
 
 
 class BlockReader:
-    """Reads one block after the other off the tape. `previews` asks for calls while they are written."""
+    """Reads one block after the other from the buffer; `previews` emits calls while they are written.
 
-    def __init__(self, tape: Tape, judge: Judge, *, previews: bool) -> None:
-        self._tape = tape
-        self._judge = judge
+    `follower` finds the end of the block that is being read; it is None between blocks.
+    """
+
+    def __init__(self, buffer: StreamBuffer, classifier: CallClassifier, *, previews: bool) -> None:
+        self._buffer = buffer
+        self._classifier = classifier
         self._previews = previews
-        self.follower: Structure | Closing | None = None
+        self.follower: BracketMatcher | UntilMarker | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
-        self.rescan = RESCAN
-        self._found = Found(0, 0, "", "")
-        self._at = -1  # where the block starts on the tape, or -1 where part of it has left the tape
-        self._head = ""
-        self._body = Body("", False, None)
-        self._after = 0
-        self._line = ""
-        self._index = 0
-        self._previewed: str | None = None
+        self.rescan = MAX_RESCAN_CHARS  # characters left
+        self._block = BlockStart(0, 0, "", "")
+        self._at = -1  # where the block starts in the buffer, or -1 once part of it has left the buffer
+        self._head = ""  # the text from the start of the block to its body
+        self._body = BlockBody("", False, None)
+        self._after = 0  # where the text behind the block begins in the buffer
+        self._line = ""  # the line before the block
+        self._index = 0  # of the next call in the answer
+        self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
 
-    def begin(self, found: Found) -> bool:
-        """Text before the block is shown and its body followed; whether its end is there."""
-        tape, body = self._tape, found.body
-        self._line = tape.line(found.start)
-        tape.show(found.start)
-        self._found, self._at, self._head = found, found.start, tape.text[found.start : body]
+    def begin(self, block: BlockStart) -> bool:
+        """Shows the text before the block and follows its body; whether its end is there."""
+        buffer, body = self._buffer, block.body
+        self._line = buffer.find_line(block.start)
+        buffer.show(block.start)
+        self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed = None
-        tape.start = tape.position = body
-        if found.kind in ("json", "named") and tape.text[body] in "{[":
-            whole = tape.text[body : body + AT_ONCE]
+        buffer.take(body)
+        if block.kind in ("json", "named") and buffer.text[body] in "{[":
+            text = buffer.text[body : body + MAX_STRICT_CHARS]
             try:
-                node, length = strict(whole)
+                node, length = parse_strict(text)
             except (ValueError, RecursionError):
                 pass
             else:
-                self._settle(Body(whole[:length], True, (node,)), body + length)
+                self._settle(BlockBody(text[:length], True, (node,)), body + length)
                 return True
-        structured = found.kind in _STRUCTURED
-        ends = None if structured else closing(found.kind, found.name, tape.text[body : body + _HEAD])
-        self.follower = Closing(ends, LONGEST) if ends else Structure()
-        return self.followed(*self.follower.feed(tape.text, body))
+        if block.kind in _BRACKETED_KINDS:
+            self.follower = BracketMatcher()
+        else:
+            end = choose_end(block.kind, block.name, buffer.text[body : body + _HEAD_CHARS])
+            self.follower = UntilMarker(end, MAX_MARKER_CHARS)
+        return self.follow(*self.follower.feed(buffer.text, body))
 
-    def followed(self, end: int, ended: bool) -> bool:
-        """After the follower was fed the tape's text: whether the block is over."""
-        follower, tape = self.follower, self._tape
-        assert follower  # noqa: S101 - the state says so
-        tape.start = tape.position = end
+    def follow(self, end: int, ended: bool) -> bool:
+        """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
+        follower = self.follower
+        assert follower  # noqa: S101 - the parser's state says so
+        self._buffer.take(end)
         if ended:
             self.follower = None
-            self._settle(Body("".join(follower.parts), True, None), end)
-        elif follower.size > MAX_BLOCK:
+            self._settle(BlockBody("".join(follower.parts), True, None), end)
+        elif follower.size > MAX_BLOCK_CHARS:
             self.follower = None
-            self._too_long("".join(follower.parts))
+            self._reject_long("".join(follower.parts))
         else:
             self._at = -1
             if self._previews:
-                self.preview(follower.parts[-1] if follower.parts else "")
+                self._preview(follower)
         return self.follower is None
 
-    def cut_down(self, length: int) -> None:
-        """The tape lost its first characters, so many."""
+    def drop(self, length: int) -> None:
+        """The buffer dropped its first `length` characters."""
         self._at = -1
         self._after = max(0, self._after - length)
 
-    def preview(self, text: str) -> None:
-        """The call being written, as far as it is: its name once known, then its text as it comes."""
+    def _preview(self, follower: BracketMatcher | UntilMarker) -> None:
+        """Emits the call being written: its name once it is known, then its text as it comes."""
+        text = follower.parts[-1] if follower.parts else ""
         if self._previewed is None:
-            assert self.follower  # noqa: S101 - only called while a block is followed
-            text = self._name_preview("".join(self.follower.parts))
+            text = self._preview_name("".join(follower.parts))
         if text and self._previewed:
-            self._tape.emit(ToolCallDelta(self._index, None, None, text))
+            self._buffer.emit(ToolCallDelta(self._index, None, None, text))
 
-    def _name_preview(self, body: str) -> str:
-        """Emits the name where it can be told, and gives the text so far."""
-        said = _SAYS_NAME.search(self._head + body[:_HEAD])
-        name = self._judge.offered(self._found.name or (said[1] if said else ""))
-        if name or len(body) > _HEAD:
+    def _preview_name(self, body: str) -> str:
+        """Emits the name if it is known; returns the text so far."""
+        written = _NAME.search(self._head + body[:_HEAD_CHARS])
+        name = self._classifier.resolve_name(self._block.name or (written[1] if written else ""))
+        if name or len(body) > _HEAD_CHARS:
             self._previewed = name
         if not name:
             return ""
-        self._tape.emit(ToolCallDelta(self._index, self._judge.promised_id(), name, ""))
+        self._buffer.emit(ToolCallDelta(self._index, self._classifier.reserve_id(), name, ""))
         return body
 
-    def _settle(self, body: Body, end: int) -> None:
+    def _settle(self, body: BlockBody, end: int) -> None:
         self._body, self._after = body, end
-        self._tape.start = end
+        self._buffer.take(end)
 
-    def cut_short(self) -> None:
-        """The text ended inside the block: it is read as far as it goes, or to where it may have been meant to end."""
-        follower, found, tape = self.follower, self._found, self._tape
-        assert follower  # noqa: S101 - the state says so
+    def end_early(self) -> None:
+        """The text ended inside the block: reads it up to there, or to where it was probably meant to end."""
+        follower, block, buffer = self.follower, self._block, self._buffer
+        assert follower  # noqa: S101 - the parser's state says so
         self.follower = None
-        if follower.size > MAX_BLOCK:
-            self._too_long("".join(follower.parts))
+        if follower.size > MAX_BLOCK_CHARS:
+            self._reject_long("".join(follower.parts))
             return
-        text = "".join(follower.parts) + tape.text[tape.start :]
-        end = MEANT_END.search(text) if found.kind in _STRUCTURED else None
+        text = "".join(follower.parts) + buffer.text[buffer.start :]
+        end = LIKELY_END.search(text) if block.kind in _BRACKETED_KINDS else None
         if end and len(text) - end.start() <= self.rescan:
-            part = Body(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None)
-            if not decode(found, part, self._judge.knows).problem:
+            part = BlockBody(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None)
+            if not decode(block, part, self._classifier.is_known).problem:
                 self.rescan -= len(text) - end.start()
                 self._at = -1
-                tape.replace(text[end.start() :], "")
+                buffer.replace(text[end.start() :], "")
                 self._settle(part, 0)
                 return
-        self._settle(Body(text, False, None), len(tape.text))
+        self._settle(BlockBody(text, False, None), len(buffer.text))
 
-    def _too_long(self, body: str) -> None:
-        raw, rest = self._head + body[:MAX_BLOCK], body[MAX_BLOCK:]
-        found = self._found
-        self._tape.replace(rest + self._tape.text[self._tape.start :], "")
-        verdict = self._judge.too_long(found.name, raw, origin(found.opener, found.kind), MAX_BLOCK)
-        self._tape.emit(Malformed(verdict, raw))
+    def _reject_long(self, body: str) -> None:
+        raw, rest = self._head + body[:MAX_BLOCK_CHARS], body[MAX_BLOCK_CHARS:]
+        block, buffer = self._block, self._buffer
+        buffer.replace(rest + buffer.text[buffer.start :], "")
+        origin = find_origin(block.opener, block.kind)
+        buffer.emit(Malformed(self._classifier.reject_long(block.name, raw, origin, MAX_BLOCK_CHARS), raw))
 
-    def closed(self, final: bool, *, truncated: bool) -> bool:
-        """Takes what closes the block and decides on it; False where more text is needed for that."""
-        text, found = self._tape.text, self._found
-        if found.alone and self._after == self._tape.start and not line_end().match(text, self._after):
-            begun = line_end().begun(text, self._after)
-            if begun and not final:
+    def finish(self, final: bool, *, truncated: bool) -> bool:
+        """Takes what closes the block, and emits it; False if that needs more text."""
+        text = self._buffer.text
+        if self._block.must_end_line and self._after == self._buffer.start and not LINE_END.match(text, self._after):
+            may_end = LINE_END.is_prefix(text, self._after)
+            if may_end and not final:
                 return False
-            if not begun:
-                self._give_back(self._raw())
+            if not may_end:
+                self._give_back(self._join_raw())
                 return True
         while True:
             taken = self._take_closer(text, final)
@@ -172,62 +177,62 @@ class BlockReader:
         return True
 
     def _take_closer(self, text: str, final: bool) -> bool | None:
-        """Whether one more closing marker was there; None where that cannot be told yet."""
-        for matcher in self._closers():
+        """Whether one more closing marker was there; None if that needs more text."""
+        for matcher in self._list_closers():
             if match := matcher.match(text, self._after):
                 self._after = match.end()
                 return True
-            if not final and matcher.begun(text, self._after):
+            if not final and matcher.is_prefix(text, self._after):
                 return None
         return False
 
-    def _closers(self) -> list[Matcher]:
-        matchers = [closers()]
+    def _list_closers(self) -> list[PrefixMatcher]:
+        matchers = [CLOSING_MARKER]
         if "`" in self._head or self.in_call_fence:
             self.in_call_fence = True
-            matchers.append(fence_end())
-        if not self._found.asks or self._found.kind == "pythonic":
-            matchers.append(separator())
+            matchers.append(FENCE_END)
+        if not self._block.explicit or self._block.kind == "pythonic":
+            matchers.append(SEPARATOR)
         return matchers
 
-    def _raw(self) -> str:
-        return self._head + self._body.text + self._tape.text[self._tape.start : self._after]
+    def _join_raw(self) -> str:
+        return self._head + self._body.text + self._buffer.text[self._buffer.start : self._after]
 
     def _decide(self, truncated: bool) -> None:
-        """The block as events, or as text again."""
-        found, body, tape = self._found, self._body, self._tape
-        raw = self._raw()
-        decoded = decode(found, body, self._judge.knows)
+        """Emits the block as calls, or returns it to the text."""
+        block, body, buffer = self._block, self._body, self._buffer
+        raw = self._join_raw()
+        decoded = decode(block, body, self._classifier.is_known)
         if truncated and not body.ended:
             decoded = decoded._replace(problem=CUT_OFF, cut=True)
-        name = origin(found.opener, found.kind)
-        verdicts = self._judge.verdicts(decoded, raw, name, asks=found.asks, repeated=tape.called and tape.said > 0)
-        if not verdicts:
+        origin, after_text = find_origin(block.opener, block.kind), buffer.called and buffer.shown_chars > 0
+        calls = self._classifier.classify(decoded, raw, origin, explicit=block.explicit, after_text=after_text)
+        if not calls:
             self._give_back(raw)
             return
-        if "```" in tape.text[tape.start : self._after]:
+        if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
-        for verdict in verdicts:
-            tape.verdict(verdict, raw)
+        for call in calls:
+            buffer.emit_call(call, raw)
             raw = ""
-            if self._judge.is_full:
+            if self._classifier.is_full:
                 break
-        self._index += len(verdicts)
-        tape.skip_to(self._after)
+        self._index += len(calls)
+        buffer.skip(self._after)
 
     def _give_back(self, raw: str) -> None:
-        """The block is text after all; inside it blocks are looked for while the budget lasts."""
-        tape, found = self._tape, self._found
+        """Returns the block to the text; blocks are searched for inside it while the budget lasts."""
+        buffer, block = self._buffer, self._block
         self.in_call_fence = False
         if self._at >= 0:
-            tape.start = self._at
+            buffer.rewind(self._at)
         else:
-            tape.replace(raw + tape.text[self._after :], self._line)
-        if self._head.startswith("```") and not tape.in_fence:
-            tape.in_fence = True
-            tape.position = tape.start + 3
-        elif not found.asks and len(raw) <= self.rescan:
+            buffer.replace(raw + buffer.text[self._after :], self._line)
+        if self._head.startswith("```") and not buffer.in_fence:
+            buffer.toggle_fence()
+            buffer.seek(buffer.start + 3)
+        elif not block.explicit and len(raw) <= self.rescan:
             self.rescan -= len(raw)
-            tape.position = tape.start + len(self._head) + 1
+            buffer.seek(buffer.start + len(self._head) + 1)
         else:
-            tape.position = tape.start + len(raw)
+            buffer.seek(buffer.start + len(raw))

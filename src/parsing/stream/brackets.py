@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import re
 
-from .prefix_regex import Matcher, any_of, either, literal, sequence, some
+from .prefix_regex import PrefixMatcher, any_of, either, literal, sequence, some
 
-MAX_BLOCK = 8_000_000  # characters; a longer block is malformed
+MAX_BLOCK_CHARS = 8_000_000  # characters; a longer block is malformed
 
 _PLAIN = r"""[^"'`{}\[\]()<“]*"""
 _OUTSIDE = re.compile(  # up to the next mark, past strings that surely begin where a value may
     rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
 )
-_RUN = 4096  # of escapes passed in one match: what the regular expression engine remembers stays small
+_MAX_ESCAPES = 4096  # of escapes passed in one match: what the regular expression engine remembers stays small
 _TO_QUOTE = {
-    quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_RUN}}}", re.DOTALL) for quote in ('"', "'", "`", "”")
+    quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_MAX_ESCAPES}}}", re.DOTALL)
+    for quote in ('"', "'", "`", "”")
 }
 _OPENS_STRING = frozenset("{[(,:=")
 _PREFIXES = frozenset("rbfuRBFU")
-_LOOK = 200  # characters looked back over for the one that says whether a value may begin
+_LOOK_BACK_CHARS = 200  # characters looked back over for the one that says whether a value may begin
 _OPENERS, _CLOSERS = frozenset("{[("), frozenset("}])")
 _ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
 _TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
-_MARK = Matcher(
+_MARK = PrefixMatcher(
     either(
         any_of((*_TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
         sequence(literal("<|"), some(r"(?=[a-z/])", 1, 1)),
@@ -36,7 +37,7 @@ _MARK = Matcher(
 )
 
 
-class Structure:
+class BracketMatcher:
     """Follows brackets from the one that opens the block to the one that closes it."""
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class Structure:
         if len(self.parts) < self._check:
             return False
         self._check = len(self.parts) + 4096
-        return self.size > MAX_BLOCK
+        return self.size > MAX_BLOCK_CHARS
 
     @property
     def size(self) -> int:
@@ -70,7 +71,7 @@ class Structure:
         """How far the block reaches in `text` from `position` on, and whether it ends there."""
         start, length, ended = position, len(text), False
         while position < length:
-            step = self._in_string if self._quote else self._outside
+            step = self._scan_string if self._quote else self._scan_outside
             at = step(text, position, start)
             if at < 0:
                 position, ended = ~at, True
@@ -82,12 +83,12 @@ class Structure:
             self.parts.append(text[start:position])
         return position, ended
 
-    def _in_string(self, text: str, position: int, start: int) -> int:
+    def _scan_string(self, text: str, position: int, start: int) -> int:
         """The position after the string's end or, if that is not there, at the end of what is known of it."""
         quote = self._quote
         if len(quote) > 1:
-            return self._in_long_string(text, position, quote)
-        if position == start and self._escaped():
+            return self._scan_long_string(text, position, quote)
+        if position == start and self._is_escaped():
             position += 1  # the first character belongs to a backslash fed before
         to_quote, length = _TO_QUOTE[quote], len(text)
         while position < length:
@@ -101,7 +102,7 @@ class Structure:
             position = end
         return length
 
-    def _in_long_string(self, text: str, position: int, quote: str) -> int:
+    def _scan_long_string(self, text: str, position: int, quote: str) -> int:
         end = text.find(quote, position)
         if end >= 0:
             self._quote = ""
@@ -111,7 +112,7 @@ class Structure:
             tail += 1
         return tail
 
-    def _outside(self, text: str, position: int, start: int) -> int:
+    def _scan_outside(self, text: str, position: int, start: int) -> int:
         """The position after one more mark; its complement where the block ends, itself where more must come."""
         run = _OUTSIDE.match(text, position)
         at = run.end() if run else position  # it matches nothing, too
@@ -125,17 +126,17 @@ class Structure:
             if not self._depth:
                 return ~(at + 1)
         elif character == "<" or character == "`":
-            return self._marked(text, at, start)
+            return self._scan_mark(text, at, start)
         elif self._opens_string(text, at, start):
             self._quote = "”" if character == "“" else character
         elif self._is_triple(text, at, start, character):
             self._quote = character * 3
         return at + 1
 
-    def _marked(self, text: str, at: int, start: int) -> int:
+    def _scan_mark(self, text: str, at: int, start: int) -> int:
         mark = _MARK.match(text, at)
         if mark is None:
-            if _MARK.begun(text, at):
+            if _MARK.is_prefix(text, at):
                 return at  # seen again with what follows
             if text[at] == "`" and self._opens_string(text, at, start):
                 self._quote = "`"
@@ -150,24 +151,24 @@ class Structure:
         last = text[at - 1] if at > start else " "
         if not last.isspace() and last not in _PREFIXES:
             return last in _OPENS_STRING
-        before = text[max(start, at - _LOOK) : at]
-        if len(before) < _LOOK and (not before.strip() or before[-1] in _PREFIXES):
-            before = self._last(before)
+        before = text[max(start, at - _LOOK_BACK_CHARS) : at]
+        if len(before) < _LOOK_BACK_CHARS and (not before.strip() or before[-1] in _PREFIXES):
+            before = self._look_back(before)
         stripped = before.rstrip()
         if stripped[-1:] in _PREFIXES and stripped and before[-1:] == stripped[-1]:
             stripped = stripped[:-1]
         return stripped[-1:] in _OPENS_STRING and bool(stripped)
 
-    def _last(self, before: str) -> str:
+    def _look_back(self, before: str) -> str:
         """`before` with what was passed earlier in front of it, as much as is looked at."""
         parts = [before]
         size, solid = len(before), len(before.strip())
         for part in reversed(self.parts):
-            if size >= _LOOK or solid >= 3:
+            if size >= _LOOK_BACK_CHARS or solid >= 3:
                 break
             parts.append(part)
             size, solid = size + len(part), solid + len(part.strip())
-        return "".join(reversed(parts))[-_LOOK:]
+        return "".join(reversed(parts))[-_LOOK_BACK_CHARS:]
 
     def _is_triple(self, text: str, at: int, start: int, quote: str) -> bool:
         """Whether two quotes stand directly before this one and a value may begin at the first."""
@@ -175,10 +176,10 @@ class Structure:
             return False
         if at - start > 2 and not text[at - 3].isspace():
             return text[at - 2] == quote and text[at - 3] in _OPENS_STRING
-        before = self._last(text[max(start, at - _LOOK) : at])
+        before = self._look_back(text[max(start, at - _LOOK_BACK_CHARS) : at])
         return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING and len(before) > 2
 
-    def _escaped(self) -> bool:
+    def _is_escaped(self) -> bool:
         """Whether an odd number of backslashes ends what was passed."""
         count = 0
         for part in reversed(self.parts):
@@ -189,20 +190,20 @@ class Structure:
         return count % 2 == 1
 
 
-class Closing:
+class UntilMarker:
     """Waits for one of the closing markers that `closer` matches; all before it and itself is the block."""
 
     quote = ""
 
-    def __init__(self, closer: re.Pattern[str], longest: int) -> None:
+    def __init__(self, closer: re.Pattern[str], max_chars: int) -> None:
         self.parts: list[str] = []
         self.size = 0
         self._closer = closer
-        self._longest = longest
+        self._max_chars = max_chars
 
     def feed(self, text: str, position: int) -> tuple[int, bool]:
         found = self._closer.search(text, position)
-        end = found.end() if found else max(position, len(text) - self._longest)
+        end = found.end() if found else max(position, len(text) - self._max_chars)
         self.parts.append(text[position:end])
         self.size += end - position
         return end, bool(found)

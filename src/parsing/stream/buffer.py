@@ -1,38 +1,38 @@
-"""The text that is not emitted yet, and what has been emitted: where every event comes from.
+"""The text that is not emitted yet, and the events that are: every event goes out through here.
 
-`start` is the first character not emitted, `position` the first not searched. Text is indexed, never sliced
-while it is read; `taken` cuts it down once a feed. What is shown goes out as TextDelta, what is a block goes out
-with its event as `raw`, so that both, joined in order, are the input.
+`start` is the first character that is not emitted, `position` the first that is not searched, `floor` the end of the
+last block; only the buffer writes them. The text is indexed, not sliced, while it is read; `drop_emitted` cuts it once
+a feed. Text goes out as TextDelta, a block with its event as `raw`: both joined in order are the input.
 """
 
 from __future__ import annotations
 
 from ...types.events import TextDelta
 from ...types.messages import ToolCall
-from ..classify import Verdict
+from ..classify import Classification
 from ..events import Malformed, ParsedCall, ParserEvent
 
-MAX_SAID = 80  # characters of text after a call; what merely looks like a call further on explains or repeats
-_HEAD = 160  # characters of what is shown; they mostly say enough
-LOOK_BACK = 160  # characters of a line that are looked at backwards
+MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
+_HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice
+LOOK_BACK_CHARS = 160  # of a line that is read backwards
 
 
-class Tape:
+class StreamBuffer:
     """One answer's text and events."""
 
     def __init__(self) -> None:
         self.text = ""
         self.start = 0
         self.position = 0
+        self.floor = 0  # a line begins here, too
         self.called = False  # a call or a malformed one was emitted
-        self.said = 0  # how much was shown since, space aside, counted up to a bit more than matters
-        self._counted, self._ahead = 0, 0  # how much is written from `start` up to a position that was asked for
-        self.answered = False
-        self.in_fence = False  # in a fence that holds other than a call
-        self.trailing_calls: list[ToolCall] = []  # the calls after which nothing was shown
+        self.shown_chars = 0  # since then, whitespace aside; counted up to a bit more than MAX_SHOWN_CHARS
+        self._counted, self._ahead = 0, 0  # `_ahead` characters, whitespace aside, between `start` and `_counted`
+        self.answered = False  # text or a call was emitted
+        self.in_fence = False  # of code: in a fence that holds other than a call
+        self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
         self._events: list[ParserEvent] = []
-        self._behind = ""  # the line that the text begins in, so far
-        self.floor = 0  # where the last block ended: a line begins there, too
+        self._line_start = ""  # the beginning of the line that `text` continues
 
     def add(self, text: str) -> None:
         self.text = self.text + text if self.text else text
@@ -40,27 +40,27 @@ class Tape:
     def emit(self, event: ParserEvent) -> None:
         self._events.append(event)
 
-    def taken(self) -> list[ParserEvent]:
+    def take_events(self) -> list[ParserEvent]:
         """The events since the last time."""
         events, self._events = self._events, []
         return events
 
-    def cut_down(self) -> int:
-        """Drops the text that was emitted; how much that was."""
+    def drop_emitted(self) -> int:
+        """Drops the text that was emitted; returns its length."""
         start = self.start
         if start:
-            self._behind = self.line(start)
+            self._line_start = self.find_line(start)
             self.text = self.text[start:]
             self.position = max(0, self.position - start)
             self.start = self.floor = self._counted = 0
         return start
 
     def show(self, end: int) -> None:
-        """The text up to `end` is shown."""
+        """Emits the text up to `end` as text of the answer."""
         if end <= self.start:
             return
         if self.called:
-            self.said = self.said_by(end)
+            self.shown_chars = self.count_shown_at(end)
         text = self.text[self.start : end]
         self._events.append(TextDelta(text))
         self.start = end
@@ -69,62 +69,77 @@ class Tape:
             self.answered = True
             self.trailing_calls = []
 
-    def said_by(self, at: int) -> int:
-        """How much will have been said, space aside, once the text up to `at` is shown; counts no text twice."""
-        if self.said > MAX_SAID:
-            return self.said
+    def count_shown_at(self, at: int) -> int:
+        """What `shown_chars` will be once the text up to `at` is shown; no text is counted twice."""
+        if self.shown_chars > MAX_SHOWN_CHARS:
+            return self.shown_chars
         if not self.start < self._counted <= at:
             self._counted, self._ahead = self.start, 0
-        self._ahead += solid_length(self.text[self._counted : at])
+        self._ahead += count_nonspace(self.text[self._counted : at])
         self._counted = at
-        return self.said + self._ahead
+        return self.shown_chars + self._ahead
 
-    def verdict(self, verdict: Verdict, raw: str) -> None:
-        """A call or a malformed one, whose block is `raw`, is emitted."""
+    def emit_call(self, call: Classification, raw: str) -> None:
+        """Emits a call or a malformed one, whose block is `raw`."""
         self.called = self.answered = True
-        self.said = 0
-        if isinstance(verdict, ToolCall):
-            self.trailing_calls.append(verdict)
-            self._events.append(ParsedCall(verdict, raw))
+        self.shown_chars = 0
+        if isinstance(call, ToolCall):
+            self.trailing_calls.append(call)
+            self._events.append(ParsedCall(call, raw))
         else:
-            self._events.append(Malformed(verdict, raw))
+            self._events.append(Malformed(call, raw))
 
-    def forget(self) -> None:
-        """What was emitted so far was no answer."""
+    def reset(self) -> None:
+        """Forgets what was emitted: it was reasoning and no answer."""
         self.called = self.answered = self.in_fence = False
-        self.said, self.trailing_calls = 0, []
+        self.shown_chars, self.trailing_calls = 0, []
 
-    def skip_to(self, end: int) -> None:
-        """All up to `end` was emitted, as other than text; a line begins there."""
+    def seek(self, position: int) -> None:
+        """All before `position` has been searched."""
+        self.position = position
+
+    def take(self, end: int) -> None:
+        """The text up to `end` is the caller's, who emits it in an event or rewinds."""
+        self.start = self.position = end
+
+    def rewind(self, start: int) -> None:
+        """The text from `start` on, which was taken, is not emitted after all."""
+        self.start = start
+
+    def skip(self, end: int) -> None:
+        """The text up to `end` was emitted as other than text; a line begins there."""
         self.start = self.position = self.floor = end
         self._counted = 0
-        self._behind = ""
+        self._line_start = ""
 
-    def replace(self, text: str, behind: str) -> None:
-        """What is to be read next is `text`, on a line that began with `behind`."""
-        self.text, self._behind = text, behind
+    def replace(self, text: str, line_start: str) -> None:
+        """`text` is read next, on a line that began with `line_start`."""
+        self.text, self._line_start = text, line_start
         self.start = self.position = self.floor = self._counted = 0
 
-    def line(self, at: int) -> str:
-        """The line up to `at`, as much of it as is looked at."""
-        low = max(0, at - LOOK_BACK, self.floor)
+    def toggle_fence(self) -> None:
+        self.in_fence = not self.in_fence
+
+    def find_line(self, at: int) -> str:
+        """The line up to `at`, its last LOOK_BACK_CHARS at most."""
+        low = max(0, at - LOOK_BACK_CHARS, self.floor)
         newline = self.text.rfind("\n", low, at)
         if newline >= 0:
             return self.text[newline + 1 : at]
         line = self.text[low:at]
-        return line if low else (self._behind + line)[-LOOK_BACK:]
+        return line if low else (self._line_start + line)[-LOOK_BACK_CHARS:]
 
-    def before(self) -> str:
-        """The character before the first that is not emitted, where it was shown."""
+    def get_previous(self) -> str:
+        """The character before the first that is not emitted, if that one was shown."""
         if self.start > self.floor:
             return self.text[self.start - 1]
-        return self._behind[-1:] if self.floor == 0 else ""
+        return self._line_start[-1:] if self.floor == 0 else ""
 
     def starts_line(self, at: int) -> bool:
-        return not self.line(at).strip()
+        return not self.find_line(at).strip()
 
 
-def solid_length(text: str) -> int:
-    """How much is written there, space aside; exact up to MAX_SAID, and more than that where it is more."""
-    head = len("".join(text[:_HEAD].split()))
-    return head if head > MAX_SAID or len(text) <= _HEAD else len("".join(text.split()))
+def count_nonspace(text: str) -> int:
+    """How many characters are no whitespace; exact up to MAX_SHOWN_CHARS, and else some number above it."""
+    head = len("".join(text[:_HEAD_CHARS].split()))
+    return head if head > MAX_SHOWN_CHARS or len(text) <= _HEAD_CHARS else len("".join(text.split()))

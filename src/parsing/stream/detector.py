@@ -10,19 +10,19 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Union
 
-from ..arguments.tool_index import Toolbox
+from ..arguments.tool_index import ToolIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from . import openers
-from .buffer import LOOK_BACK
-from .lookback import TO, Here, Word, in_word, lead, own_lead
-from .openers import Found
+from .buffer import LOOK_BACK_CHARS
+from .lookback import TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
+from .openers import BlockStart
 
 _HARMONY_LEAD = re.compile(TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
 _LINE_START = re.compile(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
-_INLINE_BEGUN = re.compile(r"`[^`\n]{0,400}\Z")
+_INLINE_PREFIX = re.compile(r"`[^`\n]{0,400}\Z")
 _METHOD = frozenset("\\$-./")  # before a name they make it another's
 _GLUED = re.compile(r"[\w.\\/:$-]")  # before a label they make it part of another word
 _LABEL = re.compile(
@@ -31,310 +31,318 @@ _LABEL = re.compile(
 )
 
 
-class Hold(NamedTuple):
+class NeedMore(NamedTuple):
     """It cannot be told yet; the text from `start` on is held back."""
 
     start: int
 
 
-class Passed(NamedTuple):
+class Skip(NamedTuple):
     """Markers that nothing follows: they are text, up to `end`."""
 
     end: int
 
 
-Sight = Union[Found, Hold, Passed, None]
+Detection = Union[BlockStart, NeedMore, Skip, None]
 
 
-class Lookout:
+class BlockDetector:
     """Asks the patterns, for the tools in `box`."""
 
-    def __init__(self, box: Toolbox) -> None:
-        self._box = box
-        self._kinds: dict[str, Callable[[Here], Sight]] = {
-            "<": self._angle,
-            "{": self._brace,
-            "[": self._bracket,
-            "(": self._parenthesis,
-            "`": self._backtick,
-            ":": self._colon,
-            ">": self._chevron,
+    def __init__(self, tools: ToolIndex) -> None:
+        self._tools = tools
+        self._detectors: dict[str, Callable[[Position], Detection]] = {
+            "<": self._detect_angle,
+            "{": self._detect_brace,
+            "[": self._detect_bracket,
+            "(": self._detect_parenthesis,
+            "`": self._detect_backtick,
+            ":": self._detect_colon,
+            ">": self._detect_chevron,
         }
 
-    def look(self, here: Here) -> Sight:
+    def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
-        sight = self._kinds[here.text[here.at]](here)
+        detection = self._detectors[position.text[position.at]](position)
         if (
-            isinstance(sight, Found)
-            and here.text[here.at] == "{"
-            and not here.text[here.at + 1 : here.at + 67].removeprefix("{").strip()
+            isinstance(detection, BlockStart)
+            and position.text[position.at] == "{"
+            and not position.text[position.at + 1 : position.at + 67].removeprefix("{").strip()
         ):
-            return Hold(sight.start)  # what comes next tells whether the brace opens an object at all
-        return sight
+            return NeedMore(detection.start)  # what comes next tells whether the brace opens an object at all
+        return detection
 
-    def _angle(self, here: Here) -> Sight:
-        text, at, floor, line, _ = here
+    def _detect_angle(self, position: Position) -> Detection:
+        text, at, floor, line, _ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
-        if sight := self._marked(text, start, start):
-            return sight
-        if match := openers.alone().match(text, start):
-            return Found(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
-        if openers.alone().begun(text, start):
-            return Hold(start)
-        if match := openers.element().match(text, at):
-            tool = self._box.tools.get(match["name"])
-            return Found(at, match.end(), "element", "", match["name"], False) if tool and _starts_line(line) else None
-        if openers.element().begun(text, at) and self._box.may_begin(text[at + 1 : at + 100]):
-            return Hold(at)
+        if detection := self._detect_markers(text, start, start):
+            return detection
+        if match := openers.LONE_ELEMENT.match(text, start):
+            return BlockStart(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
+        if openers.LONE_ELEMENT.is_prefix(text, start):
+            return NeedMore(start)
+        if match := openers.ELEMENT.match(text, at):
+            tool = self._tools.tools.get(match["name"])
+            return (
+                BlockStart(at, match.end(), "element", "", match["name"], False)
+                if tool and _starts_line(line)
+                else None
+            )
+        if openers.ELEMENT.is_prefix(text, at) and self._tools.is_name_prefix(text[at + 1 : at + 100]):
+            return NeedMore(at)
         return None
 
-    def _marked(self, text: str, at: int, start: int, opener: str = "") -> Sight:
+    def _detect_markers(self, text: str, at: int, start: int, opener: str = "") -> Detection:
         """Wrapping markers at `at` and the start of a body; markers without a body are prose."""
-        run = openers.run().match(text, at)
+        run = openers.OPENER_RUN.match(text, at)
         body = run.end() if run else at
         if run or opener:
-            match = openers.bodies().match(text, body)
-            if match and not _may_go_on(match, text):
-                return self._opened(match, start, opener or (run[0] if run else ""))
-            if match or openers.bodies().begun(text, body):
-                return Hold(start)
-        if openers.openers().begun(text, body):
-            return Hold(start)
-        return Passed(body) if run else None
+            match = openers.BODY.match(text, body)
+            if match and not _may_continue(match, text):
+                return self._read_body(match, start, opener or (run[0] if run else ""))
+            if match or openers.BODY.is_prefix(text, body):
+                return NeedMore(start)
+        if openers.OPENER.is_prefix(text, body):
+            return NeedMore(start)
+        return Skip(body) if run else None
 
-    def _opened(self, match: re.Match[str], start: int, opener: str) -> Sight:
+    def _read_body(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """The body that follows wrapping markers. A bare name there must be a tool's, or it is prose."""
         groups = match.groupdict()
         if groups["json"]:
-            return Found(start, match.end() - 1, "json", opener)
+            return BlockStart(start, match.end() - 1, "json", opener)
         if groups["tags"]:
-            return Found(start, match.start("tags"), "tags", opener)
+            return BlockStart(start, match.start("tags"), "tags", opener)
         for kind, group in (("pairs", "name"), ("empty", "empty_name")):
             if groups[kind]:
-                known = kind == "pairs" or self._box.find(groups[group]) is not None
-                return Found(start, match.start(group), kind, opener, groups[group]) if known else Passed(match.end())
+                known = kind == "pairs" or self._tools.find(groups[group]) is not None
+                return (
+                    BlockStart(start, match.start(group), kind, opener, groups[group]) if known else Skip(match.end())
+                )
         name, bracket = match["called"], match["bracket"]
-        asks = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
-        if not asks and self._box.find(name) is None:
-            return Passed(match.end())
-        return Found(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
+        explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
+        if not explicit and self._tools.find(name) is None:
+            return Skip(match.end())
+        return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
 
-    def _brace(self, here: Here) -> Sight:
-        text, at, floor, _, _ = here
-        window = max(floor, at - LOOK_BACK)
-        if own := own_lead(here):
-            return Found(own.start(), at, "json", OWN)
+    def _detect_brace(self, position: Position) -> Detection:
+        text, at, floor, _, _ = position
+        window = max(floor, at - LOOK_BACK_CHARS)
+        if own := find_own_marker(position):
+            return BlockStart(own.start(), at, "json", OWN)
         to = _HARMONY_LEAD.search(text, window, at) if text.find("to=", window, at) >= 0 else None
-        if to and not (to.start() == floor and in_word(here.before)):
-            return Found(to.start(), at, "named", "<|channel|>", to[1])
-        word = lead(self._box, here)
-        if word and (found := self._led(here, word)):
+        if to and not (to.start() == floor and is_word_char(position.before)):
+            return BlockStart(to.start(), at, "named", "<|channel|>", to[1])
+        word = find_preceding_name(self._tools, position)
+        if word and (found := self._detect_named_object(position, word)):
             return found
-        return self._object(text, at, at)
+        return self._detect_object(text, at, at)
 
-    def _led(self, here: Here, word: Word) -> Sight:
+    def _detect_named_object(self, position: Position, word: PrecedingWord) -> Detection:
         """A name, then its arguments as an object."""
-        text, at, _, line, _ = here
+        text, at, _, line, _ = position
         if text[word.start] == "@":
             return None
         before = line[: len(line) - (at - word.start)] if "\n" not in text[word.start : at] else ""
         if not (word.gap or word.mark or not before.strip() or before.rstrip()[-1:] in "`>.:"):
             return None
-        return Found(word.start, at, "named", "", word.name.rstrip(":"), False)
+        return BlockStart(word.start, at, "named", "", word.name.rstrip(":"), False)
 
-    def _object(self, text: str, at: int, start: int) -> Sight:
+    def _detect_object(self, text: str, at: int, start: int) -> Detection:
         """An object that says a call: its first key is one of a call's, or a tool's name."""
-        key = openers.object_key().match(text, at)
+        key = openers.OBJECT_KEY.match(text, at)
         if not key:
-            return Hold(start) if openers.object_key().begun(text, at) else None
+            return NeedMore(start) if openers.OBJECT_KEY.is_prefix(text, at) else None
         body = key.start() + key[0].startswith("{{")
-        if key["key"] not in CALL_KEYS and not self._box.find(key["key"]):
+        if key["key"] not in CALL_KEYS and not self._tools.find(key["key"]):
             return None
         if key["key"] in NAME_KEYS:
-            value = openers.object_name().match(text, at)
-            if value and not self._box.find(value["value"]) and "(" not in value["value"]:
+            value = openers.OBJECT_NAME.match(text, at)
+            if value and not self._tools.find(value["value"]) and "(" not in value["value"]:
                 return None
-            if not value and openers.object_name().begun(text, at):
-                return Hold(start)
-        return Found(start, body if start == at else start, "json", "", asks=False)
+            if not value and openers.OBJECT_NAME.is_prefix(text, at):
+                return NeedMore(start)
+        return BlockStart(start, body if start == at else start, "json", "", explicit=False)
 
-    def _bracket(self, here: Here) -> Sight:
-        text, at, floor, _, before = here
-        own = own_lead(here)
-        lead = own.start() if own else at - len(_FUNCTOOLS)
+    def _detect_bracket(self, position: Position) -> Detection:
+        text, at, floor, _, before = position
+        own = find_own_marker(position)
+        find_preceding_name = own.start() if own else at - len(_FUNCTOOLS)
         if own or (
-            text.startswith(_FUNCTOOLS, max(lead, floor))
-            and lead >= floor
-            and not in_word(text[lead - 1] if lead > floor else before)
+            text.startswith(_FUNCTOOLS, max(find_preceding_name, floor))
+            and find_preceding_name >= floor
+            and not is_word_char(text[find_preceding_name - 1] if find_preceding_name > floor else before)
         ):
             inside = text[at + 1 : at + 66].lstrip()
             if not inside:
-                return Hold(lead)
+                return NeedMore(find_preceding_name)
             if inside[0] not in "/!":
-                return Found(lead, at, "json", OWN if own else _FUNCTOOLS)
-        return self._marked(text, at, at) or self._list(text, at)
+                return BlockStart(find_preceding_name, at, "json", OWN if own else _FUNCTOOLS)
+        return self._detect_markers(text, at, at) or self._detect_list(text, at)
 
-    def _list(self, text: str, at: int) -> Sight:
-        match = openers.listed().match(text, at)
+    def _detect_list(self, text: str, at: int) -> Detection:
+        match = openers.CALL_LIST.match(text, at)
         if not match:
-            begun = openers.listed().begun(text, at)
+            is_prefix = openers.CALL_LIST.is_prefix(text, at)
             name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
-            return Hold(at) if begun and (len(text) - at < 20 or self._box.may_begin(name)) else None
+            return NeedMore(at) if is_prefix and (len(text) - at < 20 or self._tools.is_name_prefix(name)) else None
         if match["object"]:
-            inner = self._object(text, match.start("object"), at)
-            return inner._replace(body=at) if isinstance(inner, Found) else inner
-        if not self._box.find(match["name"]):
+            inner = self._detect_object(text, match.start("object"), at)
+            return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
+        if not self._tools.find(match["name"]):
             return None
-        return Found(at, at, "pythonic", "", asks=False)
+        return BlockStart(at, at, "pythonic", "", explicit=False)
 
-    def _parenthesis(self, here: Here) -> Sight:
-        text, at, _, line, _ = here
-        word = lead(self._box, here)
+    def _detect_parenthesis(self, position: Position) -> Detection:
+        text, at, _, line, _ = position
+        word = find_preceding_name(self._tools, position)
         if not word or word.gap or word.previous in _METHOD:
             return None
         if word.mark and word.mark != text[word.start : word.begin]:  # what decorates the name stands on both sides
             return None
         if text[word.start] == "@":
-            if match := openers.numbered().match(text, at):
-                return Found(word.start, match.end() - 1, "named", "@", word.name)
-            return Hold(word.start) if openers.numbered().begun(text, at) else None
+            if match := openers.NUMBERED_CALL.match(text, at):
+                return BlockStart(word.start, match.end() - 1, "named", "@", word.name)
+            return NeedMore(word.start) if openers.NUMBERED_CALL.is_prefix(text, at) else None
         before = line[: len(line) - (at - word.begin)]
         if not (_LINE_START.fullmatch(before) or _AFTER_COLON.fullmatch(before)):
             return None
         start = word.start if word.mark else word.begin
-        return Found(start, at, "pythonic", "", word.name, asks=False, alone=True)
+        return BlockStart(start, at, "pythonic", "", word.name, explicit=False, must_end_line=True)
 
-    def _backtick(self, here: Here) -> Sight:
+    def _detect_backtick(self, position: Position) -> Detection:
         """A fence or a quoting backtick whose first content is a block belongs to the block."""
-        text, at, _, line, _ = here
+        text, at, _, line, _ = position
         word = (
-            lead(self._box, here) if "```".startswith(text[at : at + 3]) else None
+            find_preceding_name(self._tools, position) if "```".startswith(text[at : at + 3]) else None
         )  # three, or fewer at the text's end
-        if word and "\n" in word.gap and (sight := self._named_before_fence(text, at, word)):
-            return sight
-        inner = self._quoted(text, at)
+        if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
+            return detection
+        inner = self._detect_quoted(text, at)
         quotes = not text.startswith("``", at) and not _starts_line(line)
-        if isinstance(inner, Found) and quotes:
-            return _inline(text, at)
-        if isinstance(inner, Hold):
-            return Hold(at)
-        return inner._replace(start=at, alone=False) if isinstance(inner, Found) else None
+        if isinstance(inner, BlockStart) and quotes:
+            return _skip_inline_code(text, at)
+        if isinstance(inner, NeedMore):
+            return NeedMore(at)
+        return inner._replace(start=at, must_end_line=False) if isinstance(inner, BlockStart) else None
 
-    def _named_before_fence(self, text: str, at: int, word: Word) -> Sight:
+    def _detect_named_fence(self, text: str, at: int, word: PrecedingWord) -> Detection:
         """A name, then its arguments in a fence."""
-        match = openers.fence().match(text, at)
+        match = openers.FENCE_START.match(text, at)
         if not match:
-            return Hold(word.start) if openers.fence().begun(text, at) else None
+            return NeedMore(word.start) if openers.FENCE_START.is_prefix(text, at) else None
         body = match.end() - 1
-        return Found(word.start, body, "named", "", word.name.rstrip(":"), False) if text[body] == "{" else None
+        return BlockStart(word.start, body, "named", "", word.name.rstrip(":"), False) if text[body] == "{" else None
 
-    def _quoted(self, text: str, at: int) -> Sight:
+    def _detect_quoted(self, text: str, at: int) -> Detection:
         """The block that stands first after the backticks: directly, or after a language and a space."""
         ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
-        if sight := self._named_in_fence(text, at + ticks):
-            return sight
-        match = openers.fence().match(text, at)
+        if detection := self._detect_fence_name(text, at + ticks):
+            return detection
+        match = openers.FENCE_START.match(text, at)
         if not match:
-            return Hold(at) if openers.fence().begun(text, at) else None
+            return NeedMore(at) if openers.FENCE_START.is_prefix(text, at) else None
         first = match.end() - 1
-        return self.look(Here(text, first, first, "")) if text[first] in "<{[" else self._fenced(text, first)
+        return (
+            self.detect(Position(text, first, first, "")) if text[first] in "<{[" else self._detect_fenced(text, first)
+        )
 
-    def _named_in_fence(self, text: str, at: int) -> Sight:
+    def _detect_fence_name(self, text: str, at: int) -> Detection:
         """`TOOL_CALL` or a tool's name directly after the backticks, where a fence names its language."""
-        own, matcher = openers.own(), openers.fenced_word()
+        own, matcher = openers.OWN_MARKER, openers.FENCED_CALL
         if match := own.match(text, at):
-            return self._own(text, match.end(), at)
-        if at < len(text) and own.begun(text, at):
-            return Hold(at)
+            return self._detect_after_own(text, match.end(), at)
+        if at < len(text) and own.is_prefix(text, at):
+            return NeedMore(at)
         match = matcher.match(text, at)
-        if match and match["mark"] in "({" and self._box.find(match["name"]):
-            return self._fenced(text, at)
-        if not matcher.begun(text, at):
+        if match and match["mark"] in "({" and self._tools.find(match["name"]):
+            return self._detect_fenced(text, at)
+        if not matcher.is_prefix(text, at):
             return None
         name = text[at : at + 100].rpartition("=")[2].strip().removeprefix("print(").removeprefix("await")
-        return Hold(at) if self._box.may_begin(name.strip()) and at < len(text) else None
+        return NeedMore(at) if self._tools.is_name_prefix(name.strip()) and at < len(text) else None
 
-    def _fenced(self, text: str, at: int) -> Sight:
+    def _detect_fenced(self, text: str, at: int) -> Detection:
         """The block whose first word is at `at`."""
-        own, matcher = openers.own(), openers.fenced_word()
+        own, matcher = openers.OWN_MARKER, openers.FENCED_CALL
         if match := own.match(text, at):
-            return self._own(text, match.end(), at)
+            return self._detect_after_own(text, match.end(), at)
         match = matcher.match(text, at)
-        if own.begun(text, at) or ((not match or match["name"] == "print") and matcher.begun(text, at)):
-            return Hold(at)
+        if own.is_prefix(text, at) or ((not match or match["name"] == "print") and matcher.is_prefix(text, at)):
+            return NeedMore(at)
         if match:
             mark = match.start("mark")
             if text[mark] == ":":  # where nothing stands behind it yet, it may be part of the name before a bracket
-                begun = len(text) < mark + 10 and not text[mark + 1 :].strip()
-                return Hold(at) if begun else self._colon(Here(text, mark, at, ""))
-            return self.look(Here(text, mark, match.start("name"), text[at:mark]))
+                is_prefix = len(text) < mark + 10 and not text[mark + 1 :].strip()
+                return NeedMore(at) if is_prefix else self._detect_colon(Position(text, mark, at, ""))
+            return self.detect(Position(text, mark, match.start("name"), text[at:mark]))
         return None
 
-    def _colon(self, here: Here) -> Sight:
-        text, at, floor, _, _ = here
-        window = max(floor, at - LOOK_BACK)
-        if own := own_lead(here):
-            return self._own(text, at, own.start())
+    def _detect_colon(self, position: Position) -> Detection:
+        text, at, floor, _, _ = position
+        window = max(floor, at - LOOK_BACK_CHARS)
+        if own := find_own_marker(position):
+            return self._detect_after_own(text, at, own.start())
         label = _LABEL.search(text, max(window, at - 32), at)
-        if not label or (label.start() == floor and _GLUED.match(here.before)):
+        if not label or (label.start() == floor and _GLUED.match(position.before)):
             return None
         start = label.start()
-        if not _LINE_START.fullmatch(here.line[: len(here.line) - (at - start)]):
+        if not _LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
             return None
         if label[1] == "TOOL_NAME":
-            return Found(start, start, "arguments", "TOOL_NAME:")
-        return self._labelled(text, label.start(1), start)
+            return BlockStart(start, start, "arguments", "TOOL_NAME:")
+        return self._detect_labelled(text, label.start(1), start)
 
-    def _own(self, text: str, at: int, start: int) -> Sight:
+    def _detect_after_own(self, text: str, at: int, start: int) -> Detection:
         """What follows `TOOL_CALL`."""
-        gap = openers.gap().match(text, at)
+        gap = openers.OWN_GAP.match(text, at)
         assert gap  # noqa: S101 - it matches nothing, too
-        return self._marked(text, gap.end(), start, OWN)
+        return self._detect_markers(text, gap.end(), start, OWN)
 
-    def _labelled(self, text: str, at: int, start: int) -> Sight:
-        for matcher in (openers.labelled(), openers.action_object()):
+    def _detect_labelled(self, text: str, at: int, start: int) -> Detection:
+        for matcher in (openers.LABELLED_CALL, openers.ACTION_OBJECT):
             if match := matcher.match(text, at):
                 groups = match.groupdict()
                 name = groups.get("name") or ""
                 action = text[at : at + 6].casefold() == "action"
-                if not action and not self._box.find(name):
+                if not action and not self._tools.find(name):
                     return None
-                if groups.get("json") and _may_go_on(match, text):
-                    return Hold(start)
+                if groups.get("json") and _may_continue(match, text):
+                    return NeedMore(start)
                 if groups.get("json"):
-                    return Found(
+                    return BlockStart(
                         start, match.end() - 1, "named" if name else "json", "Action:", name, action and bool(name)
                     )
-                return Found(start, match.start("line"), "labels", "Action:", name, action) if action else None
-        if (match := openers.bracketed().match(text, at)) and self._box.find(match["name"]):
-            return Found(start, match.end(), "labels", "Action:", match["name"], False)
-        matchers = (openers.labelled(), openers.action_object(), openers.bracketed())
-        return Hold(start) if any(matcher.begun(text, at) for matcher in matchers) else None
+                return BlockStart(start, match.start("line"), "labels", "Action:", name, action) if action else None
+        if (match := openers.ACTION_BRACKET.match(text, at)) and self._tools.find(match["name"]):
+            return BlockStart(start, match.end(), "labels", "Action:", match["name"], False)
+        matchers = (openers.LABELLED_CALL, openers.ACTION_OBJECT, openers.ACTION_BRACKET)
+        return NeedMore(start) if any(matcher.is_prefix(text, at) for matcher in matchers) else None
 
-    def _chevron(self, here: Here) -> Sight:
-        text, at, _, line, _ = here
-        matcher = openers.chevrons()
+    def _detect_chevron(self, position: Position) -> Detection:
+        text, at, _, line, _ = position
+        matcher = openers.CHEVRON_CALL
         match = matcher.match(text, at)
         if not match:
-            return Hold(at) if matcher.begun(text, at) else None
-        if not self._box.find(match["name"]) or not _starts_line(line):
+            return NeedMore(at) if matcher.is_prefix(text, at) else None
+        if not self._tools.find(match["name"]) or not _starts_line(line):
             return None
         kind = "named" if match["bracket"] == "{" else "pythonic"
-        return Found(at, match.end() - 1, kind, ">>>", match["name"], False)
+        return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
 
 
 def _starts_line(line: str) -> bool:
     return _LINE_START.fullmatch(line) is not None
 
 
-def _inline(text: str, at: int) -> Sight:
+def _skip_inline_code(text: str, at: int) -> Detection:
     """Past inline code, which quotes; without its end it is none."""
     if code := _INLINE.match(text, at):
-        return Passed(code.end())
-    return Hold(at) if _INLINE_BEGUN.match(text, at) else None
+        return Skip(code.end())
+    return NeedMore(at) if _INLINE_PREFIX.match(text, at) else None
 
 
-def _may_go_on(match: re.Match[str], text: str) -> bool:
+def _may_continue(match: re.Match[str], text: str) -> bool:
     """Whether the bracket that seems to open the body may yet begin one more marker."""
     body = match.end() - 1
-    return text[body] == "[" and openers.openers().begun(text, body)
+    return text[body] == "[" and openers.OPENER.is_prefix(text, body)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..arguments.tool_index import Toolbox
-from .buffer import LOOK_BACK
+from ..arguments.tool_index import ToolIndex
+from .buffer import LOOK_BACK_CHARS
 
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
@@ -21,21 +21,21 @@ KEYWORDS = frozenset(
     (*CHANNELS, "action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name",
      "function call", "to", "functools", "call", "observation")
 )  # fmt: skip
-KEYWORD_BEGINNINGS = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
-_MAX_GAP, _MAX_WORD = 16, 90
-_OWN = re.compile(
+KEYWORD_PREFIXES = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
+_MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
+_OWN_PREFIX = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
-_LEAD = 48  # characters, more than `TOOL_CALL` and its decoration have
-_OWN_LEAD = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
-_OWN_ENDS = frozenset("lLsS")
+_OWN_CHARS = 48  # characters, more than `TOOL_CALL` and its decoration have
+_OWN_MARKER = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
+_OWN_LAST_CHARS = frozenset("lLsS")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
-_CHANNEL = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
-_HARMONY = re.compile(TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
+_CHANNEL_PREFIX = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
+_HARMONY_PREFIX = re.compile(TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
 _GLUE = frozenset("\\$-")  # before a name they make it the end of another
 
 
-class Here(NamedTuple):
+class Position(NamedTuple):
     """An anchor in a text.
 
     Nothing before `floor` can be part of a block, `line` is the anchor's line so far, `before` what stands
@@ -49,7 +49,7 @@ class Here(NamedTuple):
     before: str = ""
 
 
-class Word(NamedTuple):
+class PrecedingWord(NamedTuple):
     """`start` is where its decoration begins, `begin` the name; `mark` and `gap` follow, `previous` stands before."""
 
     start: int
@@ -60,24 +60,24 @@ class Word(NamedTuple):
     previous: str
 
 
-def last_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Word]:
+def iter_words(text: str, end: int, floor: int, before: str = "") -> Iterator[PrecedingWord]:
     """The word that ends at `end`, whole and without its first parts; `before` stands before `floor`."""
-    gap_start = max(floor, end - _MAX_GAP - 1)
+    gap_start = max(floor, end - _MAX_GAP_CHARS - 1)
     solid = gap_start + len(text[gap_start:end].rstrip())
-    low = max(floor, solid - _MAX_WORD)
+    low = max(floor, solid - _MAX_WORD_CHARS)
     parts = text[low:solid].rsplit(None, 1)
     match = _WORD.search(text, solid - len(parts[-1]), end) if parts else None
     if not match:
         return
     _, name, mark, gap = match.groups()
     start = match.start()
-    yield Word(start, match.start(2), name, mark, gap, text[start - 1] if start > floor else before)
+    yield PrecedingWord(start, match.start(2), name, mark, gap, text[start - 1] if start > floor else before)
     for joint in _JOINT.finditer(name):
         at = match.start(2) + joint.end()
-        yield Word(at, at, name[joint.end() :], mark, gap, text[at - 1])
+        yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
 
 
-def plain_word(text: str, floor: int) -> str:
+def find_plain_word(text: str, floor: int) -> str:
     """The number or word of letters, after a space, that a text ends in; empty where it may be of our own format."""
     space = text.rfind(" ")
     word = text[space + 1 :]
@@ -85,48 +85,51 @@ def plain_word(text: str, floor: int) -> str:
     return word if plain and space >= floor and text.find("to=", floor) < 0 else ""
 
 
-def in_word(character: str) -> bool:
+def is_word_char(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def held(box: Toolbox, text: str, floor: int) -> int:
+def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come."""
-    start, end, last = max(floor, len(text) - LOOK_BACK), len(text), text[-1:]
+    start, end, last = max(floor, len(text) - LOOK_BACK_CHARS), len(text), text[-1:]
     if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
         return end
-    if last.isalnum() and (word := plain_word(text, floor)) and _begins_nothing(box, word):
+    if last.isalnum() and (word := find_plain_word(text, floor)) and _begins_nothing(tools, word):
         return end  # as most pieces of an answer end
     marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
     if last in "]@>":
         return marks
-    held = next((word.start for word in last_words(text, end, start) if _may_begin(box, word)), marks)
-    channel = _HARMONY if text.find("to=", start) >= 0 else _CHANNEL
-    begun = (_OWN.search(text, start), channel.search(text, start))
-    return min(held, marks, *(match.start() for match in begun if match))
+    find_hold = next((word.start for word in iter_words(text, end, start) if _may_begin(tools, word)), marks)
+    channel = _HARMONY_PREFIX if text.find("to=", start) >= 0 else _CHANNEL_PREFIX
+    is_prefix = (_OWN_PREFIX.search(text, start), channel.search(text, start))
+    return min(find_hold, marks, *(match.start() for match in is_prefix if match))
 
 
-def _begins_nothing(box: Toolbox, word: str) -> bool:
-    return word.isdigit() or not (word.casefold() in KEYWORD_BEGINNINGS or box.may_begin(word))
+def _begins_nothing(tools: ToolIndex, word: str) -> bool:
+    return word.isdigit() or not (word.casefold() in KEYWORD_PREFIXES or tools.is_name_prefix(word))
 
 
-def _may_begin(box: Toolbox, word: Word) -> bool:
+def _may_begin(tools: ToolIndex, word: PrecedingWord) -> bool:
     bare = word.name.rstrip(":")
     if word.gap or word.mark or bare != word.name:
-        return box.leads(bare) or bare.casefold() in KEYWORDS
-    return box.may_begin(bare) or bare.casefold() in KEYWORD_BEGINNINGS
+        return tools.names_tool(bare) or bare.casefold() in KEYWORDS
+    return tools.is_name_prefix(bare) or bare.casefold() in KEYWORD_PREFIXES
 
 
-def lead(box: Toolbox, here: Here) -> Word | None:
+def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:
     """The name of a tool before the anchor."""
-    words = last_words(here.text, here.at, max(here.floor, here.at - LOOK_BACK), here.before)
-    whole = (word for word in words if word.start < word.begin or not in_word(word.previous))
-    word = next((word for word in whole if box.leads(word.name.rstrip(":"))), None)
+    words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS), position.before)
+    whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
+    word = next((word for word in whole if tools.names_tool(word.name.rstrip(":"))), None)
     return None if word and word.start == word.begin and word.previous in _GLUE else word
 
 
-def own_lead(here: Here) -> re.Match[str] | None:
+def find_own_marker(position: Position) -> re.Match[str] | None:
     """`TOOL_CALL` before the anchor."""
-    if here.text[max(here.floor, here.at - _LEAD) : here.at].rstrip("*` \t\r\n")[-1:] not in _OWN_ENDS:
+    if (
+        position.text[max(position.floor, position.at - _OWN_CHARS) : position.at].rstrip("*` \t\r\n")[-1:]
+        not in _OWN_LAST_CHARS
+    ):
         return None
-    own = _OWN_LEAD.search(here.text, max(here.floor, here.at - _LEAD), here.at)
-    return None if own and own.start() == here.floor and in_word(here.before) and own[0][0] != "*" else own
+    own = _OWN_MARKER.search(position.text, max(position.floor, position.at - _OWN_CHARS), position.at)
+    return None if own and own.start() == position.floor and is_word_char(position.before) and own[0][0] != "*" else own

@@ -1,83 +1,83 @@
-"""Text that repeats itself and holds no call, passed in one step: models fall into loops, and there is hostile text.
+"""Text that repeats itself and holds no call, passed in one step: models fall into loops, and some text is hostile.
 
-What is decided at a character of prose depends on a bounded stretch of text round it and on a few facts about the
-answer so far. Where the text repeats itself, and the facts are as they were a repetition before, all repetitions
-to come are decided as the last one was: nothing is decided otherwise than without this, only the work is left out.
+What is decided at an anchor depends on a bounded stretch of text around it and on a few facts about the answer so far.
+Where the text repeats with a period, and those facts are what they were one period before, every later repetition is
+decided as the last one was. The result is the same as without this; only the work is saved.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-AROUND = 256  # characters before an anchor: more than are looked back over
-_PATIENCE = 64  # anchors before a repetition is looked for
-_AHEAD = 128  # characters after an anchor that have to come again
-_LONGEST_PERIOD = 4096  # characters
-_STEP = 4096  # characters compared at once
+CONTEXT_CHARS = 256  # before an anchor: more than are read backwards
+_CHECK_EVERY = 64  # anchors
+_AHEAD_CHARS = 128  # after an anchor that have to come again
+_MAX_PERIOD_CHARS = 4096
+_COMPARE_CHARS = 4096  # at once
 
 
-class Facts(NamedTuple):
-    """What else decides. As long as they are the same nothing but text was found."""
+class LoopContext(NamedTuple):
+    """What else decides at an anchor; while it stays the same, only text was found."""
 
     floor: int  # where the last call or marker ended
     in_fence: bool
     in_call_fence: bool
-    unsearched: int  # how far the anchor is from where it was searched for
-    unshown: int  # how much before it is not shown yet; all that is far is alike
+    unsearched: int  # characters between the anchor and where the search for it began
+    unshown: int  # characters before it that are not shown yet, CONTEXT_CHARS at most
 
 
-class Passage(NamedTuple):
-    """How many characters can be passed, and how much of the budget for searching blocks again that takes."""
+class LoopSkip(NamedTuple):
+    """How many characters can be passed, and what that costs of the budget for searching blocks again."""
 
     length: int
     cost: int
 
 
-class Repetition:
-    """Watches the anchors of prose, one after the other."""
+class LoopSkipper:
+    """Watches the anchors of one answer, one after the other."""
 
     def __init__(self) -> None:
         self._count = 0
         self._text = ""  # the text that is watched
         self._at = self._period = self._end = 0
-        self._facts: Facts | None = None
+        self._context: LoopContext | None = None
         self._budget = 0
 
-    def due(self, text: str, at: int) -> bool:
-        """Whether the anchor may be a repetition of the one that is watched, or one is to be watched."""
-        if self._facts is None:
+    def is_due(self, text: str, at: int) -> bool:
+        """Whether the anchor at `at` may repeat the one that is watched, or one should be watched."""
+        if self._context is None:
             self._count += 1
-            return self._count % _PATIENCE == 0
+            return self._count % _CHECK_EVERY == 0
         if text is not self._text or at > self._end:
-            self._facts = None
+            self._context = None
             return False
         return at > self._at and (at - self._at) % self._period == 0
 
-    def passage(self, text: str, at: int, facts: Facts, budget: int, reach: int) -> Passage | None:
-        """The repetitions after `at`, where this is one; what decides them lies within `reach`."""
-        if self._facts is None:
-            self._watch(text, at, facts, budget)
+    def find_skip(self, text: str, at: int, context: LoopContext, budget: int, reach: int) -> LoopSkip | None:
+        """The repetitions after `at` that need no look, if it is one; what decides lies within `reach` characters."""
+        if self._context is None:
+            self._watch(text, at, context, budget)
             return None
-        if facts != self._facts:
-            if at - self._at >= _PATIENCE * self._period:  # what they were has passed
-                self._at, self._facts, self._budget = at, facts, budget
+        if context != self._context:
+            if at - self._at >= _CHECK_EVERY * self._period:  # the context of the watched anchor does not come back
+                self._at, self._context, self._budget = at, context, budget
             return None
         span, cost = at - self._at, self._budget - budget
         times = (self._end - reach - at) // span
         if cost > 0:
             times = min(times, budget // cost)
-        self._facts = None
-        return Passage(times * span, times * cost) if times > 0 else None
+        self._context = None
+        return LoopSkip(times * span, times * cost) if times > 0 else None
 
-    def _watch(self, text: str, at: int, facts: Facts, budget: int) -> None:
-        """Looks for where what stands round the anchor comes again, and for how far it goes on so."""
-        low = at - AROUND
-        again = text.find(text[low : at + _AHEAD], low + 1, at + _AHEAD + _LONGEST_PERIOD)
+    def _watch(self, text: str, at: int, context: LoopContext, budget: int) -> None:
+        """Watches the anchor if the text around it comes again; finds how far the repetition goes."""
+        low = at - CONTEXT_CHARS
+        again = text.find(text[low : at + _AHEAD_CHARS], low + 1, at + _AHEAD_CHARS + _MAX_PERIOD_CHARS)
         if again < 0:
             return
-        period, end = again - low, at
-        while end + period + _STEP <= len(text) and text.startswith(text[end : end + _STEP], end + period):
-            end += _STEP
+        period, end, step = again - low, at, _COMPARE_CHARS
+        while end + period + step <= len(text) and text.startswith(text[end : end + step], end + period):
+            end += step
         if end > at:
             self._text, self._at, self._period, self._end = text, at, period, end + period
-            self._facts, self._budget = facts, budget
+            self._context, self._budget = context, budget

@@ -1,30 +1,37 @@
-"""How a block begins: the patterns that decide, at a character that may open one, whether one does.
+"""How a block begins: the patterns that the detector tries at an anchor.
 
-Prose is searched for a handful of characters only (`ANCHORS`); what stands before such a character and may
-belong to the block (a tool's name, `TOOL_CALL`) is looked at backwards, and was held back for that reason. Each
-pattern knows its own beginnings, so that the answer is found, none, or not yet. All lengths are bounded.
+An anchor is one of the few characters at which a block can begin (prefilter.py). Each pattern matches, cannot match,
+or may match once more text arrives; all lengths are bounded. What stands before an anchor is read in lookback.py.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import NamedTuple
 
-from ..formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS, REASONING
-from .prefix_regex import Matcher, Pattern, any_of, either, literal, maybe, named, repeated, sequence, some, whole_run
+from ..formats.table import FORMATS, MORE_OPENERS, REASONING
+from .prefix_regex import (
+    PrefixMatcher,
+    PrefixPattern,
+    any_of,
+    any_of_caseless,
+    either,
+    group,
+    literal,
+    maybe,
+    repeat,
+    sequence,
+    some,
+    whole_run,
+)
 
-MAX_NAME = 80
+MAX_NAME_CHARS = 80
 
 SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)
-NAME = named("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME)))
+NAME = group("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME_CHARS)))
 FENCE = maybe(sequence(literal("```"), some(r"[\w+-]", 0, 20), SPACE))
-
-
-def _in_any_case(texts: set[str]) -> Pattern:
-    """What differs in case alone is one, since all are matched in any case."""
-    return any_of(sorted({text.casefold() for text in texts}))
+_JOINT = maybe(some("[ _-]", 1, 1))  # in TOOL_CALL
 
 
 _WRAPPERS = {
@@ -32,18 +39,14 @@ _WRAPPERS = {
     for row in FORMATS
     if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
 }
-OPENERS = _in_any_case(_WRAPPERS | set(MORE_OPENERS))
-CLOSERS = _in_any_case(
-    {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
-    | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
-    | set(MORE_CLOSERS)
-)
-_BRACKETED = "|".join(
+_OPENERS = any_of_caseless(_WRAPPERS | set(MORE_OPENERS))
+_BRACKET_MARKERS = "|".join(
     re.escape(opener[1:]) for opener in sorted({*(row.opener for row in FORMATS), *MORE_OPENERS}) if opener[:1] == "["
 )
-BRACKET = Pattern(rf"(?:\{{|\[(?!{_BRACKETED}))", some(r"[{\[]", 1, 1).begun)  # a bracket may open one more marker
-NOISE = maybe(literal("]<]minimax[>["))
-NAMESPACE = maybe(
+# A bracket that does not open one more marker.
+BRACKET = PrefixPattern(rf"(?:\{{|\[(?!{_BRACKET_MARKERS}))", some(r"[{\[]", 1, 1).prefix)
+_NOISE = maybe(literal("]<]minimax[>["))
+_NAMESPACE = maybe(
     either(
         sequence(
             maybe(literal(" ")),
@@ -57,29 +60,29 @@ NAMESPACE = maybe(
         sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1)),
     )
 )
-TOKEN = either(
+_TOKEN = either(
     sequence(literal("<|"), some(r"[\w:/ ]", 1, 40), literal("|>")),
     sequence(literal("<｜"), some(r"[\w▁ ]", 1, 40), literal("｜>")),
 )
 _CALL_ID = sequence(literal("[CALL_ID]"), some(r"\w", 1, 32))
 _BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")
-SEPARATOR = maybe(repeated(either(whole_run(r"\s", 64), TOKEN, _CALL_ID, any_of(_BETWEEN), whole_run("[:*=]", 16)), 8))
+_SEPARATOR = maybe(repeat(either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(_BETWEEN), whole_run("[:*=]", 16)), 8))
 
 _ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")  # with an attribute
 _BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
-TAGS = sequence(
-    NOISE,
+_TAGS = sequence(
+    _NOISE,
     literal("<"),
-    NAMESPACE,
+    _NAMESPACE,
     either(
         sequence(any_of(_ELEMENTS), either(sequence(BLANK, literal("=")), some(r"[ \t]", 1, 4))),
         sequence(any_of(_BARE_ELEMENTS), literal(">")),
     ),
 )
 _LONE_ELEMENTS = sequence(
-    NOISE,
+    _NOISE,
     literal("<"),
-    NAMESPACE,
+    _NAMESPACE,
     either(
         sequence(literal("function"), any_of(("=", " name="))),
         sequence(literal("invoke"), any_of((">", " name="))),
@@ -89,224 +92,138 @@ _LONE_ELEMENTS = sequence(
     some(r"[\"'\w>]", 1, 1),
 )
 _XTML = sequence(literal("<|open|>call tool="), some(r"[\"'\w]", 1, 1))
-JSON_BODY = named("json", sequence(SPACE, FENCE, BRACKET))
-TAG_BODY = named("tags", sequence(SPACE, either(TAGS, _XTML)))
-PAIR_BODY = named("pairs", sequence(SPACE, NAME, SPACE, literal("<"), NAMESPACE, any_of(("arg_key", "tool_sep"))))
+_JSON_BODY = group("json", sequence(SPACE, FENCE, BRACKET))
+_TAG_BODY = group("tags", sequence(SPACE, either(_TAGS, _XTML)))
+_PAIR_BODY = group("pairs", sequence(SPACE, NAME, SPACE, literal("<"), _NAMESPACE, any_of(("arg_key", "tool_sep"))))
 
 
-def _renamed(part: Pattern, old: str, new: str) -> Pattern:
-    return Pattern(part.whole.replace(f"(?P<{old}>", f"(?P<{new}>"), part.begun.replace(f"(?P<{old}>", "(?:"))
+def _rename_group(part: PrefixPattern, old: str, new: str) -> PrefixPattern:
+    return PrefixPattern(part.whole.replace(f"(?P<{old}>", f"(?P<{new}>"), part.prefix.replace(f"(?P<{old}>", "(?:"))
 
 
-_EMPTY = named(
+_EMPTY_BODY = group(
     "empty",
-    sequence(SPACE, _renamed(NAME, "name", "empty_name"), SPACE, literal("</"), NAMESPACE, literal("tool_call")),
+    sequence(SPACE, _rename_group(NAME, "name", "empty_name"), SPACE, literal("</"), _NAMESPACE, literal("tool_call")),
 )
-NAMED_BODY = named(
+_NAMED_BODY = group(
     "named",
     sequence(
         SPACE,
         maybe(sequence(maybe(sequence(any_of(("commentary", "analysis", "final")), SPACE)), literal("to="))),
         maybe(literal("call:")),
-        _renamed(NAME, "name", "called"),
-        SEPARATOR,
-        named("bracket", some(r"[{(]", 1, 1)),
+        _rename_group(NAME, "name", "called"),
+        _SEPARATOR,
+        group("bracket", some(r"[{(]", 1, 1)),
     ),
 )
 
-
-MAX_RUN = 64  # wrapping markers in a row
-
-
-_OWN_MARKER = sequence(
-    some(r"\*", 0, 3),
-    literal("tool"),
-    maybe(some("[ _-]", 1, 1)),
-    literal("call"),
-    some("s", 0, 1),
-    some(r"[:*`]", 1, 8),
+MAX_MARKER_RUN = 64  # wrapping markers in a row
+_ANY_OPENER = either(
+    _OPENERS,
+    sequence(
+        some(r"\*", 0, 3), literal("tool"), _JOINT, literal("call"), some("s", 0, 1), some(r"[:*`]", 1, 8)
+    ),  # `TOOL_CALL:` as a wrapping marker
 )
-_ANY_OPENER = either(OPENERS, _OWN_MARKER)
+OPENER = PrefixMatcher(_ANY_OPENER, re.IGNORECASE)
+OPENER_RUN = PrefixMatcher(repeat(sequence(_ANY_OPENER, SPACE), MAX_MARKER_RUN), re.IGNORECASE)
 
+# What may follow wrapping markers.
+BODY = PrefixMatcher(either(_JSON_BODY, _TAG_BODY, _PAIR_BODY, _EMPTY_BODY, _NAMED_BODY), re.IGNORECASE)
 
-@functools.cache
-def run() -> re.Pattern[str]:
-    """Wrapping markers, one after the other."""
-    return re.compile(f"(?:{_ANY_OPENER.whole}{SPACE.whole}){{1,{MAX_RUN}}}", re.IGNORECASE)
+# An element that is marker and body in one.
+LONE_ELEMENT = PrefixMatcher(either(_LONE_ELEMENTS, _XTML), re.IGNORECASE)
 
+# `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.
+OWN_MARKER = PrefixMatcher(sequence(maybe(literal("**")), literal("tool"), _JOINT, literal("call")), re.IGNORECASE)
+OWN_GAP = re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
-@functools.cache
-def openers() -> Matcher:
-    return Matcher(_ANY_OPENER, re.IGNORECASE)
-
-
-@functools.cache
-def bodies() -> Matcher:
-    """What may follow wrapping markers."""
-    return Matcher(either(JSON_BODY, TAG_BODY, PAIR_BODY, _EMPTY, NAMED_BODY), re.IGNORECASE)
-
-
-@functools.cache
-def alone() -> Matcher:
-    """An element that is marker and body in one."""
-    return Matcher(either(_LONE_ELEMENTS, _XTML), re.IGNORECASE)
-
-
-@functools.cache
-def own() -> Matcher:
-    """`TOOL_CALL` in any spelling; its plural is taken by what may stand after it."""
-    joint = maybe(some("[ _-]", 1, 1))
-    return Matcher(sequence(maybe(literal("**")), literal("tool"), joint, literal("call")), re.IGNORECASE)
-
-
-@functools.cache
-def gap() -> re.Pattern[str]:
-    """What may stand between `TOOL_CALL` and its body: colon, decoration, the beginning of a fence."""
-    return re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
-
-
-@functools.cache
-def reasoning() -> Matcher:
-    return Matcher(any_of(opener for opener, _ in REASONING), re.IGNORECASE)
-
-
-@functools.cache
-def reasoning_end() -> Matcher:
-    return Matcher(any_of(closer for _, closer in REASONING if closer != "<|end|>"), re.IGNORECASE)
-
+REASONING_OPENER = PrefixMatcher(any_of(opener for opener, _ in REASONING), re.IGNORECASE)
+REASONING_CLOSER = PrefixMatcher(any_of(closer for _, closer in REASONING if closer != "<|end|>"), re.IGNORECASE)
 
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)
-_KEY = named("key", some(r"[\w.\\/-]", 1, MAX_NAME))
+_KEY = group("key", some(r"[\w.\\/-]", 1, MAX_NAME_CHARS))
 _OBJECT_KEY = sequence(some(r"\{", 1, 2), SPACE, maybe(_QUOTE), _KEY, maybe(_END_QUOTE), SPACE, literal(":"))
+_OBJECT_VALUE = sequence(_QUOTE, group("value", some(r"[^\"'\n“”]", 1, MAX_NAME_CHARS)), some(r"[\"'“”]", 1, 1))
+OBJECT_KEY = PrefixMatcher(_OBJECT_KEY)
+OBJECT_NAME = PrefixMatcher(sequence(_OBJECT_KEY, SPACE, _OBJECT_VALUE))  # its first key has a string for its value
 
+# A list of calls: of objects, of calls in Python's notation, of strings or tuples that hold them.
+_ITEM_QUOTE = either(sequence(some("[frb]", 1, 1), some(r"[\"']", 1, 1)), some(r"[\"'“‘`]", 0, 1))
+_ITEM_END = either(sequence(some(r"[\"'`]", 0, 1), SPACE, some(r"[(,]", 1, 1)))
+_ITEM = either(group("object", literal("{")), sequence(maybe(some(r"[(\[]", 1, 1)), _ITEM_QUOTE, NAME, _ITEM_END))
+CALL_LIST = PrefixMatcher(sequence(literal("["), maybe(some(r"\[", 1, 1)), SPACE, _ITEM))
 
-@functools.cache
-def object_key() -> Matcher:
-    return Matcher(_OBJECT_KEY)
-
-
-@functools.cache
-def object_name() -> Matcher:
-    """An object whose first key has a string for its value."""
-    return Matcher(
-        sequence(_OBJECT_KEY, SPACE, _QUOTE, named("value", some(r"[^\"'\n“”]", 1, MAX_NAME)), some(r"[\"'“”]", 1, 1))
+# A fence or a quoting backtick, and the first character in it that begins no comment and names no variable.
+_ASSIGNMENT = sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK)
+_COMMENT = sequence(literal("#"), some(r"[^\n`]", 0, 120), literal("\n"), SPACE)
+_FENCE_BODY = either(
+    sequence(
+        some(r"[\w+-]", 0, 20), some(r"\s", 1, 64), maybe(repeat(_COMMENT, 3)), maybe(_ASSIGNMENT),
+        some(r"[^\s`#]", 1, 1),
+    ),
+    some(r"[^\s`\w+-]", 1, 1),
+)  # fmt: skip
+FENCE_START = PrefixMatcher(
+    either(
+        sequence(literal("```"), some("`", 0, 1), _FENCE_BODY),
+        sequence(some("`", 1, 2), some(r"[^\s`]", 1, 1)),
     )
+)
 
-
-@functools.cache
-def listed() -> Matcher:
-    """A list of calls: of objects, of calls in Python's notation, of strings or tuples that hold them."""
-    quoted = either(sequence(some("[frb]", 1, 1), some(r"[\"']", 1, 1)), some(r"[\"'“‘`]", 0, 1))
-    item = either(
-        named("object", literal("{")),
-        sequence(
-            maybe(some(r"[(\[]", 1, 1)),
-            quoted,
-            NAME,
-            either(sequence(some(r"[\"'`]", 0, 1), SPACE, some(r"[(,]", 1, 1))),
-        ),
+# The first word in a fence and the bracket or colon that makes it a call.
+_CALL_MARK = either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1)))
+FENCED_CALL = PrefixMatcher(
+    sequence(
+        maybe(_ASSIGNMENT), maybe(any_of(("print(", "await "))), NAME, some(r"\s", 0, 8), group("mark", _CALL_MARK)
     )
-    return Matcher(sequence(literal("["), maybe(some(r"\[", 1, 1)), SPACE, item))
+)
+
+# ReAct: a name on one labelled line, its arguments after the label of the next.
+_NAME_LABELS = (
+    "Action", "Tool Name", "Tool_Name", "Tool", "Function Name", "Function_Name", "Function Call", "Function", "name",
+)  # fmt: skip
+_ARGUMENT_LABELS = (
+    "Action Input", "Action_Input", "Arguments", "Args", "Parameters", "Params", "Input", "Tool Input", "Tool_Input",
+    "Function Arguments",
+)  # fmt: skip
+_DECORATION = some(r"[*\"'` ]", 0, 6)
+_LABELLED_JSON = group("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET))
+_LABELLED_LINE = group("line", sequence(some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1)))
+LABELLED_CALL = PrefixMatcher(
+    sequence(
+        any_of(_NAME_LABELS), _DECORATION, literal(":"), _DECORATION, NAME, some(r"[*\"'`,() \t\r]", 0, 8),
+        literal("\n"), some(r"[\s*\"'-]", 0, 8), group("label", any_of(_ARGUMENT_LABELS)), some(r"[*\"']", 0, 3),
+        literal(":"), either(_LABELLED_JSON, _LABELLED_LINE),
+    ),
+    re.IGNORECASE,
+)  # fmt: skip
+ACTION_OBJECT = PrefixMatcher(  # `Action: {"name": ...}`
+    sequence(literal("Action"), some(r"[*\"']", 0, 3), literal(":"), _LABELLED_JSON), re.IGNORECASE
+)
+ACTION_BRACKET = PrefixMatcher(  # `Action: search[...]`, the first notation of ReAct
+    sequence(literal("Action"), _DECORATION, literal(":"), BLANK, NAME, literal("[")), re.IGNORECASE
+)
+
+CHEVRON_CALL = PrefixMatcher(sequence(literal(">>>"), BLANK, NAME, SPACE, FENCE, group("bracket", some(r"[{(]", 1, 1))))
+NUMBERED_CALL = PrefixMatcher(  # `(call-1): {` after gptme's `@read`
+    sequence(literal("("), some(r"[\w-]", 1, 40), literal("):"), SPACE, literal("{"))
+)
+ELEMENT = PrefixMatcher(sequence(literal("<"), NAME, literal(">")))
 
 
-_ASSIGNED = sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK)
+class BlockStart(NamedTuple):
+    """The beginning of a block.
 
-
-@functools.cache
-def fence() -> Matcher:
-    """A fence, or a quoting backtick, and the first character in it that is no comment and names no variable."""
-    comment = sequence(literal("#"), some(r"[^\n`]", 0, 120), literal("\n"), SPACE)
-    first = some(r"[^\s`#]", 1, 1)
-    after_language = sequence(
-        some(r"[\w+-]", 0, 20), some(r"\s", 1, 64), maybe(repeated(comment, 3)), maybe(_ASSIGNED), first
-    )
-    block = sequence(literal("```"), some("`", 0, 1), either(after_language, some(r"[^\s`\w+-]", 1, 1)))
-    return Matcher(either(block, sequence(some("`", 1, 2), some(r"[^\s`]", 1, 1))))
-
-
-@functools.cache
-def fenced_word() -> Matcher:
-    """The first word in a fence and the bracket or colon that makes it a call."""
-    passed = maybe(any_of(("print(", "await ")))
-    mark = named("mark", either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1))))
-    return Matcher(sequence(maybe(_ASSIGNED), passed, NAME, some(r"\s", 0, 8), mark))
-
-
-@functools.cache
-def labelled() -> Matcher:
-    """A name on one labelled line, its arguments after the label of the next."""
-    first = any_of(
-        (
-            "Action", "Tool Name", "Tool_Name", "Tool", "Function Name", "Function_Name", "Function Call",
-            "Function", "name",
-        )
-    )  # fmt: skip
-    second = any_of(
-        (
-            "Action Input", "Action_Input", "Arguments", "Args", "Parameters", "Params", "Input", "Tool Input",
-            "Tool_Input", "Function Arguments",
-        )
-    )  # fmt: skip
-    decoration = some(r"[*\"'` ]", 0, 6)
-    return Matcher(
-        sequence(
-            first, decoration, literal(":"), decoration, NAME, some(r"[*\"'`,() \t\r]", 0, 8), literal("\n"),
-            some(r"[\s*\"'-]", 0, 8), named("label", second), some(r"[*\"']", 0, 3), literal(":"),
-            either(
-                named("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET)),
-                named("line", sequence(some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1))),
-            ),
-        ),
-        re.IGNORECASE,
-    )  # fmt: skip
-
-
-@functools.cache
-def action_object() -> Matcher:
-    """`Action:` before an object that says the rest."""
-    return Matcher(
-        sequence(
-            literal("Action"),
-            some(r"[*\"']", 0, 3),
-            literal(":"),
-            named("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET)),
-        ),
-        re.IGNORECASE,
-    )
-
-
-@functools.cache
-def bracketed() -> Matcher:
-    """ReAct's first notation: `Action: search[...]`."""
-    return Matcher(
-        sequence(literal("Action"), some(r"[*\"'` ]", 0, 6), literal(":"), BLANK, NAME, literal("[")), re.IGNORECASE
-    )
-
-
-@functools.cache
-def chevrons() -> Matcher:
-    return Matcher(sequence(literal(">>>"), BLANK, NAME, SPACE, FENCE, named("bracket", some(r"[{(]", 1, 1))))
-
-
-@functools.cache
-def numbered() -> Matcher:
-    """What follows gptme's `@read`."""
-    return Matcher(sequence(literal("("), some(r"[\w-]", 1, 40), literal("):"), SPACE, literal("{")))
-
-
-@functools.cache
-def element() -> Matcher:
-    return Matcher(sequence(literal("<"), NAME, literal(">")))
-
-
-class Found(NamedTuple):
-    """A block's beginning: where it starts, where its body is followed from, and how."""
+    `start` is where its text begins, `body` where the text that is decoded begins. `kind` is a grammar of
+    formats/table.py, or `empty` (a name alone) or `element` (an element named after the tool). `explicit`: the format
+    asks for a call whatever the name is; otherwise only an offered tool makes it a call.
+    """
 
     start: int
     body: int
     kind: str  # json, pythonic, named, tags, pairs, empty, element, labels, arguments
     opener: str
     name: str = ""
-    asks: bool = True  # it asks for a call by name, whatever the name
-    alone: bool = False  # it counts only where its line ends with it
+    explicit: bool = True
+    must_end_line: bool = False  # only a block that ends its line is a call

@@ -1,44 +1,47 @@
 """Tool calls out of a stream of text: feed it pieces, get events. No I/O.
 
-Prose is searched for the few characters at which a block can begin, and the lookout tells whether one does;
-what cannot be told yet is held back. A block is followed by structure to its end and decoded once. Work is
-proportional to the text whatever the chunking, and any chunking gives the same events, save for where text is
-divided. Never raises.
+Strategy: the prefilter finds the few characters at which a block can begin, the detector decides whether one does, and
+text that may still become one is held back. A block is followed to its end and decoded once. Each state has one step
+in `_STEPS`; a step returns whether there is more to do before more text arrives.
+
+Work is linear in the text whatever the chunking, and any chunking gives the same events, except for where text is
+divided. Never raises on a text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from ...types.messages import ToolDefinition
-from ..arguments.tool_index import Toolbox
-from ..classify import Judge, counted_ids
+from ..arguments.tool_index import ToolIndex
+from ..classify import CallClassifier, make_id_source
 from ..events import Cut, Extraction, ParsedCall, ParserEvent, gathered
-from ..formats.grammars import LONGEST, fabricated, fabricated_line
-from .block import AT_ONCE, BlockReader
-from .brackets import Structure
-from .buffer import LOOK_BACK, MAX_SAID, Tape
-from .detector import Hold, Lookout, Passed
-from .lookback import Here, held
-from .loops import AROUND, Facts, Repetition
-from .openers import Found
-from .prefilter import Anchors
-from .prefix_regex import LONGEST as LONGEST_HEAD
-from .reasoning import Marker, Thinking
+from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
+from .block import MAX_STRICT_CHARS, BlockReader
+from .brackets import BracketMatcher
+from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
+from .detector import BlockDetector, NeedMore, Skip
+from .lookback import Position, find_hold
+from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
+from .openers import BlockStart
+from .prefilter import Prefilter
+from .prefix_regex import MAX_MATCH_CHARS
+from .reasoning import ReasoningMarker, ReasoningReader
 
-MAX_CALLS = 32
-REASONING_TAIL = 65_536  # characters at the end of reasoning that are searched
+MAX_CALLS = 32  # in one answer
+REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 _ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
+_State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
 class StreamParser:
-    """Text in, events out, for the tools on offer.
+    """Text in, events out, for the tools on offer: ToolDefinitions or OpenAI tool objects.
 
-    `new_id` makes the ids of calls; `given` are texts the model was given (messages, results), to tell an echo;
-    `max_calls` bounds the calls of one answer; `previews` adds ToolCallDelta events for the call being written,
-    its text as the model writes it.
+    `new_id` makes the ids of calls. `given` are texts the model was given (messages, results): a call that repeats
+    one of them is marked as an echo. Of more than `max_calls` calls the rest is malformed. `previews` adds
+    ToolCallDelta events for the call being written, with its text as the model writes it.
     """
 
     def __init__(
@@ -50,214 +53,224 @@ class StreamParser:
         max_calls: int = MAX_CALLS,
         previews: bool = False,
     ) -> None:
-        box = Toolbox(tools)
-        self._setup = (box, Judge(box, new_id or counted_ids(), given, max_calls), Lookout(box))
+        index = ToolIndex(tools)
+        self._setup = (index, CallClassifier(index, new_id or make_id_source(), given, max_calls), BlockDetector(index))
         self._begin(*self._setup, previews=previews, reasoning=True)
 
-    def _begin(self, box: Toolbox, judge: Judge, lookout: Lookout, *, previews: bool, reasoning: bool) -> None:
-        self._box = box
-        self._judge = judge
-        self._lookout = lookout
-        self._tape = Tape()
-        self._anchors = Anchors()
-        self._repetition = Repetition()
-        self._block = BlockReader(self._tape, judge, previews=previews)
+    def _begin(
+        self, tools: ToolIndex, classifier: CallClassifier, detector: BlockDetector, *, previews: bool, reasoning: bool
+    ) -> None:
+        self._tools = tools
+        self._classifier = classifier
+        self._detector = detector
+        self._buffer = StreamBuffer()
+        self._prefilter = Prefilter()
+        self._loops = LoopSkipper()
+        self._block = BlockReader(self._buffer, classifier, previews=previews)
+        self._reasoning = ReasoningReader(self._buffer) if reasoning else None
         self._previews = previews
-        self._quote = ""  # the quote that ends the string that is being fed, if nothing else can happen before
-        unused = Structure()
-        self._kept = unused.parts
-        self._keep: Callable[[str], None] = self._kept.append
-        self._follow: Callable[[str, int], tuple[int, bool]] = unused.feed
-        self._thinking = Thinking(self._tape) if reasoning else None
         self._truncated = False
-        self._step: Callable[[bool], bool] = self._prose
+        self._state: _State = "prose"
+        # While a string is fed, which most of a long call is, `feed` needs only the quote that ends it and these
+        # methods of the block's follower.
+        self._quote = ""
+        follower = BracketMatcher()
+        self._kept = follower.parts
+        self._keep: Callable[[str], None] = self._kept.append
+        self._feed_follower: Callable[[str, int], tuple[int, bool]] = follower.feed
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
-        if self._quote:  # in a long string, which most of a long call is
+        if self._quote:
             if self._quote not in text or (self._quote == '"' and self._is_escaped(text)):
                 self._keep(text)
                 return []
-            end, ended = self._follow(text, 0)
-            if end == len(text) and not ended and self._goes_on():
+            end, ended = self._feed_follower(text, 0)
+            if end == len(text) and not ended and self._update_quote():
                 return []
-            return self._followed(text, end, ended)
-        tape, follower = self._tape, self._block.follower
+            return self._follow(text, end, ended)
+        buffer, follower = self._buffer, self._block.follower
         if follower is None:
-            tape.add(text)
+            buffer.add(text)
             return self._run(False)
-        if tape.text:
-            text = tape.text + text
-        return self._followed(text, *follower.feed(text, 0))
-
-    def _is_escaped(self, text: str) -> bool:
-        """Whether each quote in `text` belongs to a backslash of its own."""
-        return _ESCAPED.match(text) is not None and self._kept[-1][-1:] != "\\"
-
-    def _goes_on(self) -> bool:
-        """Whether the block goes on inside a string, and may."""
-        follower = self._block.follower
-        self._quote = follower.quote if follower else ""
-        return bool(self._quote) and isinstance(follower, Structure) and not follower.is_long
-
-    def _followed(self, text: str, end: int, ended: bool) -> list[ParserEvent]:
-        """After the follower was fed `text`."""
-        self._tape.text = text
-        if self._block.followed(end, ended):
-            self._step = self._closing
-        return self._run(False)
+        if buffer.text:
+            text = buffer.text + text
+        return self._follow(text, *follower.feed(text, 0))
 
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
-        """The events of the end; `truncated` says that the answer was cut off, so that an open block is no call."""
+        """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""
         self._truncated = truncated
-        return self._run(True) + self._from_reasoning()
+        return self._run(True) + self._recover_calls()
+
+    def _is_escaped(self, text: str) -> bool:
+        """Whether a backslash in `text` escapes each of its quotes."""
+        return _ESCAPED.match(text) is not None and self._kept[-1][-1:] != "\\"
+
+    def _update_quote(self) -> bool:
+        """Notes the quote that ends the string the block is in; whether there is one and the block may go on."""
+        follower = self._block.follower
+        self._quote = follower.quote if follower else ""
+        return bool(self._quote) and isinstance(follower, BracketMatcher) and not follower.is_long
+
+    def _follow(self, text: str, end: int, ended: bool) -> list[ParserEvent]:
+        """Goes on after the follower was fed `text` and stopped at `end`."""
+        self._buffer.text = text
+        if self._block.follow(end, ended):
+            self._state = "after block"
+        return self._run(False)
 
     def _run(self, final: bool) -> list[ParserEvent]:
-        while self._step(final):
+        while self._STEPS[self._state](self, final):
             pass
-        tape, follower = self._tape, self._block.follower
-        if cut := tape.cut_down():
-            self._block.cut_down(cut)
+        buffer, follower = self._buffer, self._block.follower
+        if dropped := buffer.drop_emitted():
+            self._block.drop(dropped)
         self._quote = ""
-        if follower is not None and not self._previews and not tape.text:
-            self._quote, self._kept, self._follow = follower.quote, follower.parts, follower.feed
+        if follower is not None and not self._previews and not buffer.text:
+            self._quote, self._kept, self._feed_follower = follower.quote, follower.parts, follower.feed
             self._keep = self._kept.append
-        return tape.taken()
+        return buffer.take_events()
 
-    # The steps: each says whether there is more to do before more text comes.
-
-    def _prose(self, final: bool) -> bool:
-        tape = self._tape
-        at = self._anchors.after(tape.text, tape.position)
-        if tape.called and self._fabricated_before(at):
-            self._step = self._cutting
+    def _read_prose(self, final: bool) -> bool:
+        buffer = self._buffer
+        at = self._prefilter.find(buffer.text, buffer.position)
+        if buffer.called and self._show_before_fabricated(at):
+            self._state = "discard"
             return True
         if at < 0:
-            end = len(tape.text)
-            self._hold(end if final else held(self._box, tape.text, tape.start), end, final)
+            end = len(buffer.text)
+            self._hold(end if final else find_hold(self._tools, buffer.text, buffer.start), end, final)
             return False
-        if self._repetition.due(tape.text, at) and self._repeats(at):
+        if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
             return True
-        sight = self._sight(at)
-        if isinstance(sight, Hold) and not final:
-            low = max(0, at - LOOK_BACK)  # the mark that is waited for may belong to a name before it
-            before = low + held(self._box, tape.text[low : at + 1], max(0, tape.start - low))
-            self._hold(min(sight.start, before), at, final)
+        detection = self._detect(at)
+        if isinstance(detection, NeedMore) and not final:
+            low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it
+            before = low + find_hold(self._tools, buffer.text[low : at + 1], max(0, buffer.start - low))
+            self._hold(min(detection.start, before), at, final)
             return False
-        if isinstance(sight, Found) and (sight.asks or self._counts(sight)):
-            self._step = self._closing if self._block.begin(sight) else self._following
-        elif isinstance(sight, Marker) and self._thinking:
-            self._step = self._reasoning if self._thinking.begin(sight) else self._prose
-        elif isinstance(sight, Passed):
-            tape.position = sight.end
+        if isinstance(detection, BlockStart) and (detection.explicit or self._is_allowed(detection)):
+            self._state = "after block" if self._block.begin(detection) else "in block"
+        elif isinstance(detection, ReasoningMarker) and self._reasoning:
+            self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
+        elif isinstance(detection, Skip):
+            buffer.seek(detection.end)
         else:
-            self._pass(at)
+            self._pass_anchor(at)
         return True
 
-    def _following(self, final: bool) -> bool:
+    def _end_block(self, final: bool) -> bool:
+        """The block's end is not there; where no more text comes, the block ends with it."""
         if final:
-            self._block.cut_short()
-            self._step = self._closing
+            self._block.end_early()
+            self._state = "after block"
         return final
 
-    def _closing(self, final: bool) -> bool:
-        decided = self._block.closed(final, truncated=self._truncated)
-        if decided:
-            self._step = self._cutting if self._judge.is_full else self._prose
-        return decided
+    def _finish_block(self, final: bool) -> bool:
+        finished = self._block.finish(final, truncated=self._truncated)
+        if finished:
+            self._state = "discard" if self._classifier.is_full else "prose"
+        return finished
 
-    def _reasoning(self, final: bool) -> bool:
-        assert self._thinking  # noqa: S101 - the state says so
-        ended = self._thinking.read(final)
+    def _read_reasoning(self, final: bool) -> bool:
+        assert self._reasoning  # noqa: S101 - the state says so
+        ended = self._reasoning.read(final)
         if ended:
-            self._step = self._prose
+            self._state = "prose"
         return ended
 
-    def _cutting(self, _final: bool) -> bool:
-        tape = self._tape
-        if rest := tape.text[tape.start :]:
-            tape.emit(Cut(rest))
-            tape.start = len(tape.text)
+    def _discard(self, _final: bool) -> bool:
+        buffer = self._buffer
+        if rest := buffer.text[buffer.start :]:
+            buffer.emit(Cut(rest))
+            buffer.take(len(buffer.text))
         return False
 
-    # Prose
+    _STEPS: ClassVar[dict[_State, Callable[[StreamParser, bool], bool]]] = {
+        "prose": _read_prose,
+        "in block": _end_block,
+        "after block": _finish_block,
+        "in reasoning": _read_reasoning,
+        "discard": _discard,
+    }
 
-    def _sight(self, at: int) -> Found | Hold | Passed | Marker | None:
-        tape = self._tape
-        character = tape.text[at]
-        if character == "`" and tape.in_fence:
-            return Hold(at) if not tape.text[at : at + 5].strip("`") and len(tape.text) < at + 5 else None
-        marker = self._thinking.sight(at) if self._thinking and character in "<[" else None
-        if isinstance(marker, Marker):
+    def _detect(self, at: int) -> BlockStart | NeedMore | Skip | ReasoningMarker | None:
+        """What begins at the anchor `at`."""
+        buffer, text = self._buffer, self._buffer.text
+        if text[at] == "`" and buffer.in_fence:
+            return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
+        marker = self._reasoning.find_marker(at) if self._reasoning and text[at] in "<[" else None
+        if isinstance(marker, ReasoningMarker):
             return marker
-        return self._lookout.look(Here(tape.text, at, tape.start, tape.line(at), tape.before())) or marker
+        position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
+        return self._detector.detect(position) or marker
 
-    def _counts(self, found: Found) -> bool:
+    def _is_allowed(self, block: BlockStart) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""
-        tape = self._tape
-        if tape.in_fence:
+        buffer = self._buffer
+        if buffer.in_fence:
             return False
-        return not tape.called or tape.said_by(found.start) <= MAX_SAID
+        return not buffer.called or buffer.count_shown_at(block.start) <= MAX_SHOWN_CHARS
 
-    def _repeats(self, at: int) -> bool:
-        """Whether the text is a repetition of what was none of it a call; it is passed then."""
-        tape, block = self._tape, self._block
-        if at - tape.floor < AROUND or (tape.called and tape.said_by(at) <= MAX_SAID):
-            return False  # what was found last still bears upon it
-        unshown = min(at - tape.start, AROUND)
-        facts = Facts(tape.floor, tape.in_fence, block.in_call_fence, at - tape.position, unshown)
-        passage = self._repetition.passage(tape.text, at, facts, block.rescan, LONGEST_HEAD + AT_ONCE)
-        if passage is None:
+    def _skip_loop(self, at: int) -> bool:
+        """Passes repetitions of text that held no call; whether there were any."""
+        buffer, block = self._buffer, self._block
+        if at - buffer.floor < CONTEXT_CHARS or (buffer.called and buffer.count_shown_at(at) <= MAX_SHOWN_CHARS):
+            return False  # the last block still influences what is decided here
+        unshown = min(at - buffer.start, CONTEXT_CHARS)
+        context = LoopContext(buffer.floor, buffer.in_fence, block.in_call_fence, at - buffer.position, unshown)
+        skip = self._loops.find_skip(buffer.text, at, context, block.rescan, MAX_MATCH_CHARS + MAX_STRICT_CHARS)
+        if skip is None:
             return False
-        if unshown < AROUND:
-            tape.show(tape.start + passage.length)
-        tape.position += passage.length
-        block.rescan -= passage.cost
+        if unshown < CONTEXT_CHARS:
+            buffer.show(buffer.start + skip.length)
+        buffer.seek(buffer.position + skip.length)
+        block.rescan -= skip.cost
         return True
 
-    def _pass(self, at: int) -> None:
-        """Past an anchor that opened nothing; a fence of code is noted."""
-        tape = self._tape
-        fence = tape.text.startswith("```", at)
-        tape.in_fence ^= fence
-        tape.position = at + 3 if fence else at + 1
+    def _pass_anchor(self, at: int) -> None:
+        """Moves behind an anchor that opened no block, and notes a fence of code."""
+        buffer = self._buffer
+        fence = buffer.text.startswith("```", at)
+        if fence:
+            buffer.toggle_fence()
+        buffer.seek(at + 3 if fence else at + 1)
 
     def _hold(self, start: int, position: int, final: bool) -> None:
-        """Text from `start` on is held back, and of it all before `position` has been searched."""
-        tape = self._tape
-        if tape.called and not final:
-            line = max(tape.start, tape.text.rfind("\n") + 1)
-            if fabricated().begun(tape.text, line) and tape.starts_line(line):
+        """Shows the text before `start` and holds back the rest, of which all before `position` has been searched."""
+        buffer = self._buffer
+        if buffer.called and not final:
+            line = max(buffer.start, buffer.text.rfind("\n") + 1)
+            if FABRICATED.is_prefix(buffer.text, line) and buffer.starts_line(line):
                 start = min(start, line)
-        tape.show(start)
-        tape.position = max(position, tape.start)
+        buffer.show(start)
+        buffer.seek(max(position, buffer.start))
 
-    def _fabricated_before(self, at: int) -> bool:
-        """After a call, a line that begins a result was made up: whether one comes before or at `at`."""
-        tape = self._tape
-        text, start, end = tape.text, tape.start, len(tape.text) if at < 0 else at
-        if tape.position - start < LONGEST and tape.starts_line(start) and fabricated().match(text, start):
+    def _show_before_fabricated(self, at: int) -> bool:
+        """After a call: whether a line up to `at` begins a result that the model made up; shows the text before it."""
+        buffer = self._buffer
+        text, start, end = buffer.text, buffer.start, len(buffer.text) if at < 0 else at
+        if buffer.position - start < MAX_MARKER_CHARS and buffer.starts_line(start) and FABRICATED.match(text, start):
             return True
-        found = fabricated_line().search(text, max(start, tape.position - LONGEST), min(len(text), end + LONGEST))
+        low = max(start, buffer.position - MAX_MARKER_CHARS)
+        found = compile_fabricated_line().search(text, low, min(len(text), end + MAX_MARKER_CHARS))
         if found is None or found.start() > end:
             return False
-        tape.show(found.start() + 1)
+        buffer.show(found.start() + 1)
         return True
 
-    # Reasoning that no answer followed
-
-    def _from_reasoning(self) -> list[ParserEvent]:
-        """Where nothing was answered, the complete calls that the reasoning ends with."""
-        thinking = self._thinking
-        if self._tape.answered or thinking is None:
+    def _recover_calls(self) -> list[ParserEvent]:
+        """The complete calls that the reasoning ends with, if nothing was answered after it."""
+        reasoning = self._reasoning
+        if self._buffer.answered or reasoning is None:
             return []
-        calls = thinking.calls
-        if text := thinking.text:
+        calls = reasoning.calls
+        if text := reasoning.text:
             inner = StreamParser.__new__(StreamParser)
             inner._begin(*self._setup, previews=False, reasoning=False)
-            inner.feed(text[-REASONING_TAIL:])
+            inner.feed(text[-REASONING_TAIL_CHARS:])
             inner.close(truncated=True)
-            calls = inner._tape.trailing_calls
+            calls = inner._buffer.trailing_calls
         return [ParsedCall(call, "") for call in calls]
 
 
@@ -270,10 +283,6 @@ def extract_tool_calls(
     max_calls: int = MAX_CALLS,
     truncated: bool = False,
 ) -> Extraction:
-    """The tool calls in `text`; `tools` are ToolDefinitions or OpenAI tool objects. Never raises on a text.
-
-    `given` are texts the model was given: a call that repeats one of them is marked as an echo. Of more than
-    `max_calls` the rest is malformed. `truncated` says that the answer was cut off by max_tokens.
-    """
+    """The tool calls in `text`; never raises on a text. The other arguments are those of StreamParser and `close`."""
     parser = StreamParser(tools, new_id=new_id, given=given, max_calls=max_calls)
     return gathered(parser.feed(text) + parser.close(truncated=truncated))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_DECIDES = re.compile(
+_ANCHOR = re.compile(
     r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
     r"|(?i:tool_call:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
@@ -22,29 +22,29 @@ _DECIDES = re.compile(
     r"|>(?=>>(?!>)|>?\Z)"
 )
 _CHARACTERS = "<{[(`:>"
-_SHORT = 512
-_WINDOW = 4096
-_PATIENCE = 4  # hits in a row that decide nothing, before the alternation takes over
+_SHORT_CHARS = 512
+_WINDOW_CHARS = 4096
+_MAX_MISSES = 4  # hits in a row that decide nothing, before the alternation takes over
 
 
-class Anchors:
+class Prefilter:
     """Finds anchors in one text after the other; remembers per character where the next one is."""
 
     def __init__(self) -> None:
         self._text = ""
         self._next: dict[str, int] = {}
 
-    def after(self, text: str, position: int) -> int:
+    def find(self, text: str, position: int) -> int:
         """The first anchor from `position` on, or -1."""
-        if len(text) - position < _SHORT:
-            found = _DECIDES.search(text, position)
+        if len(text) - position < _SHORT_CHARS:
+            found = _ANCHOR.search(text, position)
             return found.start() if found else -1
         if text is not self._text:
             self._text = text
             self._next = dict.fromkeys(_CHARACTERS, -1)
-        return self._far(text, position)
+        return self._find_far(text, position)
 
-    def _far(self, text: str, position: int) -> int:
+    def _find_far(self, text: str, position: int) -> int:
         upcoming, end, misses = self._next, len(text), 0
         while position < end:
             for character, at in upcoming.items():
@@ -52,12 +52,12 @@ class Anchors:
                     found = text.find(character, position)
                     upcoming[character] = found if found >= 0 else end
             at = min(upcoming.values())
-            if at == end or _DECIDES.match(text, at):
+            if at == end or _ANCHOR.match(text, at):
                 return at if at < end else -1
             position, misses = at + 1, misses + 1
-            if misses >= _PATIENCE:
-                near = _DECIDES.search(text, position, min(end, position + _WINDOW))
-                if near and near.end() < position + _WINDOW:
+            if misses >= _MAX_MISSES:
+                near = _ANCHOR.search(text, position, min(end, position + _WINDOW_CHARS))
+                if near and near.end() < position + _WINDOW_CHARS:
                     return near.start()
-                position, misses = min(end, position + _WINDOW - 2), 0
+                position, misses = min(end, position + _WINDOW_CHARS - 2), 0
         return -1

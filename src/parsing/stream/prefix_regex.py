@@ -1,38 +1,39 @@
-"""Patterns that know their own beginnings, so that a stream can be read piece by piece.
+"""Regular expressions with partial matching, so that a stream can be read piece by piece.
 
-Python's `re` cannot say that a text which does not match yet might match once more of it is there. A Pattern
-here is built from few kinds of parts, and gives two regular expressions: `whole`, and `begun`, which matches
-where all the rest of the text is a beginning of the whole.
+Python's `re` cannot tell that a text which does not match yet may match once more of it arrives. A PrefixPattern is
+built from a few kinds of parts and gives two regular expressions: `whole`, and `prefix`, which matches where all the
+rest of the text is a prefix of a match. Every part is bounded, and so is every match: MAX_MATCH_CHARS.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 END = r"\Z"
-LONGEST = 1200  # characters: more than any pattern here can match
-_GROUP = re.compile(r"\(\?P<\w+>")  # a beginning repeats its parts, and a group may have its name once
+MAX_MATCH_CHARS = 1200  # more than any pattern of this room can match
+_GROUP = re.compile(r"\(\?P<\w+>")  # a prefix expression repeats its parts, and a group name may stand once
 
 
-class Pattern(NamedTuple):
-    """`whole` and `begun` as sources of regular expressions."""
+class PrefixPattern(NamedTuple):
+    """The sources of the two regular expressions."""
 
     whole: str
-    begun: str
+    prefix: str
 
 
-def literal(text: str) -> Pattern:
+def literal(text: str) -> PrefixPattern:
     """Exactly `text`."""
-    begun = END
+    prefix = END
     for character in reversed(text):
-        begun = f"(?:{END}|{re.escape(character)}{begun})"
-    return Pattern(re.escape(text), begun)
+        prefix = f"(?:{END}|{re.escape(character)}{prefix})"
+    return PrefixPattern(re.escape(text), prefix)
 
 
-def any_of(texts: Iterable[str]) -> Pattern:
-    """The longest of `texts` that is there. A tree: what several begin with is compared once."""
+def any_of(texts: Iterable[str]) -> PrefixPattern:
+    """The longest of `texts` that matches; a tree, so that a common beginning is compared once."""
     branches: dict[str, list[str]] = {}
     ends = False
     for text in texts:
@@ -41,60 +42,73 @@ def any_of(texts: Iterable[str]) -> Pattern:
         else:
             ends = True
     if not branches:
-        return Pattern("", END)
+        return PrefixPattern("", END)
     trees = {re.escape(character): any_of(rest) for character, rest in branches.items()}
     whole = "|".join(character + tree.whole for character, tree in trees.items())
-    begun = "|".join((END, *(character + tree.begun for character, tree in trees.items())))
+    prefix = "|".join((END, *(character + tree.prefix for character, tree in trees.items())))
     if ends or len(trees) > 1:
         whole = f"(?:{whole})?" if ends else f"(?:{whole})"
-    return Pattern(whole, f"(?:{begun})")
+    return PrefixPattern(whole, f"(?:{prefix})")
 
 
-def some(characters: str, least: int, most: int) -> Pattern:
+def any_of_caseless(texts: Iterable[str]) -> PrefixPattern:
+    """The same for a pattern that is matched in any case: texts that differ in case alone count once."""
+    return any_of(sorted({text.casefold() for text in texts}))
+
+
+def some(characters: str, least: int, most: int) -> PrefixPattern:
     """From `least` to `most` of a character class."""
-    return Pattern(f"{characters}{{{least},{most}}}", f"{characters}{{0,{most}}}{END}")
+    return PrefixPattern(f"{characters}{{{least},{most}}}", f"{characters}{{0,{most}}}{END}")
 
 
-def whole_run(characters: str, most: int) -> Pattern:
-    """All that stand there of a character class, from one to `most`: repeated, there is one way to divide them."""
-    return Pattern(f"{characters}{{1,{most}}}(?!{characters})", f"{characters}{{0,{most}}}{END}")
+def whole_run(characters: str, most: int) -> PrefixPattern:
+    """One to `most` of a character class and not one less than there are: a repeated run divides in one way only."""
+    return PrefixPattern(f"{characters}{{1,{most}}}(?!{characters})", f"{characters}{{0,{most}}}{END}")
 
 
-def sequence(*parts: Pattern) -> Pattern:
+def sequence(*parts: PrefixPattern) -> PrefixPattern:
     whole = "".join(part.whole for part in parts)
-    begun = parts[-1].begun
+    prefix = parts[-1].prefix
     for part in reversed(parts[:-1]):
-        begun = f"(?:{part.begun}|{part.whole}{begun})"
-    return Pattern(whole, begun)
+        prefix = f"(?:{part.prefix}|{part.whole}{prefix})"
+    return PrefixPattern(whole, prefix)
 
 
-def either(*parts: Pattern) -> Pattern:
-    return Pattern(
-        "(?:" + "|".join(part.whole for part in parts) + ")", "(?:" + "|".join(part.begun for part in parts) + ")"
+def either(*parts: PrefixPattern) -> PrefixPattern:
+    return PrefixPattern(
+        "(?:" + "|".join(part.whole for part in parts) + ")", "(?:" + "|".join(part.prefix for part in parts) + ")"
     )
 
 
-def maybe(part: Pattern) -> Pattern:
-    return Pattern(f"(?:{part.whole})?", part.begun)
+def maybe(part: PrefixPattern) -> PrefixPattern:
+    return PrefixPattern(f"(?:{part.whole})?", part.prefix)
 
 
-def repeated(part: Pattern, most: int) -> Pattern:
+def repeat(part: PrefixPattern, most: int) -> PrefixPattern:
     """From one to `most` of `part`."""
-    return Pattern(f"(?:{part.whole}){{1,{most}}}", f"(?:{part.whole}){{0,{most - 1}}}{part.begun}")
+    return PrefixPattern(f"(?:{part.whole}){{1,{most}}}", f"(?:{part.whole}){{0,{most - 1}}}{part.prefix}")
 
 
-def named(name: str, part: Pattern) -> Pattern:
+def group(name: str, part: PrefixPattern) -> PrefixPattern:
     """The part as a group of the whole."""
-    return Pattern(f"(?P<{name}>{part.whole})", part.begun)
+    return PrefixPattern(f"(?P<{name}>{part.whole})", part.prefix)
 
 
-class Matcher:
-    """Both expressions, compiled."""
+class PrefixMatcher:
+    """A pattern's expressions, each compiled when it is first used: start-up does not pay for them."""
 
-    def __init__(self, pattern: Pattern, flags: int = 0) -> None:
-        self.match = re.compile(pattern.whole, flags).match
-        self._begun = re.compile(_GROUP.sub("(?:", pattern.begun), flags).match
+    def __init__(self, pattern: PrefixPattern, flags: int = 0) -> None:
+        self._pattern = pattern
+        self._flags = flags
 
-    def begun(self, text: str, at: int) -> bool:
-        """Whether all of `text` from `at` on is a beginning of the pattern; longer text than any whole is none."""
-        return len(text) - at <= LONGEST and self._begun(text, at) is not None
+    @functools.cached_property
+    def match(self) -> Callable[..., re.Match[str] | None]:
+        return re.compile(self._pattern.whole, self._flags).match
+
+    @functools.cached_property
+    def _match_prefix(self) -> Callable[..., re.Match[str] | None]:
+        return re.compile(_GROUP.sub("(?:", self._pattern.prefix), self._flags).match
+
+    def is_prefix(self, text: str, at: int) -> bool:
+        """Whether all of `text` from `at` on may become a match; text of MAX_MATCH_CHARS or more may not."""
+        return len(text) - at <= MAX_MATCH_CHARS and self._match_prefix(text, at) is not None

@@ -1,7 +1,7 @@
-"""Reasoning in the text itself: its markers are cut, its text is reasoning, and calls in it do not count.
+"""Reasoning inside the text: its markers are cut, its text is reasoning, and calls in it do not count.
 
-Only where the answer after it is empty the complete calls count that the reasoning ends with. A closing marker
-that nothing opened makes all before it reasoning: the prompt held the opening one.
+Where the answer after it is empty, the complete calls at the end of the reasoning count after all. A closing marker
+that no opening one preceded makes all text before it reasoning: the opening one stood in the prompt.
 """
 
 from __future__ import annotations
@@ -13,73 +13,74 @@ from ...types.messages import ToolCall
 from ..events import Cut, Reasoned
 from ..formats.table import REASONING
 from . import openers
-from .buffer import Tape
-from .detector import Hold
+from .buffer import StreamBuffer
+from .detector import NeedMore
 
 
-class Marker(NamedTuple):
+class ReasoningMarker(NamedTuple):
     at: int
     end: int
     opens: bool
 
 
-class Thinking:
-    """Reads reasoning off the tape. `text` is all of it."""
+class ReasoningReader:
+    """Reads reasoning from the buffer; `calls` are those at the end of text that turned out to be reasoning."""
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
+    def __init__(self, buffer: StreamBuffer) -> None:
+        self._buffer = buffer
         self._closer = ""
         self._parts: list[str] = []
-        self.calls: list[ToolCall] = []  # those at the end of text that turned out to be reasoning
+        self.calls: list[ToolCall] = []
 
     @property
     def text(self) -> str:
+        """All reasoning between markers so far."""
         return "".join(self._parts)
 
-    def sight(self, at: int) -> Marker | Hold | None:
-        """The marker at `at`: an opening one at the start of a line, or a closing one that nothing opened."""
-        text, opens, closes = self._tape.text, openers.reasoning(), openers.reasoning_end()
+    def find_marker(self, at: int) -> ReasoningMarker | NeedMore | None:
+        """The marker at `at`: an opening one at the start of a line, or a closing one."""
+        text, opens, closes = self._buffer.text, openers.REASONING_OPENER, openers.REASONING_CLOSER
         if opener := opens.match(text, at):
-            return Marker(at, opener.end(), True) if self._tape.starts_line(at) else None
+            return ReasoningMarker(at, opener.end(), True) if self._buffer.starts_line(at) else None
         if closer := closes.match(text, at):
-            return Marker(at, closer.end(), False)
-        return Hold(at) if opens.begun(text, at) or closes.begun(text, at) else None
+            return ReasoningMarker(at, closer.end(), False)
+        return NeedMore(at) if opens.is_prefix(text, at) or closes.is_prefix(text, at) else None
 
-    def begin(self, marker: Marker) -> bool:
-        """Passes the marker; whether reasoning follows."""
-        tape = self._tape
-        tape.show(marker.at)
-        text = tape.text[marker.at : marker.end]
-        tape.skip_to(marker.end)
+    def pass_marker(self, marker: ReasoningMarker) -> bool:
+        """Moves behind the marker; whether reasoning follows."""
+        buffer = self._buffer
+        buffer.show(marker.at)
+        text = buffer.text[marker.at : marker.end]
+        buffer.skip(marker.end)
         if marker.opens:
-            tape.emit(Cut(text))
+            buffer.emit(Cut(text))
             self._closer = next(closer for opener, closer in REASONING if opener.casefold() == text.casefold())
             return True
-        tape.emit(Reasoned(text))
-        self.calls = tape.trailing_calls
+        buffer.emit(Reasoned(text))
+        self.calls = buffer.trailing_calls
         self._parts.clear()
-        tape.forget()
+        buffer.reset()
         return False
 
     def read(self, final: bool) -> bool:
-        """Reasoning as far as it is there; whether its end was."""
-        tape, closer = self._tape, self._closer
-        end = tape.text.find(closer, tape.start)
-        held = 0 if final else _overlap(tape.text, closer, tape.start)
-        stop = end if end >= 0 else len(tape.text) - held
-        if stop > tape.start:
-            self._parts.append(tape.text[tape.start : stop])
-            tape.emit(ReasoningDelta(self._parts[-1]))
-        tape.start = tape.position = stop
+        """Emits the reasoning that is there; whether its closing marker was."""
+        buffer, closer = self._buffer, self._closer
+        end = buffer.text.find(closer, buffer.start)
+        held = 0 if final else _count_overlap(buffer.text, closer, buffer.start)
+        stop = end if end >= 0 else len(buffer.text) - held
+        if stop > buffer.start:
+            self._parts.append(buffer.text[buffer.start : stop])
+            buffer.emit(ReasoningDelta(self._parts[-1]))
+        buffer.take(stop)
         if end < 0:
             return False
-        tape.emit(Cut(closer))
-        tape.skip_to(end + len(closer))
+        buffer.emit(Cut(closer))
+        buffer.skip(end + len(closer))
         return True
 
 
-def _overlap(text: str, marker: str, start: int) -> int:
-    """How many characters at the end of `text` may begin `marker`."""
+def _count_overlap(text: str, marker: str, start: int) -> int:
+    """How many characters at the end of `text`, from `start` on, may begin `marker`."""
     for length in range(min(len(marker) - 1, len(text) - start), 0, -1):
         if text.endswith(marker[:length]):
             return length

@@ -2,8 +2,8 @@
 
 import pytest
 
-from src.parsing.arguments.coerce import COERCIONS, NOTHING, held
-from src.parsing.decode.json_repair import Reader
+from src.parsing.arguments.coerce import COERCIONS, MISSING, unwrap
+from src.parsing.decode.json_repair import RepairReader
 
 
 @pytest.mark.parametrize(
@@ -11,15 +11,15 @@ from src.parsing.decode.json_repair import Reader
     [
         (("string", "integer"), "5", 5),
         (("string", "integer"), "1,250", 1250),
-        (("string", "integer"), "1,25", NOTHING),
+        (("string", "integer"), "1,25", MISSING),
         (("string", "number"), "-2.5e3", -2500),
         (("string", "boolean"), "No", False),
         (("string", "null"), "None", None),
         (("string", "array"), "['a', 1]", ["a", 1]),
         (("string", "object"), "{'a': 1}", {"a": 1}),
-        (("string", "object"), "{'a': 1", NOTHING),
-        (("integer", "boolean"), 2, NOTHING),
-        (("number", "integer"), 2.5, NOTHING),
+        (("string", "object"), "{'a': 1", MISSING),
+        (("integer", "boolean"), 2, MISSING),
+        (("number", "integer"), 2.5, MISSING),
         (("object", "string"), {"a": 1}, '{"a": 1}'),
     ],
 )
@@ -31,14 +31,14 @@ def test_a_value_becomes_another_type_or_nothing(kinds, value, other):
     ("value", "types", "inner"),
     [
         (["a"], ("string",), "a"),
-        ([1], ("string",), NOTHING),
-        (["a", "b"], ("string",), NOTHING),
+        ([1], ("string",), MISSING),
+        (["a", "b"], ("string",), MISSING),
         ({"type": "string", "value": "a"}, ("string",), "a"),
-        ({"value": "a", "more": 1}, ("string",), NOTHING),
-        (Reader("float(3)").value(), ("number",), 3),
-        (Reader("float(3)").value(), ("string",), NOTHING),
-        (Reader("len(3)").value(), ("number",), NOTHING),
+        ({"value": "a", "more": 1}, ("string",), MISSING),
+        (RepairReader("float(3)").read_value(), ("number",), 3),
+        (RepairReader("float(3)").read_value(), ("string",), MISSING),
+        (RepairReader("len(3)").read_value(), ("number",), MISSING),
     ],
 )
 def test_what_merely_holds_a_value_gives_it(value, types, inner):
-    assert held(value, types) == inner
+    assert unwrap(value, types) == inner

@@ -2,9 +2,9 @@
 
 import pytest
 
-from src.parsing.arguments.fit import Fitter, Misfit
-from src.parsing.arguments.tool_index import Toolbox
-from src.parsing.decode.json_repair import Reader
+from src.parsing.arguments.fit import ArgumentMismatch, Fitter
+from src.parsing.arguments.tool_index import ToolIndex
+from src.parsing.decode.json_repair import RepairReader
 from src.parsing.decode.xml import Markup
 
 
@@ -12,11 +12,11 @@ def tool(required=(), closed=False, **properties):
     schema = {"type": "object", "properties": properties, "required": list(required)}
     if closed:
         schema["additionalProperties"] = False
-    return Toolbox([{"function": {"name": "t", "parameters": schema}}]).tools["t"]
+    return ToolIndex([{"function": {"name": "t", "parameters": schema}}]).tools["t"]
 
 
-def fit(arguments, *positional, required=(), closed=False, trusting=True, **properties):
-    fitter = Fitter(tool(required, closed, **properties), trusting=trusting)
+def fit(arguments, *positional, required=(), closed=False, lenient=True, **properties):
+    fitter = Fitter(tool(required, closed, **properties), lenient=lenient)
     return fitter.fit(arguments, list(positional)), tuple(fitter.changes)
 
 
@@ -41,8 +41,8 @@ CHANGES = {
     "a list of one for an object": ({"type": "object"}, [{"a": 1}], {"a": 1}),
     "an object about the value": (STRING, {"type": "string", "value": "a"}, "a"),
     "thousands set apart": (INTEGER, "1,250,000", 1250000),
-    "a conversion": (INTEGER, Reader("int('5')").value(), 5),
-    "an object built by name": ({"type": "object"}, Reader("dict(a=1)").value(), {"a": 1}),
+    "a conversion": (INTEGER, RepairReader("int('5')").read_value(), 5),
+    "an object built by name": ({"type": "object"}, RepairReader("dict(a=1)").read_value(), {"a": 1}),
     "items of a list": ({"type": "array", "items": INTEGER}, ["1", 2], [1, 2]),
     "members of an object": ({"type": "object", "properties": {"n": INTEGER}}, {"n": "3"}, {"n": 3}),
 }
@@ -86,7 +86,7 @@ def test_values_in_the_shape_of_the_schema_are_the_arguments(values):
 
 
 def test_the_schema_itself_is_no_arguments():
-    with pytest.raises(Misfit) as misfit:
+    with pytest.raises(ArgumentMismatch) as misfit:
         fit({"type": "object", "properties": {"n": INTEGER}}, n=STRING)
     assert str(misfit.value) == "t: its definition was given, not the values of its parameters."
 
@@ -115,13 +115,13 @@ def test_null_for_an_optional_parameter_leaves_it_out():
 
 def test_references_within_the_schema_are_followed():
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": INTEGER}}
-    box = Toolbox([{"function": {"name": "t", "parameters": schema}}])
+    box = ToolIndex([{"function": {"name": "t", "parameters": schema}}])
     assert Fitter(box.tools["t"]).fit({"x": "5"}, []) == {"x": 5}
 
 
 def test_a_schema_that_refers_to_itself_ends():
     schema = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
-    box = Toolbox([{"function": {"name": "t", "parameters": schema}}])
+    box = ToolIndex([{"function": {"name": "t", "parameters": schema}}])
     assert Fitter(box.tools["t"]).fit({"x": "5"}, []) == {"x": "5"}
 
 
@@ -152,23 +152,23 @@ MISFITS = {
 
 @pytest.mark.parametrize(("arguments", "schema", "reason"), MISFITS.values(), ids=MISFITS)
 def test_what_cannot_fit_is_named_with_what_was_expected_and_what_came(arguments, schema, reason):
-    with pytest.raises(Misfit) as misfit:
+    with pytest.raises(ArgumentMismatch) as misfit:
         fit(arguments, **schema)
     assert str(misfit.value) == reason
 
 
 def test_too_many_values_by_position_do_not_fit():
-    with pytest.raises(Misfit):
+    with pytest.raises(ArgumentMismatch):
         fit({}, 1, 2, n=INTEGER)
 
 
 def test_what_merely_looks_like_a_call_may_not_bring_parameters_of_its_own():
     assert fit({"z": 1}, n=INTEGER)[0] == {"z": 1}
-    with pytest.raises(Misfit):
-        fit({"z": 1}, n=INTEGER, trusting=False)
+    with pytest.raises(ArgumentMismatch):
+        fit({"z": 1}, n=INTEGER, lenient=False)
 
 
 def test_a_variable_named_like_the_parameter_is_no_value_but_an_expression_is_text():
-    assert fit({"f": Reader("x**2").value()}, f=STRING, trusting=False)[0] == {"f": "x**2"}
-    with pytest.raises(Misfit):
-        fit({"city": Reader("city").value()}, city=STRING, trusting=False)
+    assert fit({"f": RepairReader("x**2").read_value()}, f=STRING, lenient=False)[0] == {"f": "x**2"}
+    with pytest.raises(ArgumentMismatch):
+        fit({"city": RepairReader("city").read_value()}, city=STRING, lenient=False)

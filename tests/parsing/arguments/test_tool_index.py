@@ -2,10 +2,10 @@
 
 import pytest
 
-from src.parsing.arguments.tool_index import Toolbox
+from src.parsing.arguments.tool_index import ToolIndex
 from src.types.messages import ToolDefinition
 
-BOX = Toolbox(
+BOX = ToolIndex(
     [
         ToolDefinition("get_weather", "", {}),
         {"type": "function", "function": {"name": "math.hypot"}},
@@ -43,21 +43,21 @@ def test_likeness_is_not_enough(written):
 
 
 def test_a_name_that_two_tools_share_finds_neither():
-    box = Toolbox([{"name": "a.run"}, {"name": "b.run"}])
+    box = ToolIndex([{"name": "a.run"}, {"name": "b.run"}])
     assert box.find("run") is None
     assert box.find("a.run").name == "a.run"
 
 
 def test_the_nearest_names_are_offered_to_a_model_that_erred():
-    assert BOX.nearest("get_wether") == ["get_weather"]
+    assert BOX.find_nearest("get_wether") == ["get_weather"]
 
 
 def test_every_beginning_of_a_name_may_begin_one_and_other_words_do_not():
-    assert all(BOX.may_begin("get_weather"[:end]) for end in range(12))
-    assert BOX.may_begin("functions.get_w")
-    assert not BOX.may_begin("hello")
+    assert all(BOX.is_name_prefix("get_weather"[:end]) for end in range(12))
+    assert BOX.is_name_prefix("functions.get_w")
+    assert not BOX.is_name_prefix("hello")
 
 
 def test_before_a_bracket_only_usual_namespaces_belong_to_a_name():
-    assert BOX.leads("functions.get_weather")
-    assert not BOX.leads("file.get_weather")
+    assert BOX.names_tool("functions.get_weather")
+    assert not BOX.names_tool("file.get_weather")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from src.parsing.decode.call_shapes import calls_in
-from src.parsing.decode.json_repair import Reader
+from src.parsing.decode.call_shapes import find_calls
+from src.parsing.decode.json_repair import RepairReader
 
 WAYS = {
     "name and arguments": '{"name": "f", "arguments": {"a": 1}}',
@@ -32,45 +32,49 @@ WAYS = {
 }
 
 
-def said(text):
-    return [(call.name, call.arguments) for call in calls_in(Reader(text).value(), {"f", "g"}.__contains__)]
+def list_calls(text):
+    return [
+        (call.name, call.arguments) for call in find_calls(RepairReader(text).read_value(), {"f", "g"}.__contains__)
+    ]
 
 
 @pytest.mark.parametrize("text", WAYS.values(), ids=WAYS)
 def test_each_way_says_the_same_call(text):
-    assert said(text) == [("f", {"a": 1})]
+    assert list_calls(text) == [("f", {"a": 1})]
 
 
 def test_several_calls_keep_their_order():
-    assert said("[f(a=1), g(b=2)]") == [("f", {"a": 1}), ("g", {"b": 2})]
-    assert said('{"f": {"a": 1}, "g": {"b": 2}}') == [("f", {"a": 1}), ("g", {"b": 2})]
+    assert list_calls("[f(a=1), g(b=2)]") == [("f", {"a": 1}), ("g", {"b": 2})]
+    assert list_calls('{"f": {"a": 1}, "g": {"b": 2}}') == [("f", {"a": 1}), ("g", {"b": 2})]
 
 
 def test_several_calls_in_one_string_keep_their_order():
-    assert said("['f(a=1), g(b=2)']") == [("f", {"a": 1}), ("g", {"b": 2})]
-    assert said("['f(a=1), and so on)']") == [("f", {"a": 1})]
+    assert list_calls("['f(a=1), g(b=2)']") == [("f", {"a": 1}), ("g", {"b": 2})]
+    assert list_calls("['f(a=1), and so on)']") == [("f", {"a": 1})]
 
 
 def test_a_list_of_arguments_is_as_many_calls():
-    assert said('{"name": "f", "arguments": [{"a": 1}, {"a": 2}]}') == [("f", {"a": 1}), ("f", {"a": 2})]
+    assert list_calls('{"name": "f", "arguments": [{"a": 1}, {"a": 2}]}') == [("f", {"a": 1}), ("f", {"a": 2})]
 
 
 def test_objects_one_after_the_other_in_one_string_are_as_many_calls():
-    assert said('{"name": "f", "arguments": "{\\"a\\": 1}{\\"a\\": 2}"}') == [("f", {"a": 1}), ("f", {"a": 2})]
+    assert list_calls('{"name": "f", "arguments": "{\\"a\\": 1}{\\"a\\": 2}"}') == [("f", {"a": 1}), ("f", {"a": 2})]
 
 
 @pytest.mark.parametrize("arguments", ["null", '""', "{}"])
 def test_no_arguments_are_an_empty_object(arguments):
-    assert said(f'{{"name": "f", "arguments": {arguments}}}') == [("f", {})]
+    assert list_calls(f'{{"name": "f", "arguments": {arguments}}}') == [("f", {})]
 
 
 @pytest.mark.parametrize("arguments", ["42", "true"])
 def test_what_cannot_be_arguments_is_a_problem(arguments):
-    call = next(iter(calls_in(Reader(f'{{"name": "f", "arguments": {arguments}}}').value(), {"f"}.__contains__)))
+    call = next(
+        iter(find_calls(RepairReader(f'{{"name": "f", "arguments": {arguments}}}').read_value(), {"f"}.__contains__))
+    )
     assert call.arguments is None
     assert call.problem
 
 
 @pytest.mark.parametrize("text", ['["f", "g"]', '{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
 def test_what_says_no_call_is_none(text):
-    assert said(text) == []
+    assert list_calls(text) == []

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.parsing.decode.json_repair import Reader
-from src.parsing.decode.nodes import CallNode, Source, Unreadable, strict
+from src.parsing.decode.json_repair import RepairReader
+from src.parsing.decode.nodes import CallNode, Source, UnreadableValue, parse_strict
 
 
 def read(text):
-    reader = Reader(text)
-    return reader.value(), tuple(reader.repairs)
+    reader = RepairReader(text)
+    return reader.read_value(), tuple(reader.repairs)
 
 
 REPAIRS = {
@@ -66,28 +66,28 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_the_reader_agrees_with_json_on_what_json_writes(value):
-    assert Reader(json.dumps(value, ensure_ascii=False)).value() == value
+    assert RepairReader(json.dumps(value, ensure_ascii=False)).read_value() == value
 
 
 @pytest.mark.parametrize("text", ['{"a": "x', '{"a":', '{"a": NaN}', "{" * 200, "9" * 5000, ""])
 def test_what_is_no_value_is_refused_with_a_sentence(text):
-    with pytest.raises(Unreadable) as refusal:
-        Reader(text).value()
+    with pytest.raises(UnreadableValue) as refusal:
+        RepairReader(text).read_value()
     assert str(refusal.value).endswith(".")
 
 
 @given(st.text(alphabet="{}[]()\"',:=\\ab1.#/*<|>\n"))
 def test_no_text_raises_anything_else(text):
-    with contextlib.suppress(Unreadable):
-        Reader(text).value()
+    with contextlib.suppress(UnreadableValue):
+        RepairReader(text).read_value()
 
 
 @pytest.mark.parametrize(
     "text", ['{"a": 1, "a": 2}', "{'a': [1], 'a': [2],}", "f(a=1, a=2)", '{"b": {"a": "x\ny", "a": "z"}}']
 )
 def test_of_a_key_that_stands_twice_no_value_is_chosen(text):
-    with pytest.raises(Unreadable, match="The key 'a' stands twice, with different values"):
-        Reader(text).value()
+    with pytest.raises(UnreadableValue, match="The key 'a' stands twice, with different values"):
+        RepairReader(text).read_value()
 
 
 def test_a_key_that_is_said_again_with_the_same_value_does_no_harm():
@@ -123,29 +123,29 @@ def test_a_string_with_quotes_that_were_not_escaped_is_read_to_its_end(text, con
 
 
 def test_an_object_is_not_read_without_the_part_that_makes_no_sense():
-    with pytest.raises(Unreadable, match="neither a key nor its value"):
+    with pytest.raises(UnreadableValue, match="neither a key nor its value"):
         read('{"a": ' + "(" * 50 + "1" + ")" * 50 + "*2}")
 
 
 def test_strict_is_json_without_its_constants():
-    assert strict('{"a": 1} rest') == ({"a": 1}, 8)
+    assert parse_strict('{"a": 1} rest') == ({"a": 1}, 8)
     with pytest.raises(ValueError, match="not a JSON value"):
-        strict("NaN")
+        parse_strict("NaN")
 
 
 @given(json_values, st.sampled_from([("", ",}"), (" // note\n", "}"), ("", ""), ("'x': 1, ", "}")]))
 def test_what_is_whole_in_a_broken_value_is_read_as_json_reads_it(value, broken):
     before, end = broken
-    read = Reader("{" + before + '"a": ' + json.dumps(value, ensure_ascii=False) + end).value()
+    read = RepairReader("{" + before + '"a": ' + json.dumps(value, ensure_ascii=False) + end).read_value()
     assert isinstance(read, dict)
     assert read["a"] == value
 
 
 def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
     path = "C:" + chr(92) + "temp" + chr(92) + "new.txt"
-    assert Reader('{"args": {"path": "' + path + '"}').value() == {"args": {"path": path}}
+    assert RepairReader('{"args": {"path": "' + path + '"}').read_value() == {"args": {"path": path}}
 
 
 def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
-    assert Reader("f(a=10//3)").value().keywords == {"a": 3}
-    assert Reader('{"a": 10 // 3 of them\n}').value() == {"a": 10}
+    assert RepairReader("f(a=10//3)").read_value().keywords == {"a": 3}
+    assert RepairReader('{"a": 10 // 3 of them\n}').read_value() == {"a": 10}

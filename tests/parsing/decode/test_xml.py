@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing.decode.xml import Markup, element_call, invoked, keyed, structure
+from src.parsing.decode.xml import Markup, parse_element, parse_invocations, parse_pairs, parse_structure
 
 KNOWN = {"f"}.__contains__
 BLOCKS = {
@@ -20,31 +20,31 @@ BLOCKS = {
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_each_dialect_says_the_same_call(block):
-    assert [(call.name, call.arguments) for call in invoked(block, KNOWN)] == [("f", {"a": "x"})]
+    assert [(call.name, call.arguments) for call in parse_invocations(block, KNOWN)] == [("f", {"a": "x"})]
 
 
 def test_a_value_keeps_its_text_but_for_the_newlines_that_set_it_apart():
     block = "<function=f>\n<parameter=a>\n\n  def f(x):\n    return '<b>'\n\n</parameter>\n</function>"
-    assert invoked(block, KNOWN)[0].arguments == {"a": "\n  def f(x):\n    return '<b>'\n"}
+    assert parse_invocations(block, KNOWN)[0].arguments == {"a": "\n  def f(x):\n    return '<b>'\n"}
 
 
 def test_a_value_said_to_be_no_string_is_read():
     block = '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">[1, 2]</｜DSML｜parameter></｜DSML｜invoke>'
-    assert invoked(block, KNOWN)[0].arguments == {"a": [1, 2]}
+    assert parse_invocations(block, KNOWN)[0].arguments == {"a": [1, 2]}
 
 
 def test_a_parameter_that_is_not_closed_ends_with_its_call():
     block = "<function=f>\n<parameter=a>\nx\n</function>\n<function=f>\n<parameter=a>\ny\n</parameter></function>"
-    assert [call.arguments for call in invoked(block, KNOWN)] == [{"a": "x"}, {"a": "y"}]
+    assert [call.arguments for call in parse_invocations(block, KNOWN)] == [{"a": "x"}, {"a": "y"}]
 
 
 def test_several_invocations_in_one_block_are_several_calls():
-    assert len(invoked(BLOCKS["invoke"] * 3, KNOWN)) == 3
+    assert len(parse_invocations(BLOCKS["invoke"] * 3, KNOWN)) == 3
 
 
 def test_pairs_of_keys_and_values_follow_the_name():
-    assert keyed("f\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n</tool_call>")[0].arguments == {"a": "x"}
-    assert keyed("f</tool_call>")[0].arguments == {}
+    assert parse_pairs("f\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n</tool_call>")[0].arguments == {"a": "x"}
+    assert parse_pairs("f</tool_call>")[0].arguments == {}
 
 
 HTML = '<div class="a">\n  <invoke name="g"></call></tool>\n</div>\n'
@@ -63,22 +63,24 @@ HTML = '<div class="a">\n  <invoke name="g"></call></tool>\n</div>\n'
     ],
 )
 def test_markup_in_a_value_stays_as_it_is(block):
-    (call,) = invoked(block, KNOWN)
+    (call,) = parse_invocations(block, KNOWN)
     assert call.arguments["a"].replace("<p>", '<invoke name="g">') == HTML
 
 
 def test_a_parameter_written_otherwise_is_part_of_the_value():
     block = '<invoke name="f"><parameter name="a">write <parameter=b> so</parameter></invoke>'
-    assert invoked(block, KNOWN)[0].arguments == {"a": "write <parameter=b> so"}
+    assert parse_invocations(block, KNOWN)[0].arguments == {"a": "write <parameter=b> so"}
 
 
 def test_markup_in_a_value_of_pairs_and_of_an_element_stays_as_it_is():
-    assert keyed(f"f<arg_key>a</arg_key><arg_value>{HTML}</arg_value></tool_call>")[0].arguments == {"a": HTML}
-    assert element_call("f", f"<a>{HTML}</a></f>")[0].arguments == {"a": HTML}
+    assert parse_pairs(f"f<arg_key>a</arg_key><arg_value>{HTML}</arg_value></tool_call>")[0].arguments == {"a": HTML}
+    assert parse_element("f", f"<a>{HTML}</a></f>")[0].arguments == {"a": HTML}
 
 
 def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
-    assert invoked("<function=f>\n<parameter=a>x\n</parameter>\n</function>", KNOWN)[0].arguments == {"a": "x"}
+    assert parse_invocations("<function=f>\n<parameter=a>x\n</parameter>\n</function>", KNOWN)[0].arguments == {
+        "a": "x"
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,15 +94,15 @@ def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
     ],
 )
 def test_elements_are_an_object_or_a_list_where_that_is_asked(text, kind, found):
-    assert structure(Markup(text), kind) == found
+    assert parse_structure(Markup(text), kind) == found
 
 
 def test_keys_whose_value_never_comes_are_no_arguments():
-    assert keyed("f<arg_key>a" * 20_000)[0].arguments == {}
+    assert parse_pairs("f<arg_key>a" * 20_000)[0].arguments == {}
 
 
 def test_the_key_before_a_value_is_all_that_stands_there():
-    assert keyed("f <arg_key> a\n</arg_key> <arg_value>x<arg_key>b</arg_key><arg_value>y")[0].arguments == {
+    assert parse_pairs("f <arg_key> a\n</arg_key> <arg_value>x<arg_key>b</arg_key><arg_value>y")[0].arguments == {
         "a": "x",
         "b": "y",
     }

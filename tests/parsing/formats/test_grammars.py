@@ -2,27 +2,35 @@
 
 import pytest
 
-from src.parsing.formats.grammars import Body, closers, closing, decode, fabricated, line_end, origin
-from src.parsing.stream.openers import Found
+from src.parsing.formats.grammars import (
+    CLOSING_MARKER,
+    FABRICATED,
+    LINE_END,
+    BlockBody,
+    choose_end,
+    decode,
+    find_origin,
+)
+from src.parsing.stream.openers import BlockStart
 
 KNOWN = {"f"}.__contains__
 
 
-def decoded(body, kind="json", name="", *, ended=True):
-    return decode(Found(0, 0, kind, "", name), Body(body, ended, None), KNOWN)
+def decode_body(body, kind="json", name="", *, ended=True):
+    return decode(BlockStart(0, 0, kind, "", name), BlockBody(body, ended, None), KNOWN)
 
 
 def test_what_json_accepts_is_read_without_repair():
-    found = decoded('{"name": "f", "args": {"a": 1}}')
+    found = decode_body('{"name": "f", "args": {"a": 1}}')
     assert ([(call.name, call.arguments) for call in found.calls], found.repairs) == ([("f", {"a": 1})], ())
 
 
 def test_raw_newlines_are_the_smallest_repair():
-    assert decoded('{"name": "f", "args": {"a": "x\ny"}}').repairs == ("raw newlines",)
+    assert decode_body('{"name": "f", "args": {"a": "x\ny"}}').repairs == ("raw newlines",)
 
 
 def test_a_name_before_the_object_makes_it_the_arguments():
-    assert [(call.name, call.arguments) for call in decoded('{"a": 1}', "named", "f").calls] == [("f", {"a": 1})]
+    assert [(call.name, call.arguments) for call in decode_body('{"a": 1}', "named", "f").calls] == [("f", {"a": 1})]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +46,7 @@ def test_a_name_before_the_object_makes_it_the_arguments():
     ],
 )
 def test_a_line_of_arguments_is_keywords_or_one_value(line, arguments, positional):
-    call = decoded(f" {line}\n", "labels", "f").calls[0]
+    call = decode_body(f" {line}\n", "labels", "f").calls[0]
     assert ({name: str(value) for name, value in call.arguments.items()}, call.positional) == (
         {name: str(value) for name, value in arguments.items()},
         positional,
@@ -47,11 +55,11 @@ def test_a_line_of_arguments_is_keywords_or_one_value(line, arguments, positiona
 
 @pytest.mark.parametrize("body", ['{"name": "f", "args": {"a": 1', '{"name": "f", "args": {"a": "x', '{"name": "f"'])
 def test_what_ends_inside_its_arguments_is_cut_off(body):
-    assert decoded(body, ended=False).cut
+    assert decode_body(body, ended=False).cut
 
 
 def test_a_brace_that_is_missing_behind_whole_arguments_is_no_cut():
-    assert not decoded('{"name": "f", "args": {"a": 1}', ended=False).problem
+    assert not decode_body('{"name": "f", "args": {"a": 1}', ended=False).problem
 
 
 @pytest.mark.parametrize(
@@ -65,24 +73,24 @@ def test_a_brace_that_is_missing_behind_whole_arguments_is_no_cut():
     ],
 )
 def test_what_is_no_call_has_a_problem_and_raises_nothing(body):
-    assert decoded(body).problem
+    assert decode_body(body).problem
 
 
 @pytest.mark.parametrize("text", ["\n</tool_call>", "<|im_end|>", " </｜DSML｜tool_calls>", "[/TOOL_CALLS]"])
 def test_closing_markers_are_taken_with_the_space_before_them(text):
-    assert closers().match(text, 0).end() == len(text)
+    assert CLOSING_MARKER.match(text, 0).end() == len(text)
 
 
 @pytest.mark.parametrize("text", ["Observation: 3", "<tool_response>", "Tool execution results:", "## Human: hi"])
 def test_a_line_that_begins_a_result_or_another_turn_is_known(text):
-    assert fabricated().match(text, 0)
+    assert FABRICATED.match(text, 0)
 
 
 @pytest.mark.parametrize(
     ("kind", "block"), [("tags", "<function=f></function>"), ("pairs", "f</tool_call>"), ("labels", "Oslo\n")]
 )
 def test_each_kind_ends_with_its_own_marker(kind, block):
-    assert closing(kind, "", block).search(block).end() == len(block)
+    assert choose_end(kind, "", block).search(block).end() == len(block)
 
 
 @pytest.mark.parametrize(
@@ -93,20 +101,20 @@ def test_each_kind_ends_with_its_own_marker(kind, block):
     ],
 )
 def test_a_tag_of_another_name_in_a_value_ends_nothing(block):
-    assert closing("tags", "", block).search(block).end() == len(block)
+    assert choose_end("tags", "", block).search(block).end() == len(block)
 
 
 def test_an_element_ends_with_the_tag_of_its_name():
-    assert closing("element", "read", "").search("<path>a</path></read>").group() == "</read>"
+    assert choose_end("element", "read", "").search("<path>a</path></read>").group() == "</read>"
 
 
 @pytest.mark.parametrize(("text", "ends"), [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])
 def test_a_bare_call_ends_its_line(text, ends):
-    assert bool(line_end().match(text, 0)) is ends
+    assert bool(LINE_END.match(text, 0)) is ends
 
 
-def test_a_marker_that_formats_share_is_told_apart_by_the_grammar():
-    assert [origin("<tool_call>\n", kind) for kind in ("json", "tags", "pairs", "empty")] == [
+def test_a_marker_that_formats_share_is_of_the_format_with_the_block_s_grammar():
+    assert [find_origin("<tool_call>\n", kind) for kind in ("json", "tags", "pairs", "empty")] == [
         "hermes",
         "qwen3_coder",
         "glm45",
@@ -115,11 +123,11 @@ def test_a_marker_that_formats_share_is_told_apart_by_the_grammar():
 
 
 def test_the_longest_marker_names_the_format():
-    assert origin("<tool_calls><tool_call>", "pairs") == "hunyuan3"
+    assert find_origin("<tool_calls><tool_call>", "pairs") == "hunyuan3"
 
 
 def test_without_a_marker_the_grammar_alone_names_it():
-    assert [origin("", kind) for kind in ("json", "pythonic", "named", "element")] == [
+    assert [find_origin("", kind) for kind in ("json", "pythonic", "named", "element")] == [
         "llama_json",
         "pythonic",
         "glm4",
@@ -128,4 +136,4 @@ def test_without_a_marker_the_grammar_alone_names_it():
 
 
 def test_markers_of_no_row_are_a_wrapping():
-    assert origin("<s>", "json") == "llama_json"
+    assert find_origin("<s>", "json") == "llama_json"

@@ -5,7 +5,7 @@ import pytest
 from src.parsing import Malformed, ParsedCall
 from src.parsing.formats.table import FORMATS
 from tests.parsing import format_table
-from tests.parsing.laws import account, events_of, joined, shown
+from tests.parsing.laws import events_of, join_all, join_text, summarize
 
 ROWS = pytest.mark.parametrize("row", FORMATS, ids=[row.name for row in FORMATS])
 LEAD = "Let me look.\n"
@@ -17,29 +17,29 @@ def test_the_example_is_one_call_of_its_format(row):
     assert [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)] == [
         ("get_weather", {"city": "Oslo"})
     ]
-    assert [event.call.origin for event in events if isinstance(event, ParsedCall)] == [row.found_as]
+    assert [event.call.origin for event in events if isinstance(event, ParsedCall)] == [row.call_origin]
     assert not [event for event in events if isinstance(event, Malformed)]
 
 
 @ROWS
 def test_nothing_of_the_example_is_shown(row):
-    assert shown(events_of(LEAD + row.example)).rstrip("\n") == LEAD.rstrip("\n")
+    assert join_text(events_of(LEAD + row.example)).rstrip("\n") == LEAD.rstrip("\n")
 
 
 @ROWS
 def test_the_example_split_at_any_character_is_the_same_call(row):
     text = LEAD + row.example
-    whole = account(events_of(text))
+    whole = summarize(events_of(text))
     for cut in range(1, len(text)):
-        assert account(events_of(text, [cut])) == whole, text[:cut]
+        assert summarize(events_of(text, [cut])) == whole, text[:cut]
 
 
 @ROWS
 def test_the_example_one_character_at_a_time_is_the_same_call(row):
     text = LEAD + row.example
     events = events_of(text, range(1, len(text)))
-    assert account(events) == account(events_of(text))
-    assert joined(events) == text
+    assert summarize(events) == summarize(events_of(text))
+    assert join_all(events) == text
 
 
 @ROWS
@@ -57,7 +57,7 @@ def test_all_sixty_three_shapes_of_the_catalogue_are_there():
 def test_names_are_unique_and_shared_origins_exist():
     names = [row.name for row in FORMATS]
     assert len(set(names)) == len(names)
-    assert {row.found_as for row in FORMATS} <= set(names)
+    assert {row.call_origin for row in FORMATS} <= set(names)
 
 
 def test_the_document_has_the_table_as_it_is():

@@ -3,9 +3,9 @@
 import pytest
 
 from src.parsing import Malformed, ParsedCall, extract_tool_calls
-from src.parsing.stream.block import AT_ONCE
+from src.parsing.stream.block import MAX_STRICT_CHARS
 from src.types.events import ToolCallDelta
-from tests.parsing.laws import TOOLS, account, events_of, shown
+from tests.parsing.laws import TOOLS, events_of, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
@@ -23,7 +23,7 @@ class TestCutOff:
     def test_a_block_that_never_ends_is_malformed_and_keeps_its_raw_text(self, size):
         text = 'Now: TOOL_CALL: {"name": "read", "args": {"path": "a'
         events = events_of(text, range(size, len(text), size))
-        assert shown(events) == "Now: "
+        assert join_text(events) == "Now: "
         assert [each.raw for each in malformed(events)] == [text[5:]]
 
     def test_a_missing_last_brace_is_added_where_the_arguments_are_whole(self):
@@ -54,7 +54,7 @@ class TestPreviews:
 
     def test_previews_change_nothing_else(self):
         plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
-        assert account(plain) == account(events_of(CALL))
+        assert summarize(plain) == summarize(events_of(CALL))
 
 
 class TestGivenBack:
@@ -74,6 +74,6 @@ class TestGivenBack:
 
 
 def test_a_call_of_any_length_is_read_whole():
-    for size in (10, AT_ONCE, 10 * AT_ONCE):
+    for size in (10, MAX_STRICT_CHARS, 10 * MAX_STRICT_CHARS):
         (call,) = extract_tool_calls(CALL.replace("a.txt", "x" * size) + " Done.", TOOLS).calls
         assert (call.arguments, call.repaired) == ({"path": "x" * size}, ())

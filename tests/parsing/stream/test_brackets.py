@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.parsing.stream.brackets import Closing, Structure
+from src.parsing.stream.brackets import BracketMatcher, UntilMarker
 
 ENDS = {
     "a prefix of strings before a backtick": ("{b`]", -1),
@@ -24,9 +24,9 @@ ENDS = {
 }
 
 
-def fed(text, cuts=()):
+def find_end(text, cuts=()):
     """How far the block reached, fed in pieces; what is not passed is seen again."""
-    follower, rest = Structure(), ""
+    follower, rest = BracketMatcher(), ""
     for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         rest += text[start:end]
         at, ended = follower.feed(rest, 0)
@@ -38,20 +38,20 @@ def fed(text, cuts=()):
 
 @pytest.mark.parametrize(("text", "end"), ENDS.values(), ids=ENDS)
 def test_the_end_is_found_wherever_the_text_is_split(text, end):
-    assert fed(text) == end
-    assert fed(text, range(1, len(text))) == end
-    assert {fed(text, [cut]) for cut in range(len(text))} == {end}
+    assert find_end(text) == end
+    assert find_end(text, range(1, len(text))) == end
+    assert {find_end(text, [cut]) for cut in range(len(text))} == {end}
 
 
 @given(st.text(alphabet="{}[]()\"'\\,: ab<|>`\n"), st.data())
 def test_any_split_finds_the_same_end(body, data):
     text = "{" + body
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
-    assert fed(text, cuts) == fed(text)
+    assert find_end(text, cuts) == find_end(text)
 
 
 def test_a_string_s_quote_is_told_so_that_the_rest_of_it_can_be_kept_unseen():
-    follower = Structure()
+    follower = BracketMatcher()
     follower.feed('{"a": "x', 0)
     assert follower.quote == '"'
     follower.parts.append("y" * 10)
@@ -60,6 +60,6 @@ def test_a_string_s_quote_is_told_so_that_the_rest_of_it_can_be_kept_unseen():
 
 
 def test_closing_waits_for_its_marker_across_pieces():
-    follower = Closing(re.compile("</f>"), 8)
+    follower = UntilMarker(re.compile("</f>"), 8)
     assert follower.feed("text </", 0)[1] is False
     assert follower.feed("ext </f> rest", 0) == (8, True)

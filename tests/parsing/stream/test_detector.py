@@ -2,18 +2,18 @@
 
 import pytest
 
-from src.parsing.arguments.tool_index import Toolbox
-from src.parsing.stream.detector import Hold, Lookout, Passed
-from src.parsing.stream.lookback import Here
-from src.parsing.stream.openers import Found
+from src.parsing.arguments.tool_index import ToolIndex
+from src.parsing.stream.detector import BlockDetector, NeedMore, Skip
+from src.parsing.stream.lookback import Position
+from src.parsing.stream.openers import BlockStart
 from tests.parsing.laws import TOOLS
 
-LOOKOUT = Lookout(Toolbox(TOOLS))
+DETECTOR = BlockDetector(ToolIndex(TOOLS))
 
 
-def look(text, anchor):
+def detect(text, anchor):
     at = text.index(anchor)
-    return LOOKOUT.look(Here(text, at, 0, text[:at].rpartition("\n")[2]))
+    return DETECTOR.detect(Position(text, at, 0, text[:at].rpartition("\n")[2]))
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def look(text, anchor):
     ],
 )
 def test_a_block_is_found_with_its_kind_and_its_marker(text, anchor, kind, opener):
-    found = look(text, anchor)
-    assert isinstance(found, Found)
+    found = detect(text, anchor)
+    assert isinstance(found, BlockStart)
     assert (found.kind, found.opener) == (kind, opener)
 
 
@@ -39,7 +39,7 @@ def test_a_block_is_found_with_its_kind_and_its_marker(text, anchor, kind, opene
     [("<tool_", "<"), ("<tool_call>\n", "<"), ('{"na', "{"), ('{"name": "re', "{"), ("[re", "["), ("```js", "`")],
 )
 def test_what_may_yet_be_one_is_held(text, anchor):
-    assert isinstance(look(text, anchor), Hold)
+    assert isinstance(detect(text, anchor), NeedMore)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_what_may_yet_be_one_is_held(text, anchor):
     [("<div>", "<"), ('{"city": ', "{"), ('{"name": "John"', "{"), ("[link](", "["), ("open(", "("), ("note: x", ":")],
 )
 def test_other_text_is_none_at_once(text, anchor):
-    assert look(text, anchor) is None
+    assert detect(text, anchor) is None
 
 
 def test_markers_that_no_body_follows_are_passed_together():
-    assert look("<tool_call><tool_call> is a tag", "<") == Passed(23)
+    assert detect("<tool_call><tool_call> is a tag", "<") == Skip(23)

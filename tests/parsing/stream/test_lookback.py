@@ -2,32 +2,32 @@
 
 import pytest
 
-from src.parsing.arguments.tool_index import Toolbox
-from src.parsing.stream.lookback import held, last_words
+from src.parsing.arguments.tool_index import ToolIndex
+from src.parsing.stream.lookback import find_hold, iter_words
 from tests.parsing.laws import TOOLS
 
 
-def names(text, floor=0):
-    return [(word.name, word.start, word.previous) for word in last_words(text, len(text), floor)]
+def list_names(text, floor=0):
+    return [(word.name, word.start, word.previous) for word in iter_words(text, len(text), floor)]
 
 
 def test_the_last_word_is_offered_whole_and_then_after_each_joint():
-    assert names("this integral.calculate") == [("integral.calculate", 5, " "), ("calculate", 14, ".")]
+    assert list_names("this integral.calculate") == [("integral.calculate", 5, " "), ("calculate", 14, ".")]
 
 
 def test_decoration_belongs_to_the_word_and_a_gap_may_follow():
-    word = next(last_words("say **read**:\n", 14, 0))
+    word = next(iter_words("say **read**:\n", 14, 0))
     assert (word.name, word.start, word.mark, word.gap) == ("read", 4, "**:", "\n")
 
 
 def test_nothing_before_the_floor_is_looked_at():
-    assert names("get_weather", 4) == []
-    assert names("say read", 4) == [("read", 4, "")]
+    assert list_names("get_weather", 4) == []
+    assert list_names("say read", 4) == [("read", 4, "")]
 
 
 def test_text_that_ends_in_no_word_has_none():
-    assert names("what? (") == []
-    assert names("") == []
+    assert list_names("what? (") == []
+    assert list_names("") == []
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_text_that_ends_in_no_word_has_none():
     ],
 )
 def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, kept):
-    assert text[held(Toolbox(TOOLS), text, 0) :] == kept
+    assert text[find_hold(ToolIndex(TOOLS), text, 0) :] == kept

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.parsing.laws import account, events_of, joined
+from tests.parsing.laws import events_of, join_all, summarize
 from tests.parsing.stream.test_parser import count_calls
 
 CALL = '{"name": "read", "arguments": {"path": "a"}}'
@@ -38,10 +38,10 @@ def test_a_loop_changes_nothing_of_what_stands_round_it(loop, before, after):
     """Pieces are shorter than a repetition that is passed, so that all of it is looked at where it comes in pieces."""
     text = before + loop * (24_000 // len(loop)) + after
     whole = events_of(text)
-    assert account(whole) == account(events_of(text, range(2_000, len(text), 2_000)))
-    assert joined(whole) == text
+    assert summarize(whole) == summarize(events_of(text, range(2_000, len(text), 2_000)))
+    assert join_all(whole) == text
 
 
 def test_a_loop_that_changes_is_looked_at_where_it_does():
     text = "{}" * 20_000 + CALL + "{}" * 20_000 + CALL.replace("a", "b")
-    assert account(events_of(text)) == account(events_of(text, range(500, len(text), 500)))
+    assert summarize(events_of(text)) == summarize(events_of(text, range(500, len(text), 500)))

@@ -12,8 +12,8 @@ WRAPPERS = sorted({row.opener for row in FORMATS if row.opener[:1] == "<" and ro
 
 @pytest.mark.parametrize("opener", WRAPPERS)
 def test_a_wrapping_marker_is_known_in_any_case(opener):
-    assert openers.run().match(opener, 0)
-    assert openers.run().match(opener.upper(), 0)
+    assert openers.OPENER_RUN.match(opener, 0)
+    assert openers.OPENER_RUN.match(opener.upper(), 0)
 
 
 @pytest.mark.parametrize("opener", WRAPPERS)
@@ -26,17 +26,17 @@ def test_a_call_behind_it_is_found_whole_and_piece_by_piece(opener):
 
 @pytest.mark.parametrize("opener", WRAPPERS)
 def test_its_beginnings_are_known_as_such(opener):
-    assert all(openers.openers().begun(opener[:end], 0) for end in range(1, len(opener)))
+    assert all(openers.OPENER.is_prefix(opener[:end], 0) for end in range(1, len(opener)))
 
 
 @pytest.mark.parametrize(
     "text", ["<invoke name=", "<function=", "<function name=", '<tool_call name="', '<call tool="', "<invoke>"]
 )
 def test_an_element_that_names_the_tool_itself_is_begun_or_there(text):
-    assert openers.alone().match(text, 0) or openers.alone().begun(text, 0)
+    assert openers.LONE_ELEMENT.match(text, 0) or openers.LONE_ELEMENT.is_prefix(text, 0)
 
 
 @pytest.mark.parametrize("text", ["<invoker name=", "<functional=", "<div name=", "<tool_call names="])
 def test_another_element_is_neither(text):
-    assert not openers.alone().match(text, 0)
-    assert not openers.alone().begun(text, 0)
+    assert not openers.LONE_ELEMENT.match(text, 0)
+    assert not openers.LONE_ELEMENT.is_prefix(text, 0)

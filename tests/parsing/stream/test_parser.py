@@ -8,10 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
+from src.parsing.classify import is_placeholder
 from src.parsing.formats.table import FORMATS, MORE_OPENERS
 from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
-from tests.parsing.laws import PIECES, READ, TOOLS, account, events_of, joined, shown
+from tests.parsing.laws import PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 BLOCKS = {
@@ -43,7 +44,7 @@ class TestBlocks:
     def test_a_block_is_one_call_and_only_the_prose_around_it_is_shown(self, block, size):
         text = f"Let me look.\n{block}\nDone."
         events = events_of(text, range(size, len(text), size))
-        assert shown(events) == "Let me look.\n\nDone."
+        assert join_text(events) == "Let me look.\n\nDone."
         assert [name for name, _ in calls(events)] == ["read"]
 
     def test_several_blocks_are_several_calls(self):
@@ -85,12 +86,12 @@ class TestNothingImagined:
     )
     def test_what_explains_or_quotes_a_call_is_shown_and_runs_nothing(self, text):
         events = events_of(text)
-        assert (calls(events), shown(events)) == ([], text)
+        assert (calls(events), join_text(events)) == ([], text)
 
     def test_a_result_made_up_after_a_call_is_cut_with_all_that_follows(self):
         events = events_of(f"{CALL}\nObservation: the file says hi\nTOOL_CALL: {{}}")
         assert len(calls(events)) == 1
-        assert shown(events) == "\n"
+        assert join_text(events) == "\n"
         assert isinstance(events[-1], Cut)
 
     def test_a_call_that_repeats_what_the_model_was_given_is_an_echo(self):
@@ -145,11 +146,11 @@ class TestLaws:
     @example(('pairs4$get_weather\n{"city": "Oslo"}', [7]), True)
     def test_any_chunking_gives_the_same_events(self, chunks, truncated):
         text, cuts = chunks
-        assert account(events_of(text, cuts, truncated=truncated)) == account(events_of(text, truncated=truncated))
+        assert summarize(events_of(text, cuts, truncated=truncated)) == summarize(events_of(text, truncated=truncated))
 
     @given(divided())
     def test_text_shown_and_raw_blocks_joined_are_the_input(self, chunks):
-        assert joined(events_of(*chunks)) == chunks[0]
+        assert join_all(events_of(*chunks)) == chunks[0]
 
     @given(st.text())
     def test_no_text_raises(self, text):
@@ -167,7 +168,7 @@ class TestLaws:
         anything = ToolDefinition("keep", "", {"type": "object"})
         body = json.dumps({"name": "keep", "args": {"value": value}})
         call = extract_tool_calls("TOOL_CALL: " + body, [anything]).calls
-        if value not in ("...", "…", "<value>", "{...}", "[...]", "<...>"):
+        if not is_placeholder(value, "value"):
             assert call[0].arguments == {"value": value}
             assert call[0].repaired == ()
 
@@ -229,7 +230,7 @@ class TestLinear:
     @pytest.mark.parametrize("unit", [" ", "\n\n", "\t", ":", "BEGIN_ARG: a\n", "<arg_key>a</arg_key>", "<|open|>"])
     def test_what_may_stand_after_a_name_is_read_in_one_way_only(self, opening, unit):
         """A pattern that could divide it in many would not come back."""
-        assert joined(events_of(opening + unit * 5_000)) == opening + unit * 5_000
+        assert join_all(events_of(opening + unit * 5_000)) == opening + unit * 5_000
 
     @pytest.mark.parametrize(
         "opening", [OWN + '{"name": "read", "args": {"path": "', "<tool_call>{'name': '", "read(path='"]

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing.stream.prefix_regex import (
-    LONGEST,
-    Matcher,
+    MAX_MATCH_CHARS,
+    PrefixMatcher,
     any_of,
     either,
+    group,
     literal,
     maybe,
-    named,
-    repeated,
+    repeat,
     sequence,
     some,
     whole_run,
@@ -21,10 +21,10 @@ PATTERN = sequence(
     either(literal("<a>"), literal("[b]")),
     some(r"\s", 0, 3),
     maybe(literal("x:")),
-    named("word", repeated(some("[yz]", 1, 1), 4)),
+    group("word", repeat(some("[yz]", 1, 1), 4)),
     literal("{"),
 )
-MATCHER = Matcher(PATTERN)
+MATCHER = PrefixMatcher(PATTERN)
 
 
 @given(
@@ -37,31 +37,31 @@ def test_each_beginning_of_a_whole_is_begun_and_no_whole(marker, space, label, w
     whole = marker + space + label + word + "{"
     assert MATCHER.match(whole)["word"] == word
     for end in range(len(whole)):
-        assert MATCHER.begun(whole[:end], 0)
+        assert MATCHER.is_prefix(whole[:end], 0)
         assert not MATCHER.match(whole[:end])
 
 
 @given(st.text("<a>[b] x:yz{", max_size=8))
 def test_what_is_neither_begun_nor_whole_becomes_neither_by_more_text(text):
-    if not MATCHER.begun(text, 0) and not MATCHER.match(text):
+    if not MATCHER.is_prefix(text, 0) and not MATCHER.match(text):
         assert all(not MATCHER.match(text + more) for more in ("{", "y{", "<a>y{", " y{"))
 
 
 def test_nothing_longer_than_a_whole_can_be_is_begun():
-    assert not MATCHER.begun("<" * (LONGEST + 1), 0)
+    assert not MATCHER.is_prefix("<" * (MAX_MATCH_CHARS + 1), 0)
 
 
 @given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=6), st.text("ab", max_size=5))
 def test_any_of_matches_the_longest_text_and_begins_where_one_of_them_does(texts, text):
-    tree = Matcher(any_of(texts))
+    tree = PrefixMatcher(any_of(texts))
     match = tree.match(text)
     assert (match[0] if match else None) == max(filter(text.startswith, texts), key=len, default=None)
-    assert tree.begun(text, 0) == any(whole.startswith(text) for whole in texts)
+    assert tree.is_prefix(text, 0) == any(whole.startswith(text) for whole in texts)
 
 
 def test_whole_runs_one_after_the_other_are_divided_in_one_way_only():
     """Were there more, the space before what does not come would be tried in millions of them."""
-    matcher = Matcher(sequence(repeated(either(whole_run(r"\s", 64), whole_run("[:=]", 16)), 8), literal("{")))
+    matcher = PrefixMatcher(sequence(repeat(either(whole_run(r"\s", 64), whole_run("[:=]", 16)), 8), literal("{")))
     assert matcher.match(" : = \n{")
     assert not matcher.match(" " * 64 + "x")
-    assert not matcher.begun(" " * 64 + "x", 0)
+    assert not matcher.is_prefix(" " * 64 + "x", 0)

@@ -5,7 +5,7 @@ import pytest
 from src.parsing import ParsedCall, extract_tool_calls
 from src.parsing.formats.table import REASONING
 from src.types.events import ReasoningDelta
-from tests.parsing.laws import TOOLS, events_of, shown
+from tests.parsing.laws import TOOLS, events_of, join_text
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
@@ -17,7 +17,7 @@ def calls(events):
 class TestReasoning:
     def test_reasoning_is_neither_shown_nor_searched(self):
         events = events_of(f"<think>I could {CALL}</think>Hello.")
-        assert (calls(events), shown(events)) == ([], "Hello.")
+        assert (calls(events), join_text(events)) == ([], "Hello.")
         assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == f"I could {CALL}"
 
     @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ class TestReasoning:
     @pytest.mark.parametrize(("opener", "closer"), REASONING)
     def test_every_kind_of_marker_is_cut(self, opener, closer):
         events = events_of(f"{opener}Let me see.{closer}Hello.", range(1, 60))
-        assert shown(events) == "Hello."
+        assert join_text(events) == "Hello."
 
     def test_a_marker_in_the_middle_of_a_line_is_text(self):
-        assert shown(events_of("The tag <think> opens a thought.")) == "The tag <think> opens a thought."
+        assert join_text(events_of("The tag <think> opens a thought.")) == "The tag <think> opens a thought."
