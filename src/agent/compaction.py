@@ -63,7 +63,7 @@ class Model(Protocol):
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]: ...
 
-    def filled(
+    def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
     ) -> float | None:
         """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
@@ -85,7 +85,7 @@ class Compactor:
         """Before a request: compact where the conversation fills too much. Raises nothing of the model's."""
         if self._at is None or 0 <= len(conversation) - self._tried < RETRY_AFTER:
             return
-        share = self._model.filled(conversation, tools, exact_from=self._at)
+        share = self._model.measure_fill(conversation, tools, exact_from=self._at)
         if share is None or share < self._at:
             return
         split = _split(conversation, KEEP / share)
@@ -118,7 +118,7 @@ class Compactor:
 
     def now(self, conversation: list[Message], hint: str = "") -> Generator[Event, None, None]:
         """Compact, because the user asks for it. `hint`: what to keep above all. Raises what the model raises."""
-        share = self._model.filled(conversation)
+        share = self._model.measure_fill(conversation)
         split = _split(conversation, min(KEEP_BY_HAND, KEEP / share if share else KEEP_BY_HAND), least=0)
         if not split:
             yield Notice("There is nothing to summarize yet.")
@@ -146,7 +146,7 @@ class Compactor:
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
         for transcript in _transcripts(dropped):
             request: list[Message] = [prompt, UserMessage(neutralize_with_note(transcript))]
-            share = writer.filled(request, exact_from=SUMMARY_ROOM)
+            share = writer.measure_fill(request, exact_from=SUMMARY_ROOM)
             if share is not None and share > SUMMARY_ROOM:
                 continue
             try:

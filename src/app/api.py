@@ -22,7 +22,7 @@ from ..agent.loop import Agent as AgentLoop
 from ..config import Settings
 from ..config.settings import Vllm
 from ..errors import BotError, Cancelled, ConfigError
-from ..model import served_models
+from ..model import list_models
 from ..providers.table import PROVIDERS
 from ..security.permissions.approval import REFUSE_ALL, Answer, Request
 from ..security.permissions.policy import Policy
@@ -83,7 +83,7 @@ class Agent:
         connections = Connections(Settings(vllm=vllm, root=folder, state=folder))  # nothing is kept in `state`
         with ExitStack() as opened:
             client = opened.enter_context(connections.make_client())
-            name = model or _take_only(served_models(client, connections.make_codec()), base_url)
+            name = model or _take_only(list_models(client, connections.make_codec()), base_url)
             loop = AgentLoop(
                 connections.make_model(name, client=client),
                 registry,
@@ -105,7 +105,7 @@ class Agent:
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
         try:
             self._cancelled = cancelled
-            self._client.heed(cancelled)
+            self._client.bind_cancellation(cancelled)
             self.conversation.append(asked)
             with closing(self._loop.run(self.conversation, cancelled)) as events:
                 for event in events:

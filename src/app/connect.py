@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..config import Settings
-from ..model import BY_CONFIGURATION, CallPath, Model, Server, random_id, served_models
+from ..model import BY_CONFIGURATION, CallPath, Model, Server, list_models, random_id
 from ..providers.base import Codec
 from ..providers.table import PROVIDERS
-from ..providers.vllm import never
+from ..providers.vllm import fits_nothing
 from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
-from ..transport import Client, Clocks
-from ..transport.retry import Patience, persist
+from ..transport import Client, Timeouts
+from ..transport.retry import RetryPolicy, with_retries
 from ..types.events import Completed, Notice
 from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
@@ -59,11 +59,11 @@ class Connections:
     def make_client(self, within: float | None = None) -> Client:
         """Raises ConfigError where the API key cannot be sent."""
         vllm, row = self.settings.vllm, self._provider
-        limits = Clocks(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
+        limits = Timeouts(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
         return Client(
             vllm.base_url,
             vllm.api_key,
-            limits if within is None else Clocks(*(min(limit, within) for limit in limits)),
+            limits if within is None else Timeouts(*(min(limit, within) for limit in limits)),
             key_header=row.key_header,
             key_prefix=row.key_prefix,
             headers=row.headers,
@@ -80,7 +80,7 @@ class Connections:
     def list_models(self) -> dict[str, int | None]:
         """The models that the server has, each with the length of its context in tokens, if known. Raises BotError."""
         with self.open_server() as server:
-            names = server.models()
+            names = server.list_models()
             lengths = server.context_lengths()
         return {name: lengths.get(name) for name in names}
 
@@ -88,8 +88,8 @@ class Connections:
         """The names of the models, asked for again as often as the settings allow. Raises BotError."""
         names: list[str] = []
         with self.make_client() as client:
-            attempts = persist(
-                lambda: iter([served_models(client, self.make_codec())]), self._patience, self.sleep, random.random
+            attempts = with_retries(
+                lambda: iter([list_models(client, self.make_codec())]), self._retry_policy, self.sleep, random.random
             )
             for event in attempts:
                 if isinstance(event, Notice):
@@ -114,13 +114,13 @@ class Connections:
             codec=self.make_codec(),
             is_vllm=vllm.provider == "vllm",
             path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
-            strict=self._provider.strict if vllm.strict_tools else never,
+            strict=self._provider.strict if vllm.strict_tools else fits_nothing,
             stream=vllm.stream,
             temperature=vllm.temperature,
             max_tokens=vllm.max_tokens,
             constrained=self.settings.text_protocol.constrained,
             answer_schema=answer_schema,
-            patience=self._patience if within is None else Patience(0, 0),
+            retry_policy=self._retry_policy if within is None else RetryPolicy(0, 0),
         )
 
     def make_review_board(self) -> ReviewBoard | None:
@@ -144,5 +144,5 @@ class Connections:
         return ReviewBoard(reviewers, review.rule, review.on, review.timeout)
 
     @property
-    def _patience(self) -> Patience:
-        return Patience(self.settings.vllm.retries, self.settings.vllm.load_timeout)
+    def _retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(self.settings.vllm.retries, self.settings.vllm.load_timeout)

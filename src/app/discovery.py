@@ -114,7 +114,7 @@ def probe_call_path(target: Target) -> Target:
     try:
         for _ in model.respond([UserMessage("Hello")], make_tools(settings).definitions):
             pass
-        if model.path.is_learnt:
+        if model.path.is_learned:
             memory.save(*key, model.path)
     except (BotError, OSError):
         return target
@@ -131,9 +131,9 @@ def scan_ports(settings: Settings, ports: Sequence[UsualPort] = USUAL_PORTS) -> 
     """The servers on this machine that list models: settings for each, and its models."""
     from concurrent.futures import ThreadPoolExecutor  # loads logging
 
-    from ..transport.http import listening  # loads requests
+    from ..transport.http import find_open_ports  # loads requests
 
-    numbers = listening([each.port for each in ports])
+    numbers = find_open_ports([each.port for each in ports])
     if not numbers:
         return []
     with ThreadPoolExecutor(len(numbers)) as pool:
@@ -155,7 +155,7 @@ def _identify(settings: Settings) -> tuple[Settings, list[str]]:
     """Settings with the right provider, and the models; none if it is no such server, or too slow."""
     try:
         with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-            models = server.models()
+            models = server.list_models()
             provider = "vllm" if server.version() else "ollama"  # OpenAI's interface, and none of vLLM's own
     except BotError:
         return settings, []

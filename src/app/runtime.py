@@ -69,7 +69,7 @@ class Runtime(NamedTuple):
     def save_server_facts(self) -> str:
         """Save what was learned about the server. Returns a message if that failed, else an empty string."""
         model = self.model
-        if model.path.is_learnt:
+        if model.path.is_learned:
             try:
                 memory = ServerMemory(self.settings.state)
                 memory.save(self.settings.vllm.base_url, model.name, model.server_version, model.path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .call_path import BY_CONFIGURATION, MODES, CallPath
-from .model import Model, random_id, served_models
+from .model import Model, list_models, random_id
 from .server import Server
 
-__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "Model", "Server", "random_id", "served_models"]
+__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "Model", "Server", "list_models", "random_id"]

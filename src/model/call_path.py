@@ -42,39 +42,41 @@ OPTIONAL_FIELDS = (
     "strict",
 )
 
+_STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
+
 
 @dataclass(slots=True)
 class CallPath:
-    """`why` says for the user how the mode came about; `without` names fields that the server refused."""
+    """`reason`: how the mode came about, for the user; `disabled_fields`: of a request, refused by the server."""
 
     mode: Mode = "native"
-    why: str = "the default"
+    reason: str = "the default"
     alternate: bool = False
     fold_system: bool = False
     text_only: bool = False
-    without: list[str] = field(default_factory=list)
+    disabled_fields: list[str] = field(default_factory=list)
 
-    def adapt(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> str:
+    def downgrade(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> str:
         """Give up what the server refused; the notice for the user, "" where it is none of theirs to know.
 
         `sent`: the optional fields of the refused request. Raises the refusal where nothing is left to give up.
         """
         if isinstance(refusal, ToolsUnsupported) and self.mode != "text":
             self.mode = "template" if template_shows_tools and self.mode == "native" else "text"
-            self.why = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
+            self.reason = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
             return NOTICES[self.mode]
         if isinstance(refusal, TemplateRejected):
-            return self._give_up_roles(refusal)
+            return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
             self.text_only = True
             return TEXT_ONLY
         for name in OPTIONAL_FIELDS:
-            if name in sent and name not in self.without and _blames(refusal, name):
-                self.without.append(name)
+            if name in sent and name not in self.disabled_fields and _blames(refusal, name):
+                self.disabled_fields.append(name)
                 return ""
         raise refusal
 
-    def _give_up_roles(self, refusal: TemplateRejected) -> str:
+    def _downgrade_roles(self, refusal: TemplateRejected) -> str:
         if not self.alternate:
             self.alternate = True
             return ROLES_MERGED
@@ -83,34 +85,35 @@ class CallPath:
             return SYSTEM_FOLDED
         raise refusal
 
-    def distrust(self) -> str:
+    def disable_native(self) -> str:
         """Give up native calls: the server says that it read some, and gives none. The notice for the user."""
-        self.mode, self.why = "text", "the server announced calls and returned none"
+        self.mode, self.reason = "text", "the server announced calls and returned none"
         return LOST_CALLS
 
     def choose(self, mode: Mode) -> None:
         """Take a path by hand; what was refused on another may be tried again."""
-        self.mode, self.why = mode, BY_HAND
+        self.mode, self.reason = mode, BY_HAND
 
     @property
-    def is_learnt(self) -> bool:
+    def is_learned(self) -> bool:
         """Whether it says something of the server, and not of what the user wanted."""
-        return self.why not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
+        return self.reason not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
 
     def to_dict(self) -> dict[str, Any]:
-        """What from_dict takes: JSON values only."""
-        return asdict(self)
+        """What from_dict takes: JSON values only, under the names that files of earlier versions have."""
+        return {_STORED_NAMES.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> CallPath:
         """Raises TypeError or ValueError where `stored` is not what to_dict gave."""
-        path = cls(**stored)
+        names = {stored_name: name for name, stored_name in _STORED_NAMES.items()}
+        path = cls(**{names.get(key, key): value for key, value in stored.items()})
         if path.mode not in MODES:
             raise ValueError(f"no such path: {path.mode!r}")
         kinds = {name: type(value) for name, value in cls().to_dict().items()}
         if {name: type(value) for name, value in stored.items()}.items() - kinds.items():
             raise TypeError("a value of another kind than it should be")
-        if not all(isinstance(name, str) for name in path.without):
+        if not all(isinstance(name, str) for name in path.disabled_fields):
             raise TypeError("a field without a name")
         return path
 

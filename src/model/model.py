@@ -19,18 +19,18 @@ from ..parsing import mentions_call
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest, decode
 from ..providers.openai import OpenAICodec
-from ..providers.vllm import never
+from ..providers.vllm import fits_nothing
 from ..transport import Client
-from ..transport.retry import Patience, persist
+from ..transport.retry import RetryPolicy, with_retries
 from ..types.caching import MessageMemo
 from ..types.events import ModelEvent, Notice
 from ..types.messages import JSON, Message, ToolDefinition, ToolResults, UserMessage
 from .call_path import CallPath, blames_grammar
 from .recovery import Recovery
-from .request_messages import Transcript
-from .response_assembler import Turn
+from .request_messages import MessageRenderer
+from .response_assembler import ResponseAssembler
 from .server import Server, refusal
-from .token_budget import Room
+from .token_budget import TokenBudget
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
@@ -43,9 +43,9 @@ def random_id() -> str:
     return "".join(random.choices(_ALPHANUMERIC, k=9))  # noqa: S311 - names a call, guards nothing
 
 
-def served_models(client: Client, codec: Codec | None = None) -> list[str]:
+def list_models(client: Client, codec: Codec | None = None) -> list[str]:
     """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
-    return Server(client, codec or OpenAICodec(random_id), is_vllm=False).models()
+    return Server(client, codec or OpenAICodec(random_id), is_vllm=False).list_models()
 
 
 class Model:
@@ -68,23 +68,23 @@ class Model:
         path: CallPath | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        strict: Callable[[Mapping[str, JSON]], bool] = never,
+        strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing,
         stream: bool = True,
         constrained: str = "auto",
         answer_schema: Mapping[str, JSON] | None = None,
         new_id: Callable[[], str] = random_id,
-        patience: Patience = Patience(),  # noqa: B008 - a NamedTuple
+        retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
     ) -> None:
         self.name = name
         self.path = path or CallPath()
         self._client = client
         self._codec = codec or OpenAICodec(new_id)
         self._server = Server(client, self._codec, is_vllm=is_vllm)
-        self._room = Room(self._server, lambda request: len(self._encoded(request).body))
-        self._patience = patience
-        self._transcript = Transcript()
+        self._budget = TokenBudget(self._server, lambda request: len(self._encode(request).body))
+        self._retry_policy = retry_policy
+        self._transcript = MessageRenderer()
         # A grammar makes a call of each tag that begins one; who speaks of tags must be able to name them.
-        self._mentions = MessageMemo(lambda message: any(map(mentions_call, _given([message]))))
+        self._mentions = MessageMemo(lambda message: any(map(mentions_call, _collect_inputs([message]))))
         self._temperature = temperature
         self.max_tokens = max_tokens
         self._strict = strict
@@ -92,7 +92,7 @@ class Model:
         self._constrained = constrained
         self._answer_schema = answer_schema
         self._new_id = new_id
-        self._told: set[str] = set()  # notices of what a server lost: each thing is said once
+        self._sent_notices: set[str] = set()  # notices of what a server lost: each thing is said once
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar, and not without
         self._last: tuple[ChatRequest, HttpRequest] | None = None
@@ -107,11 +107,11 @@ class Model:
         """vLLM's; empty where the server does not say."""
         return self._server.version()
 
-    def filled(
+    def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
     ) -> float | None:
         """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
-        return self._room.filled(self._request(messages, tools), exact_from)
+        return self._budget.measure_fill(self._build_request(messages, tools), exact_from)
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
@@ -119,32 +119,32 @@ class Model:
         Raises ClientError, ServerError, WireError. Nothing of a turn that raises may be run.
         """
         self._grammar_tried = False
-        without = list(self.path.without)
+        without = list(self.path.disabled_fields)
         try:
             yield from self._answer(messages, tools)
         except BotError:  # what was given up in vain tells nothing of the server
-            self.path.without = without
+            self.path.disabled_fields = without
             raise
 
     def _answer(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         while True:
-            request = self._room.fitted(self._request(messages, tools))
+            request = self._budget.fit_max_tokens(self._build_request(messages, tools))
             try:
                 attempt = partial(self._attempt, request, tools)
-                sleep, ready = self._client.sleep, self._server.healthy
-                yield from persist(attempt, self._patience, sleep, random.random, ready)
+                sleep, ready = self._client.sleep, self._server.check_health
+                yield from with_retries(attempt, self._retry_policy, sleep, random.random, ready)
                 return
             except ModelNotFound as refusal:
                 yield Notice(self._take_the_only_model(refusal))
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
-                self._server.point_out(refusal)
-                if notice := self.path.adapt(refusal, self._optional_fields(request), shown):
+                self._server.hint_base_url(refusal)
+                if notice := self.path.downgrade(refusal, self._optional_fields(request), shown):
                     yield Notice(notice)
 
     def _take_the_only_model(self, refusal: ModelNotFound) -> str:
         """Raises the refusal where the server has several to choose from, or says of none."""
-        names = self._server.served()
+        names = self._server.try_list_models()
         if len(names) != 1 or names == [self.name]:
             if names:
                 refusal.hint = f"It serves {', '.join(names)}: choose one with --model or vllm.model."
@@ -152,13 +152,17 @@ class Model:
         missing, self.name = self.name, names[0]
         return f"The server has no model {missing}; using {self.name}, the only one it serves."
 
-    def _request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
+    def _build_request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
         pinned = not any(self._mentions(messages))
-        options = {name: value for name, value in self._options(tools, pinned).items() if name not in self.path.without}
+        options = {
+            name: value
+            for name, value in self._build_options(tools, pinned).items()
+            if name not in self.path.disabled_fields
+        }
         return ChatRequest(
             self.name,
             self._transcript.render(messages, tools, self.path),
-            self._offered(tools, pinned),
+            self._offer_tools(tools, pinned),
             self._temperature,
             self.max_tokens,
             "none" if self.path.mode == "template" else "auto",
@@ -166,19 +170,19 @@ class Model:
             self._stream,
         )
 
-    def _offered(self, tools: Sequence[ToolDefinition], pinned: bool) -> Sequence[ToolDefinition]:
+    def _offer_tools(self, tools: Sequence[ToolDefinition], pinned: bool) -> Sequence[ToolDefinition]:
         if self.path.mode == "text":
             return ()
-        pinned = pinned and self.path.mode == "native" and "strict" not in self.path.without
-        return [self._pinned(tool) if pinned else replace(tool, strict=False) for tool in tools]
+        pinned = pinned and self.path.mode == "native" and "strict" not in self.path.disabled_fields
+        return [self._make_strict(tool) if pinned else replace(tool, strict=False) for tool in tools]
 
-    def _pinned(self, tool: ToolDefinition) -> ToolDefinition:
+    def _make_strict(self, tool: ToolDefinition) -> ToolDefinition:
         if tool.strict or self._strict(tool.parameters):
             return replace(tool, strict=True)
         full = tool.strict_parameters
         return replace(tool, strict=True, parameters=full) if full and self._strict(full) else tool
 
-    def _options(self, tools: Sequence[ToolDefinition], pinned: bool) -> dict[str, JSON]:
+    def _build_options(self, tools: Sequence[ToolDefinition], pinned: bool) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
         if self._answer_schema and self._codec.has_json_schema:
             form: dict[str, JSON] = {"name": "answer", "schema": dict(self._answer_schema), "strict": True}
@@ -190,7 +194,7 @@ class Model:
             options["skip_special_tokens"] = False  # in many formats the markers are special tokens
         wanted = self._constrained == "on" or (pinned and self._constrained == "auto")
         if tools and self.path.mode == "text" and wanted:
-            options["structured_outputs"] = vllm.constrained(tools)
+            options["structured_outputs"] = vllm.constrain_calls(tools)
         return options
 
     def _optional_fields(self, request: ChatRequest) -> frozenset[str]:
@@ -201,62 +205,64 @@ class Model:
 
     def _template_shows_tools(self, request: ChatRequest) -> bool:
         """Whether the prompt is longer with the tools than without."""
-        shown, hidden = self._room.tokens(request), self._room.tokens(replace(request, tools=()))
+        shown, hidden = self._budget.count_tokens(request), self._budget.count_tokens(replace(request, tools=()))
         return shown is not None and hidden is not None and shown > hidden
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
         grammar = GRAMMAR_FIELDS & self._optional_fields(request)
         try:
-            turn = yield from self._said(request, tools)
+            turn = yield from self._stream_answer(request, tools)
         except ServerError as refused:
             if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
                 raise
             # Some servers fail on a grammar with what looks like a passing fault: the same without one tells, twice.
             self._grammar_tried = True
             try:
-                turn = yield from self._said(_without(request, grammar), tools)
+                turn = yield from self._stream_answer(_remove_fields(request, grammar), tools)
             except ServerError:
                 raise refused from None
             self._grammar_failures += 1
             if self._grammar_failures > 1 or blames_grammar(refused):
-                self.path.without += sorted(grammar)
+                self.path.disabled_fields += sorted(grammar)
         else:
             self._grammar_failures = 0 if grammar else self._grammar_failures
-        replay = partial(self._said, tools=tools)
-        for event in Recovery(turn, request, tools, self.path, self._server, self._room, replay).events():
+        replay = partial(self._stream_answer, tools=tools)
+        for event in Recovery(turn, request, tools, self.path, self._server, self._budget, replay).events():
             if isinstance(event, Notice):
-                if event.text in self._told:
+                if event.text in self._sent_notices:
                     continue
-                self._told.add(event.text)
+                self._sent_notices.add(event.text)
             yield event
 
-    def _said(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Generator[ModelEvent, None, Turn]:
+    def _stream_answer(
+        self, request: ChatRequest, tools: Sequence[ToolDefinition]
+    ) -> Generator[ModelEvent, None, ResponseAssembler]:
         """One answer, as it comes; the turn once it is whole."""
-        wire = self._encoded(request)
-        turn = Turn(tools, self._new_id, _given(request.messages, self._transcript.system))
+        wire = self._encode(request)
+        turn = ResponseAssembler(tools, self._new_id, _collect_inputs(request.messages, self._transcript.system))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
                 raise refusal(reply)
             try:
                 for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
                     for event in events:
-                        yield from turn.take(event)
+                        yield from turn.feed(event)
                     if turn.repeats:
                         break
             except BotError:
-                yield from turn.rest()
+                yield from turn.flush()
                 raise
-        self._room.answered(request, len(wire.body), turn.answered.usage)
+        self._budget.record_usage(request, len(wire.body), turn.completed.usage)
         return turn
 
-    def _encoded(self, request: ChatRequest) -> HttpRequest:
+    def _encode(self, request: ChatRequest) -> HttpRequest:
         """Made once, for it is measured before it is sent."""
         if self._last is None or self._last[0] is not request:
             self._last = request, self._codec.encode(request)
         return self._last[1]
 
 
-def _given(messages: Sequence[Message], system: str = "") -> list[str]:
+def _collect_inputs(messages: Sequence[Message], system: str = "") -> list[str]:
     """The texts that the model did not write itself, but `system`, which may stand before the first question.
 
     It tells the model how to write a call: one written just so repeats nothing.
@@ -270,7 +276,7 @@ def _given(messages: Sequence[Message], system: str = "") -> list[str]:
     return texts
 
 
-def _without(request: ChatRequest, fields: Set[str]) -> ChatRequest:
+def _remove_fields(request: ChatRequest, fields: Set[str]) -> ChatRequest:
     options = {name: value for name, value in request.options.items() if name not in fields}
     tools = [replace(tool, strict=False) for tool in request.tools] if "strict" in fields else request.tools
     return replace(request, options=options, tools=tools)

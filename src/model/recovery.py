@@ -18,16 +18,18 @@ from ..providers.base import ChatRequest
 from ..types.events import Completed, ModelEvent, Notice, TextDelta
 from ..types.messages import NATIVE, TEXT, MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
 from .call_path import CallPath
-from .response_assembler import Turn, fits, with_content
+from .response_assembler import ResponseAssembler, fits, replace_content
 from .server import Server
-from .token_budget import Room
+from .token_budget import TokenBudget
 
-Replay: TypeAlias = Callable[[ChatRequest], Generator[ModelEvent, None, Turn]]
+Replay: TypeAlias = Callable[[ChatRequest], Generator[ModelEvent, None, ResponseAssembler]]
 
-LOSS = "The server's tool parser lost part of the answer; it was recovered."
-ASKED_AGAIN = "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
-SLACK = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
-LONG_TOKENS = 8  # characters a token that no answer exceeds in the mean
+RECOVERED_NOTICE = "The server's tool parser lost part of the answer; it was recovered."
+ASKING_AGAIN_NOTICE = (
+    "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
+)
+NON_TEXT_TOKENS = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
+MAX_CHARS_PER_TOKEN = 8  # characters a token that no answer exceeds in the mean
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
     "Send less at once: write a long file in several parts."
@@ -39,12 +41,12 @@ class Recovery:
 
     def __init__(
         self,
-        turn: Turn,
+        turn: ResponseAssembler,
         request: ChatRequest,
         tools: Sequence[ToolDefinition],
         path: CallPath,
         server: Server,
-        room: Room,
+        budget: TokenBudget,
         replay: Replay,
     ) -> None:
         self._turn = turn
@@ -52,7 +54,7 @@ class Recovery:
         self._tools = tools
         self._path = path
         self._server = server
-        self._room = room
+        self._budget = budget
         self._replay = replay
         self._response = turn.response()
 
@@ -63,52 +65,55 @@ class Recovery:
         if turn.repeats:
             yield Completed(response)
             return
-        if self._lost_something():
-            found = yield from self._reread()
+        if self._has_losses():
+            found = yield from self._reparse()
             if found:
                 whole = found
-                new = len(whole.calls) > len(turn.answered.calls) or not whole.calls
+                new = len(whole.calls) > len(turn.completed.calls) or not whole.calls
                 if new and not self._is_unclosed_thought():
-                    yield Notice(LOSS)
-            elif turn.promised_calls():
-                yield Notice(self._path.distrust())
+                    yield Notice(RECOVERED_NOTICE)
+            elif turn.lacks_promised_calls():
+                yield Notice(self._path.disable_native())
         elif _is_only_thought(response):
-            whole = self._out_of_thought()
+            whole = self._extract_from_thought()
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
             yield TextDelta(rest)
-        if leaked := self._leak(whole):
+        if leaked := self._describe_leak(whole):
             yield Notice(leaked)
-        yield Completed(without_truncated(whole, self._tools, self._room.cap(self._request, whole.usage)))
+        yield Completed(mark_truncated(whole, self._tools, self._budget.limit_output(self._request, whole.usage)))
 
-    def _lost_something(self) -> bool:
+    def _has_losses(self) -> bool:
         """Whether the server's parser seems to have lost or garbled part of the answer."""
         turn, response = self._turn, self._response
-        if not turn.tokens.ids and _is_at_cap(response, self._room.cap(self._request, response.usage)):
+        if not turn.tokens.ids and _is_at_cap(response, self._budget.limit_output(self._request, response.usage)):
             return False  # it was cut off, and would be again
-        if turn.lost_something(told_all=self._server.is_vllm):
+        if turn.has_losses(told_all=self._server.is_vllm):
             return True
         if turn.tokens.ids or not self._server.is_vllm or response.calls or not response.usage:
             return False
-        said = turn.said()
-        if response.usage.output_tokens <= len(said) // LONG_TOKENS:  # surely nothing, and the server is not asked
+        said = self._turn.raw_text()
+        if response.usage.output_tokens <= len(said) // MAX_CHARS_PER_TOKEN:  # certainly nothing was lost
             return False
-        size = self._server.size(self._request.model, said)
-        return size is not None and response.usage.output_tokens - size > SLACK + response.usage.output_tokens // 20
+        size = self._server.count_text_tokens(self._request.model, said)
+        return (
+            size is not None
+            and response.usage.output_tokens - size > NON_TEXT_TOKENS + response.usage.output_tokens // 20
+        )
 
-    def _reread(self) -> Generator[ModelEvent, None, Response | None]:
+    def _reparse(self) -> Generator[ModelEvent, None, Response | None]:
         """What the answer was before the server's parser took it, where it holds more."""
         found: Response | None = None
-        if (text := self._raw()) is not None:
-            found = self._turn.reread(text)
+        if (text := self._fetch_raw_text()) is not None:
+            found = self._turn.reparse(text)
         else:
-            yield Notice(ASKED_AGAIN)
-            if raw := self._server.completion(self._request):
-                found = self._turn.reread(raw.text, raw)
+            yield Notice(ASKING_AGAIN_NOTICE)
+            if raw := self._server.complete_raw(self._request):
+                found = self._turn.reparse(raw.text, raw)
             elif self._request.stream:
-                found = yield from self._replayed()
-        return found if found and _says_more(found, self._response, self._tools) else None
+                found = yield from self._ask_again()
+        return found if found and _is_richer(found, self._response, self._tools) else None
 
-    def _replayed(self) -> Generator[ModelEvent, None, Response | None]:
+    def _ask_again(self) -> Generator[ModelEvent, None, Response | None]:
         """The same asked for once more; nothing of it is shown, for it may say no more than the first."""
         replay = self._replay(replace(self._request, stream=False))
         try:
@@ -121,30 +126,30 @@ class Recovery:
             yield Notice(f"Asking again failed: {error.message}")
             return None
 
-    def _raw(self) -> str | None:
+    def _fetch_raw_text(self) -> str | None:
         """The text that the answer's tokens were, where the server told them."""
         turn = self._turn
         if turn.raw is None and turn.tokens.ids:
-            turn.raw = self._server.text(self._request.model, turn.tokens.ids)
+            turn.raw = self._server.detokenize(self._request.model, turn.tokens.ids)
         return turn.raw
 
     def _is_unclosed_thought(self) -> bool:
         """A thought that was never closed took the answer with it."""
         if not _is_only_thought(self._response):
             return False
-        raw = self._raw()
-        return raw is None or raw.rstrip().endswith(self._turn.said().rstrip())
+        raw = self._fetch_raw_text()
+        return raw is None or raw.rstrip().endswith(self._turn.raw_text().rstrip())
 
-    def _out_of_thought(self) -> Response:
+    def _extract_from_thought(self) -> Response:
         """A thought that was never closed is the answer; one that was may end in a call."""
         thought = "".join(block.text for block in self._response.content if isinstance(block, Reasoning))
         if self._is_unclosed_thought():
-            answer = self._turn.reread(thought)
-            return with_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
-        found = self._turn.reread(f"<think>{thought}</think>")
+            answer = self._turn.reparse(thought)
+            return replace_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
+        found = self._turn.reparse(f"<think>{thought}</think>")
         return found if found.calls else self._response
 
-    def _leak(self, response: Response) -> str:
+    def _describe_leak(self, response: Response) -> str:
         """Calls that a native server left in the text: which format they are in, and what reads it."""
         clean = (call.origin for call in response.calls if not call.repaired)
         leaked = next((origin for origin in clean if origin not in (NATIVE, TEXT)), "")
@@ -155,7 +160,7 @@ class Recovery:
         return f"The model's calls came in the text, in the format {leaked}; {advice}."
 
 
-def _says_more(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
+def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
     """Whether the text that the tokens were holds more than what the server made of it."""
     if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
         return True
@@ -169,7 +174,7 @@ def _is_at_cap(response: Response, cap: int | None) -> bool:
     return bool(cap and used >= cap) or response.stop_reason == "max_tokens"
 
 
-def without_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
+def mark_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
     """Servers serve a call that max_tokens cut off as a whole one: {} for arguments, tokens at the cap. It is none."""
     used = response.usage.output_tokens if response.usage else 0
     if not _is_at_cap(response, cap):

@@ -27,14 +27,14 @@ from .call_path import CallPath
 _NO_SYSTEM = SystemMessage("")
 
 
-class Transcript:
+class MessageRenderer:
     """Of one model: what it rendered is kept for the next turn."""
 
     def __init__(self) -> None:
-        self._harmless = MessageMemo(_harmless)
+        self._neutralized = MessageMemo(_neutralize)
         self._as_text = MessageMemo(as_text)
         self._instructed = MessageMemo(as_text)
-        self._flat = MessageMemo(_flat)
+        self._flattened = MessageMemo(_flatten)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
         self.system = ""  # the text of the system message as last rendered, wherever it went
 
@@ -43,7 +43,7 @@ class Transcript:
         if not messages or not isinstance(messages[0], SystemMessage):
             messages = [_NO_SYSTEM, *messages]
         self._instruct_for(tools, path)
-        exchanges = self._exchanges(self._harmless(messages[1:]), path)
+        exchanges = self._render_exchanges(self._neutralized(messages[1:]), path)
         rendered = [*self._instructed(messages[:1]), *exchanges]
         self.system = rendered[0].text if isinstance(rendered[0], SystemMessage) else ""
         if path.fold_system:
@@ -59,17 +59,17 @@ class Transcript:
         text = "" if path.mode == "template" else instructions(tools, native=path.mode == "native")
         self._instructed = MessageMemo(lambda message: _instruct(message, text))
 
-    def _exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
+    def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
         """As text all of them on the text path, else those that went through text."""
         textual = self._as_text(messages)
         if path.mode == "text" or path.alternate:
             return textual
-        whole = self._flat(messages) if path.text_only else messages
+        whole = self._flattened(messages) if path.text_only else messages
         rendered: list[Message] = []
         native = False
         for message, text in zip(whole, textual, strict=True):
             if isinstance(message, Response):
-                native = not _went_through_text(message)
+                native = not _is_textual(message)
             rendered.append(message if native and isinstance(message, (Response, ToolResults)) else text)
         return rendered
 
@@ -80,15 +80,15 @@ def _instruct(message: Message, text: str) -> Message:
     return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
 
 
-def _harmless(message: Message) -> Message:
+def _neutralize(message: Message) -> Message:
     """Results in which nothing is a special token of the server's."""
     if not isinstance(message, ToolResults):
         return message
-    results = tuple(map(_harmless_result, message.results))
+    results = tuple(map(_neutralize_result, message.results))
     return message if results == message.results else ToolResults(results)
 
 
-def _harmless_result(result: ToolResult) -> ToolResult:
+def _neutralize_result(result: ToolResult) -> ToolResult:
     if result.kind == "multimodal" and isinstance(result.value, list):
         blocks = [
             {**block, "text": neutralize_with_note(str(block.get("text", "")))}
@@ -105,7 +105,7 @@ def _harmless_result(result: ToolResult) -> ToolResult:
     )
 
 
-def _flat(message: Message) -> Message:
+def _flatten(message: Message) -> Message:
     """Results that are more than text as the text that tells of them."""
     if not isinstance(message, ToolResults):
         return message
@@ -115,7 +115,7 @@ def _flat(message: Message) -> Message:
     return ToolResults(tuple(results))
 
 
-def _went_through_text(response: Response) -> bool:
+def _is_textual(response: Response) -> bool:
     """A call in a format of the model's own goes back as a native one: the template writes it as the model did."""
     return any(call.origin == TEXT for call in response.requested_calls)
 

@@ -14,7 +14,7 @@ from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, Too
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
 
 
-class Turn:
+class ResponseAssembler:
     """The server's events in, events to show out; `response` is the whole once the server has completed it."""
 
     def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
@@ -27,25 +27,25 @@ class Turn:
         self._blocks: list[Block] = []
         self._text: list[str] = []
         self.repeats = False  # whether it says the same without end, so that no more of it is read
-        self._repetition = Repetition()
+        self._degeneration = DegenerationDetector()
         self._thought: list[str] = []  # as the server gave it
         self.tokens = RawTokens([], 0)
         self.raw: str | None = None  # the text that the tokens were, once it was asked for
-        self.answered = Response(())
+        self.completed = Response(())
 
-    def take(self, event: WireEvent) -> Iterator[ModelEvent]:
+    def feed(self, event: WireEvent) -> Iterator[ModelEvent]:
         """The next event of the server's; what of it is to be shown, which is passed on before it is looked at more."""
         if isinstance(event, TextDelta):
-            yield from self._parsed(self._parser.feed(event.text))
+            yield from self._absorb(self._parser.feed(event.text))
             self._watch(event.text)
         elif isinstance(event, RawTokens):
             self.tokens = event
         elif isinstance(event, Completed):
-            self.answered = event.response
+            self.completed = event.response
             truncated = event.response.stop_reason == "max_tokens"
             # What came to its end by itself is what was wanted, however often it says it.
-            self.repeats = truncated and self._repetition.at_end()
-            yield from self._parsed(self._parser.close(truncated=truncated))
+            self.repeats = truncated and self._degeneration.check_end()
+            yield from self._absorb(self._parser.close(truncated=truncated))
         elif not isinstance(event, Broken):  # which is raised by who decodes
             if isinstance(event, ReasoningDelta):
                 self._thought.append(event.text)
@@ -56,11 +56,11 @@ class Turn:
                 self._watch(event.arguments_delta)
 
     def _watch(self, piece: str) -> None:
-        self.repeats = self.repeats or self._repetition.add(piece)
+        self.repeats = self.repeats or self._degeneration.add(piece)
 
-    def rest(self) -> list[ModelEvent]:
+    def flush(self) -> list[ModelEvent]:
         """What was held back of an answer that breaks off, where some of it has been shown."""
-        return self._parsed(self._parser.close(truncated=True)) if self._text or self._blocks else []
+        return self._absorb(self._parser.close(truncated=True)) if self._text or self._blocks else []
 
     def response(self) -> Response:
         """The server's text replaced by what was found in it; a call made natively and in the text is one.
@@ -69,66 +69,66 @@ class Turn:
         """
         self._end_text()
         if self.repeats:
-            return self._shortened()
-        if self._blocks == ([Text(self.answered.text)] if self.answered.text else []):
-            return with_content(self.answered, self.answered.content)
-        native: list[Block] = [*self.answered.calls, *self.answered.malformed]
+            return self._build_shortened()
+        if self._blocks == ([Text(self.completed.text)] if self.completed.text else []):
+            return replace_content(self.completed, self.completed.content)
+        native: list[Block] = [*self.completed.calls, *self.completed.malformed]
         parsed = [block for block in self._blocks if not self._is_native_too(block)]
-        return with_content(self.answered, [*self._reasoning(), *parsed, *native])
+        return replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
 
-    def _shortened(self) -> Response:
+    def _build_shortened(self) -> Response:
         """What was said before it repeated itself; calls in it are left out, for the turn did not end."""
         thought, text = "".join(self._thought), "".join(each.text for each in self._blocks if isinstance(each, Text))
-        said: list[Block] = [Reasoning(without(thought))] if thought else []
-        return Response((*said, *([Text(without(text))] if text else [])), "repetition")
+        said: list[Block] = [Reasoning(cut_repetition(thought))] if thought else []
+        return Response((*said, *([Text(cut_repetition(text))] if text else [])), "repetition")
 
-    def _reasoning(self) -> list[Block]:
+    def _collect_reasoning(self) -> list[Block]:
         """What the server called a thought, and what of its text turned out to be one."""
         found = "".join(self._thoughts)
-        said: list[Block] = [block for block in self.answered.content if isinstance(block, Reasoning)]
+        said: list[Block] = [block for block in self.completed.content if isinstance(block, Reasoning)]
         return [*said, Reasoning(found)] if found else said
 
     def _is_native_too(self, block: Block) -> bool:
         return isinstance(block, ToolCall) and any(
-            block.name == call.name and block.arguments == call.arguments for call in self.answered.calls
+            block.name == call.name and block.arguments == call.arguments for call in self.completed.calls
         )
 
-    def reread(self, text: str, said: Response | None = None) -> Response:
+    def reparse(self, text: str, said: Response | None = None) -> Response:
         """The response as its own text says it, without what the server's parser made of it.
 
         `said`: another answer to the same, whose text it is; its thoughts are in it.
         """
-        again = Turn(self._tools, self._new_id, self._given)
+        again = ResponseAssembler(self._tools, self._new_id, self._given)
         truncated = said is not None and said.stop_reason == "max_tokens"
-        again._parsed([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
+        again._absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
         again._end_text()
-        thoughts = again._reasoning() if said else self._reasoning() or again._reasoning()
-        return with_content(said or self.answered, [*thoughts, *again._blocks])
+        thoughts = again._collect_reasoning() if said else self._collect_reasoning() or again._collect_reasoning()
+        return replace_content(said or self.completed, [*thoughts, *again._blocks])
 
-    def lost_something(self, told_all: bool) -> bool:
+    def has_losses(self, told_all: bool) -> bool:
         """Whether the server's parser seems to have lost or garbled part of the answer.
 
         `told_all`: whether it can be asked what the model said, so that asking for a wrong call is worth while.
         """
-        native = self.answered.calls
-        if told_all and (self.answered.malformed or any(not fits(call, self._tools) for call in native)):
+        native = self.completed.calls
+        if told_all and (self.completed.malformed or any(not fits(call, self._tools) for call in native)):
             return True
-        return not native and (bool(self.tokens.unaccounted) or self._came_to_nothing())
+        return not native and (bool(self.tokens.unaccounted) or self._is_empty())
 
-    def _came_to_nothing(self) -> bool:
+    def _is_empty(self) -> bool:
         """Tokens were made, and neither text nor thought nor call came of them."""
-        usage, silent = self.answered.usage, not self.answered.content and not self._blocks
-        return silent and (self.promised_calls() or bool(usage and usage.output_tokens > 1))
+        usage, silent = self.completed.usage, not self.completed.content and not self._blocks
+        return silent and (self.lacks_promised_calls() or bool(usage and usage.output_tokens > 1))
 
-    def promised_calls(self) -> bool:
+    def lacks_promised_calls(self) -> bool:
         """Whether the server said that there were calls, and gave nothing at all."""
-        return self.answered.stop_reason == "tool_use" and not self.answered.content
+        return self.completed.stop_reason == "tool_use" and not self.completed.content
 
-    def said(self) -> str:
+    def raw_text(self) -> str:
         """All that the server gave as text or thought."""
-        return "".join(block.text for block in self.answered.content if isinstance(block, (Text, Reasoning)))
+        return "".join(block.text for block in self.completed.content if isinstance(block, (Text, Reasoning)))
 
-    def _parsed(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
+    def _absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
         shown: list[ModelEvent] = []
         for event in found:
             if isinstance(event, TextDelta):
@@ -138,22 +138,20 @@ class Turn:
                 self._thoughts.append(event.text)
                 shown.append(event)
             elif isinstance(event, Reasoned):
-                self._all_was_thought()
+                self._reclassify_as_thought()
             elif isinstance(event, (ParsedCall, Malformed)):
                 self._end_text()
-                self._blocks.append(
-                    event.call if isinstance(event, ParsedCall) else self._with_example(event.malformed)
-                )
+                self._blocks.append(event.call if isinstance(event, ParsedCall) else self._add_example(event.malformed))
         return shown
 
-    def _with_example(self, call: MalformedCall) -> MalformedCall:
+    def _add_example(self, call: MalformedCall) -> MalformedCall:
         """A model that was asked for our format and missed it is shown one right call."""
         tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
         if call.origin != TEXT or tool is None:
             return call
         return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
 
-    def _all_was_thought(self) -> None:
+    def _reclassify_as_thought(self) -> None:
         """A thought that was never opened has been closed: what was said in it was not said, and no call."""
         self._end_text()
         self._thoughts += [block.text for block in self._blocks if isinstance(block, Text)]
@@ -176,12 +174,12 @@ def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
     return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
 
 
-def with_content(response: Response, content: Sequence[Block]) -> Response:
+def replace_content(response: Response, content: Sequence[Block]) -> Response:
     """The response with other blocks, and the stop reason that they give it."""
-    return Response(tuple(content), _stop_reason(response.stop_reason, content), response.usage, response.model)
+    return Response(tuple(content), _derive_stop_reason(response.stop_reason, content), response.usage, response.model)
 
 
-def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
+def _derive_stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
     """The server does not know of calls in the text, and may speak of calls that it then lost."""
     if said == "max_tokens":
         return said
@@ -190,14 +188,14 @@ def _stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
     return "end_turn" if said == "tool_use" else said
 
 
-WINDOW = 8192  # characters that must be nothing but one text repeated
-LONGEST_PERIOD = 1024
-LONGEST_BLANK = 4096  # blanks and line ends without a word between them: what a grammar lets a weak model write
-STEP = 2048  # characters between looks
-_PROBE = 64
+WINDOW_CHARS = 8192  # characters that must be nothing but one text repeated
+MAX_PERIOD_CHARS = 1024
+MAX_BLANK_CHARS = 4096  # blanks and line ends without a word between them: what a grammar lets a weak model write
+CHECK_INTERVAL_CHARS = 2048  # characters between looks
+_PROBE_CHARS = 64
 
 
-class Repetition:
+class DegenerationDetector:
     """Of one answer."""
 
     def __init__(self) -> None:
@@ -209,34 +207,34 @@ class Repetition:
         self._pieces.append(piece)
         self._new += len(piece)
         # What came all at once is whole already, as the arguments are that some servers send in one piece.
-        return self._new >= STEP and len(piece) < WINDOW and self.at_end()
+        return self._new >= CHECK_INTERVAL_CHARS and len(piece) < WINDOW_CHARS and self.check_end()
 
-    def at_end(self) -> bool:
+    def check_end(self) -> bool:
         """Whether what there is by now ends in nothing but one text repeated."""
-        tail = "".join(self._pieces)[-WINDOW:]
+        tail = "".join(self._pieces)[-WINDOW_CHARS:]
         self._pieces, self._new = [tail], 0
-        return len(tail) >= LONGEST_BLANK and (not tail[-LONGEST_BLANK:].strip() or bool(_period(tail)))
+        return len(tail) >= MAX_BLANK_CHARS and (not tail[-MAX_BLANK_CHARS:].strip() or bool(_find_period(tail)))
 
 
-def without(text: str) -> str:
+def cut_repetition(text: str) -> str:
     """The text with what repeats at its end said once."""
-    if not text[-LONGEST_BLANK:].strip():
+    if not text[-MAX_BLANK_CHARS:].strip():
         return text.rstrip()
-    period = _period(text[-WINDOW:])
+    period = _find_period(text[-WINDOW_CHARS:])
     if not period:
         return text
     end = len(text)
-    for times in (WINDOW // period, 1):  # many at once first: it may be long
+    for times in (WINDOW_CHARS // period, 1):  # many at once first: it may be long
         unit = text[-period:] * times
         while text.endswith(unit, 0, end):
             end -= len(unit)
     return text[: end + period]
 
 
-def _period(tail: str) -> int:
+def _find_period(tail: str) -> int:
     """The length of what a whole window repeats; 0 where it does not."""
-    before = tail.rfind(tail[-_PROBE:], 0, len(tail) - 1)
-    period = len(tail) - _PROBE - before
-    if len(tail) < WINDOW or before < 0 or period > LONGEST_PERIOD or tail[:-period] != tail[period:]:
+    before = tail.rfind(tail[-_PROBE_CHARS:], 0, len(tail) - 1)
+    period = len(tail) - _PROBE_CHARS - before
+    if len(tail) < WINDOW_CHARS or before < 0 or period > MAX_PERIOD_CHARS or tail[:-period] != tail[period:]:
         return 0
     return period

@@ -19,8 +19,13 @@ from ..types.messages import Response
 
 T = TypeVar("T")
 
-LONGEST_ASIDE = 10.0  # seconds that what can be done without may take
-NEAR = ("v1", "..", "../..", "../v1")  # where a list of models may be, seen from an address that is not quite right
+ASIDE_TIMEOUT_S = 10.0  # seconds that what can be done without may take
+NEARBY_PATHS = (
+    "v1",
+    "..",
+    "../..",
+    "../v1",
+)  # where a list of models may be, seen from an address that is not quite right
 _NOT_FOUND = 404
 _UNAVAILABLE = 503  # what /health says while the server cannot serve
 
@@ -35,12 +40,12 @@ class Server:
         self._lengths: dict[str, int] | None = None
         self._version: str | None = None
 
-    def models(self) -> list[str]:
+    def list_models(self) -> list[str]:
         """The names of the models served. Raises ClientError, ServerError, WireError."""
         try:
             return self._get("GET", "models", None, self._codec.models)
         except ServerError as error:
-            self.point_out(error)
+            self.hint_base_url(error)
             raise
 
     def context_length(self, model: str) -> int | None:
@@ -50,76 +55,78 @@ class Server:
     def context_lengths(self) -> dict[str, int]:
         """Of the models whose length the server says, in tokens."""
         if self._lengths is None:
-            self._lengths = self._lasting("models", vllm.context_lengths, dict[str, int]())
+            self._lengths = self._get_cached("models", vllm.read_context_lengths, dict[str, int]())
         return self._lengths or {}
 
     def version(self) -> str:
         """Empty where it does not say."""
         if self._version is None:
-            self._version = self._lasting("/version", vllm.version_of, "")
+            self._version = self._get_cached("/version", vllm.read_version, "")
         return self._version or ""
 
-    def healthy(self) -> bool | None:
+    def check_health(self) -> bool | None:
         """Whether it says that it can serve; None where it does not say."""
         try:
-            return self._get("GET", "/health", None, lambda _: True, within=LONGEST_ASIDE)
+            return self._get("GET", "/health", None, lambda _: True, within=ASIDE_TIMEOUT_S)
         except BotError as error:
             return False if isinstance(error, ServerError) and error.status == _UNAVAILABLE else None
 
-    def point_out(self, refusal: ServerError) -> None:
+    def hint_base_url(self, refusal: ServerError) -> None:
         """Where the address is not quite the server's, name the one that has a list of models."""
         if refusal.status != _NOT_FOUND:
             return
         base = self._client.base_url
-        near = {urljoin(f"{base}/", step).rstrip("/"): step for step in NEAR}
+        near = {urljoin(f"{base}/", step).rstrip("/"): step for step in NEARBY_PATHS}
         for url, step in near.items():
-            if url != base and self._softly("GET", f"{step}/models", None, self._codec.models) is not None:
+            if url != base and self._try_get("GET", f"{step}/models", None, self._codec.models) is not None:
                 refusal.hint = f"There is a server at {url}: set vllm.base_url to that."
                 return
 
-    def served(self) -> list[str]:
+    def try_list_models(self) -> list[str]:
         """As `models`; empty where they are not to be had."""
-        return self._softly("GET", "models", None, self._codec.models) or []
+        return self._try_get("GET", "models", None, self._codec.models) or []
 
-    def prompt(self, request: ChatRequest) -> vllm.Prompt | None:
+    def tokenize_prompt(self, request: ChatRequest) -> vllm.TokenizedPrompt | None:
         """The tokens that the request's prompt has, exactly."""
         body = self._codec.encode_prompt(request) if self.is_vllm else None
-        return self._softly("POST", "/tokenize", body, vllm.prompt_of) if body else None
+        return self._try_get("POST", "/tokenize", body, vllm.read_prompt) if body else None
 
-    def size(self, model: str, text: str) -> int | None:
+    def count_text_tokens(self, model: str, text: str) -> int | None:
         """How many tokens a text has."""
-        body = vllm.tokenize(model, text)
-        prompt = self._softly("POST", "/tokenize", body, vllm.prompt_of) if self.is_vllm else None
+        body = vllm.encode_tokenize(model, text)
+        prompt = self._try_get("POST", "/tokenize", body, vllm.read_prompt) if self.is_vllm else None
         return len(prompt.tokens) if prompt else None
 
-    def text(self, model: str, tokens: Sequence[int]) -> str | None:
-        body = vllm.detokenize(model, tokens)
-        return self._softly("POST", "/detokenize", body, vllm.text_of) if self.is_vllm else None
+    def detokenize(self, model: str, tokens: Sequence[int]) -> str | None:
+        body = vllm.encode_detokenize(model, tokens)
+        return self._try_get("POST", "/detokenize", body, vllm.read_detokenized) if self.is_vllm else None
 
-    def completion(self, request: ChatRequest) -> Response | None:
+    def complete_raw(self, request: ChatRequest) -> Response | None:
         """What the model says to the request's prompt with no parser of the server's in between; all of it is text."""
-        if not (prompt := self.prompt(request)):
+        if not (prompt := self.tokenize_prompt(request)):
             return None
-        return self._softly("POST", "completions", vllm.completion(request, prompt), vllm.completed, within=None)
+        return self._try_get(
+            "POST", "completions", vllm.encode_completion(request, prompt), vllm.read_completion, within=None
+        )
 
-    def _lasting(self, path: str, read: Callable[[bytes], T], nothing: T) -> T | None:
+    def _get_cached(self, path: str, read: Callable[[bytes], T], nothing: T) -> T | None:
         """`nothing` where the server has no such thing; None where it could not be reached just now."""
         if not self.is_vllm:
             return nothing
         try:
-            return self._get("GET", path, None, read, within=LONGEST_ASIDE)
+            return self._get("GET", path, None, read, within=ASIDE_TIMEOUT_S)
         except ClientError:
             return None
         except BotError:
             return nothing
 
-    def _softly(
+    def _try_get(
         self,
         method: str,
         path: str,
         body: bytes | None,
         read: Callable[[bytes], T],
-        within: float | None = LONGEST_ASIDE,
+        within: float | None = ASIDE_TIMEOUT_S,
     ) -> T | None:
         try:
             return self._get(method, path, body, read, within)

@@ -14,9 +14,9 @@ from ..providers.base import ChatRequest
 from ..types.messages import Message, Usage
 from .server import Server
 
-PROMPT_OVERHEAD = 2000  # tokens that a chat template may add to what it is given
-ANSWER_ROOM = 256  # tokens that an answer needs at the least
-MARGIN = 1  # some servers count one token more than they say
+TEMPLATE_OVERHEAD_TOKENS = 2000  # tokens that a chat template may add to what it is given
+MIN_ANSWER_TOKENS = 256  # tokens that an answer needs at the least
+MARGIN_TOKENS = 1  # some servers count one token more than they say
 
 
 class _Counted(NamedTuple):
@@ -28,7 +28,7 @@ class _Counted(NamedTuple):
     tokens: int
 
 
-class Room:
+class TokenBudget:
     """`size` gives the bytes that a request's body has."""
 
     def __init__(self, server: Server, size: Callable[[ChatRequest], int]) -> None:
@@ -36,51 +36,54 @@ class Room:
         self._size = size
         self._counted: _Counted | None = None
 
-    def fitted(self, request: ChatRequest) -> ChatRequest:
+    def fit_max_tokens(self, request: ChatRequest) -> ChatRequest:
         """The request, its answer cut to the room there is. Raises ContextTooLong where there is none."""
         limit = self._server.context_length(request.model)
-        if limit is None or self._bound(request) + (request.max_tokens or ANSWER_ROOM) + MARGIN <= limit:
+        if (
+            limit is None
+            or self._estimate_tokens(request) + (request.max_tokens or MIN_ANSWER_TOKENS) + MARGIN_TOKENS <= limit
+        ):
             return request
-        tokens = self.tokens(request)
+        tokens = self.count_tokens(request)
         if tokens is None:
             return request
-        room = limit - tokens - MARGIN
-        least = min(request.max_tokens or ANSWER_ROOM, ANSWER_ROOM, limit // 8)
+        room = limit - tokens - MARGIN_TOKENS
+        least = min(request.max_tokens or MIN_ANSWER_TOKENS, MIN_ANSWER_TOKENS, limit // 8)
         if room < least:
             raise _too_long(tokens, limit, least - room)
         return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
 
-    def filled(self, request: ChatRequest, exact_from: float) -> float | None:
+    def measure_fill(self, request: ChatRequest, exact_from: float) -> float | None:
         """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
         limit = self._server.context_length(request.model)
         if not limit:
             return None
-        bound = self._bound(request) / limit
+        bound = self._estimate_tokens(request) / limit
         if bound < exact_from:
             return bound
-        tokens = self.tokens(request)
+        tokens = self.count_tokens(request)
         return None if tokens is None else tokens / limit
 
-    def tokens(self, request: ChatRequest) -> int | None:
+    def count_tokens(self, request: ChatRequest) -> int | None:
         """How many its prompt has, exactly; None where the server does not count."""
-        prompt = self._server.prompt(request)
+        prompt = self._server.tokenize_prompt(request)
         return len(prompt.tokens) if prompt else None
 
-    def answered(self, request: ChatRequest, size: int, usage: Usage | None) -> None:
+    def record_usage(self, request: ChatRequest, size: int, usage: Usage | None) -> None:
         """What the server counted for this request, whose body has `size` bytes."""
         if usage and request.messages:
             self._counted = _Counted(len(request.messages), request.messages[-1], size, usage.input_tokens)
 
-    def cap(self, request: ChatRequest, usage: Usage | None) -> int | None:
+    def limit_output(self, request: ChatRequest, usage: Usage | None) -> int | None:
         """The most tokens that its answer could have."""
         limit = self._server.context_length(request.model)
         return request.max_tokens or (limit - usage.input_tokens if limit and usage else None)
 
-    def _bound(self, request: ChatRequest) -> int:
+    def _estimate_tokens(self, request: ChatRequest) -> int:
         size, known = self._size(request), self._counted
         if known and len(request.messages) >= known.messages and request.messages[known.messages - 1] is known.last:
             return known.tokens + size - known.size
-        return size + PROMPT_OVERHEAD
+        return size + TEMPLATE_OVERHEAD_TOKENS
 
 
 def _too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:

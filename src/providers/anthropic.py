@@ -31,7 +31,7 @@ from ..types.messages import (
     block_text,
 )
 from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, sendable_call
-from .server_errors import mid_stream_error, model_names, openai_names
+from .server_errors import extract_openai_names, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .stream.response_builder import TextBlockBuilder
 from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, to_struct
@@ -66,7 +66,7 @@ class AnthropicCodec(Codec):
         return BodySniffer(content_type, AnthropicStream(self._new_id))
 
     def models(self, body: bytes) -> list[str]:
-        return model_names(body, openai_names)
+        return read_model_names(body, extract_openai_names)
 
 
 def _definition(tool: ToolDefinition) -> JSON:
@@ -214,7 +214,7 @@ class AnthropicStream(StreamDecoder):
         event = _EVENTS.read(data)
         index = event.index or 0
         if event.error:
-            raise mid_stream_error({"error": event.error})
+            raise read_mid_stream_error({"error": event.error})
         if event.type == "content_block_delta" and event.delta:
             self._add(index, event.delta, found)
         elif event.type == "content_block_start" and event.content_block:
@@ -263,7 +263,7 @@ class AnthropicStream(StreamDecoder):
         if not isinstance(answer, dict):
             raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
         if message.content is None:
-            raise mid_stream_error(answer)
+            raise read_mid_stream_error(answer)
         for index, block in enumerate(message.content):
             self._begin(index, block, found)
         self._note(message)

@@ -36,8 +36,8 @@ from ..types.messages import (
     block_text,
 )
 from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, sendable_call, sendable_name
-from .gemini_schema import reduced
-from .server_errors import mid_stream_error, model_names
+from .gemini_schema import reduce_schema
+from .server_errors import read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, to_struct
 
@@ -74,7 +74,7 @@ class GeminiCodec(Codec):
         return BodySniffer(content_type, GeminiStream(self._new_id))
 
     def models(self, body: bytes) -> list[str]:
-        return model_names(body, _names)
+        return read_model_names(body, _names)
 
     def _encode_message(self, message: Message) -> str:
         role, parts = "user", list[JSON]()
@@ -116,7 +116,7 @@ class GeminiCodec(Codec):
 
 def _declaration(tool: ToolDefinition) -> JSON:
     declaration: dict[str, JSON] = {"name": tool.name, "description": tool.description}
-    parameters = reduced(tool.parameters)
+    parameters = reduce_schema(tool.parameters)
     if "properties" in parameters:  # an object without properties is refused
         declaration["parameters"] = parameters
     return declaration
@@ -223,7 +223,7 @@ class GeminiStream(StreamDecoder):
 
     def _add(self, event: GeminiEvent, found: list[WireEvent]) -> None:
         if event.error:
-            raise mid_stream_error({"error": event.error})
+            raise read_mid_stream_error({"error": event.error})
         blocked = event.prompt_feedback and event.prompt_feedback.block_reason
         if blocked and not event.candidates:
             raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)

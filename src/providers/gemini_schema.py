@@ -35,13 +35,13 @@ _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 _IMPLIED = {"properties": "object", "items": "array", "enum": "string"}  # the type of a schema that names none
 
 
-def reduced(schema: Schema) -> dict[str, JSON]:
+def reduce_schema(schema: Schema) -> dict[str, JSON]:
     """The schema as Gemini accepts it; recursion ends where a reference would repeat."""
     return _reduce(schema, schema, frozenset())
 
 
 def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
-    schema, inside = _resolved(schema, root, inside)
+    schema, inside = _resolve(schema, root, inside)
     sent: dict[str, JSON] = {key: schema[key] for key in _KEPT if key in schema}
     if schema.get("format") in _FORMATS:
         sent["format"] = schema["format"]
@@ -57,16 +57,16 @@ def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, J
     return sent | (_enum(schema) if kind == "string" else {})
 
 
-def _resolved(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
+def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
     """The schema with references and `allOf` merged in; its own keys win."""
     merged: dict[str, Any] = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     parts = as_dicts(schema.get("allOf"))
     if reference := as_str(schema.get("$ref")):
-        target = _target(reference, root)
+        target = _find_target(reference, root)
         parts.append({"type": as_str(target.get("type")) or "object"} if reference in inside else target)
         inside |= {reference}
     for each in parts:
-        part, inside = _resolved(each, root, inside)
+        part, inside = _resolve(each, root, inside)
         properties = {**as_dict(part.get("properties")), **as_dict(merged.get("properties"))}
         required = [*_names(part), *_names(merged)]
         merged = {**part, **merged}
@@ -74,7 +74,7 @@ def _resolved(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sch
     return merged, inside
 
 
-def _target(reference: str, root: Schema) -> dict[str, Any]:
+def _find_target(reference: str, root: Schema) -> dict[str, Any]:
     """What `#/a/b` points to; empty if there is nothing."""
     at: Any = root if reference.startswith("#") else None
     for step in reference.lstrip("#").split("/")[1:]:

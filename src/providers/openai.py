@@ -30,7 +30,7 @@ from ..types.messages import (
 )
 from ..types.tool_schema import openai_tool
 from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, sendable_call
-from .server_errors import is_error, mid_stream_error, model_names, openai_names
+from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import StructReader, WireStruct, as_dict, as_dicts, as_str, dump_json, encode_body, load_json, to_struct
 
@@ -71,7 +71,7 @@ class OpenAICodec(Codec):
         return BodySniffer(content_type, OpenAIStream(self._new_id))
 
     def models(self, body: bytes) -> list[str]:
-        return model_names(body, openai_names)
+        return read_model_names(body, extract_openai_names)
 
 
 def _choice(choice: ToolChoice) -> JSON:
@@ -173,7 +173,7 @@ class CompletionUsage(WireStruct):
     completion_tokens: int | None = None
 
 
-class Completion(WireStruct):
+class CompletionChunk(WireStruct):
     """A chunk of a stream, or a whole answer."""
 
     model: str | None = None
@@ -181,10 +181,10 @@ class Completion(WireStruct):
     usage: CompletionUsage | None = None
 
 
-COMPLETIONS = StructReader(Completion)
+COMPLETIONS = StructReader(CompletionChunk)
 
 
-def read_usage(completion: Completion) -> Usage | None:
+def read_usage(completion: CompletionChunk) -> Usage | None:
     usage = completion.usage
     if usage is None or usage == CompletionUsage():
         return None
@@ -212,10 +212,10 @@ class OpenAIStream(StreamDecoder):
             return
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
-            raise mid_stream_error(event)
+            raise read_mid_stream_error(event)
         self._add(chunk, found)
 
-    def _add(self, chunk: Completion, found: list[WireEvent]) -> None:
+    def _add(self, chunk: CompletionChunk, found: list[WireEvent]) -> None:
         self._model = self._model or chunk.model or ""
         self._usage = read_usage(chunk) or self._usage
         for choice in chunk.choices or ():
@@ -238,10 +238,10 @@ class OpenAIStream(StreamDecoder):
             found.append(self._builder.add_call(call.index, call.id or "", function.name or "", function.arguments))
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
-        completion, found = to_struct(answer, Completion), list[WireEvent]()
+        completion, found = to_struct(answer, CompletionChunk), list[WireEvent]()
         if completion.choices is None:
             if is_error(as_dict(answer)):
-                raise mid_stream_error(answer)
+                raise read_mid_stream_error(answer)
             raise WireError("The server's answer is JSON, but not a chat completion.", "Check vllm.base_url.")
         for choice in completion.choices:
             choice.delta = choice.message

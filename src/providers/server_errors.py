@@ -25,7 +25,7 @@ from ..errors import (
 )
 from .wire_json import as_dict
 
-LONGEST_REASON = 300  # characters
+MAX_REASON_CHARS = 300  # characters
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 _LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may say why."
 _PROXY_HINT = "A proxy in front of the server cannot reach it."
@@ -88,7 +88,7 @@ def refusal(status: int, body: bytes, location: str = "") -> ServerError:
     if location:  # not followed, as it might send the API key to another host
         hint = "If that is the right server, set vllm.base_url to that address."
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
-    message = error_message(body) or f"HTTP {status} without an explanation."
+    message = read_error_message(body) or f"HTTP {status} without an explanation."
     return _classify(f"The server refused (HTTP {status}): {message}", status, message)
 
 
@@ -100,7 +100,7 @@ def _classify(said: str, status: int, message: str) -> ServerError:
     )
     refused = kind(said, hint, status=status, body=message)
     if isinstance(refused, ContextTooLong):
-        refused.excess = excess_tokens(message)
+        refused.excess = parse_excess_tokens(message)
     return refused
 
 
@@ -112,7 +112,7 @@ _TOO_MANY_CHARACTERS = re.compile(
 )
 
 
-def excess_tokens(message: str) -> int:
+def parse_excess_tokens(message: str) -> int:
     """By how many tokens a request was too long, if the message says so; else 0."""
     if match := _TOO_MANY_IN_PROMPT.search(message) or _TOO_MANY_IN_ALL.search(message):
         limit, came = map(int, match.groups())
@@ -123,9 +123,9 @@ def excess_tokens(message: str) -> int:
     return 0
 
 
-def mid_stream_error(event: object) -> ServerError:
+def read_mid_stream_error(event: object) -> ServerError:
     """An error inside an answer with status 200; it may contain the status it should have had."""
-    message = explanation(event) or "no reason given"
+    message = explain(event) or "no reason given"
     error = as_dict(event).get("error")
     code = as_dict(error if isinstance(error, dict) else event).get("code")
     error = _classify(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
@@ -138,42 +138,42 @@ def is_error(event: Mapping[str, Any]) -> bool:
     return bool(event.get("error") or event.get("object") == "error" or event.get("message") or event.get("detail"))
 
 
-def error_message(body: bytes) -> str:
+def read_error_message(body: bytes) -> str:
     """The reason in an error body; "" if there is none."""
     try:
-        return explanation(json.loads(body))
+        return explain(json.loads(body))
     except (ValueError, RecursionError):
-        return text_or_title(body)
+        return summarize_page(body)
 
 
-def text_or_title(page: bytes) -> str:
+def summarize_page(page: bytes) -> str:
     """The title of a page, or the beginning of a text."""
     text = page.decode(errors="replace")
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    return " ".join((title[1] if title else text).split())[:LONGEST_REASON]
+    return " ".join((title[1] if title else text).split())[:MAX_REASON_CHARS]
 
 
-def explanation(value: object) -> str:
+def explain(value: object) -> str:
     """The reason in an error that is JSON: a string or an object under `error`, else `message` or `detail`."""
     if isinstance(value, list) and value:  # Gemini's, without streaming
-        return explanation(value[0])
+        return explain(value[0])
     if not isinstance(value, dict):
-        return "" if value is None else str(value)[:LONGEST_REASON]
+        return "" if value is None else str(value)[:MAX_REASON_CHARS]
     error = value.get("error") or value
     if not isinstance(error, dict):
         return str(error)
     reason = error.get("message") or error.get("detail") or ""
-    return "; ".join(map(_wrong_field, reason[:3])) if isinstance(reason, list) else str(reason)
+    return "; ".join(map(_describe_field, reason[:3])) if isinstance(reason, list) else str(reason)
 
 
-def _wrong_field(entry: Any) -> str:
+def _describe_field(entry: Any) -> str:
     """An entry in FastAPI's list of validation errors (HTTP 422)."""
     if not isinstance(entry, dict):
         return str(entry)
     return f"{'.'.join(map(str, entry.get('loc') or ()))}: {entry.get('msg')}"
 
 
-def model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str]:
+def read_model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str]:
     """The names in a list of models, as `names` finds them in its JSON. Raises WireError."""
     try:
         return names(json.loads(body))
@@ -181,6 +181,6 @@ def model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str]:
         raise WireError("The server's list of models has an unknown shape.", "Check vllm.base_url.") from error
 
 
-def openai_names(listed: Any) -> list[str]:
+def extract_openai_names(listed: Any) -> list[str]:
     """From OpenAI's list, which Anthropic, Ollama and llama.cpp's server share."""
     return [str(model["id"]) for model in listed["data"]]

@@ -12,7 +12,7 @@ from .anthropic import AnthropicCodec
 from .base import Codec
 from .gemini import GeminiCodec
 from .openai import OpenAICodec
-from .vllm import closed, grammatical, never
+from .vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 
 NewId = Callable[[], str]
 
@@ -24,13 +24,13 @@ class Provider(NamedTuple):
     key_header: str = "Authorization"
     key_prefix: str = "Bearer "
     headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
-    strict: Callable[[Mapping[str, JSON]], bool] = never
+    strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing
 
 
 PROVIDERS: Mapping[str, Provider] = {
-    "vllm": Provider(OpenAICodec, strict=grammatical),
+    "vllm": Provider(OpenAICodec, strict=fits_xgrammar),
     # Its newer models refuse max_tokens.
-    "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens"), strict=closed),
+    "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens"), strict=fits_openai_strict),
     "ollama": Provider(OpenAICodec),
     # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
     # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.

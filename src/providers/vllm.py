@@ -28,31 +28,31 @@ TRIGGER = "TOOL_CALL:"
 MAX_BLANKS = 16
 
 
-class Prompt(NamedTuple):
+class TokenizedPrompt(NamedTuple):
     """A prompt as made by the server's template and tokenizer."""
 
     tokens: list[int]
     max_model_len: int
 
 
-def prompt_of(body: bytes) -> Prompt:
+def read_prompt(body: bytes) -> TokenizedPrompt:
     """The answer of /tokenize. Raises WireError."""
-    value = _object(body)
+    value = _load_object(body)
     tokens, limit = value.get("tokens"), value.get("max_model_len")
     if not isinstance(tokens, list) or not isinstance(limit, int):
         raise WireError("The server's answer to /tokenize is not vLLM's.")
-    return Prompt(tokens, limit)
+    return TokenizedPrompt(tokens, limit)
 
 
-def tokenize(model: str, text: str) -> bytes:
+def encode_tokenize(model: str, text: str) -> bytes:
     return json.dumps({"model": model, "prompt": text, "add_special_tokens": False}).encode()
 
 
-def detokenize(model: str, tokens: Sequence[int]) -> bytes:
+def encode_detokenize(model: str, tokens: Sequence[int]) -> bytes:
     return json.dumps({"model": model, "tokens": list(tokens)}).encode()
 
 
-def completion(request: ChatRequest, prompt: Prompt) -> bytes:
+def encode_completion(request: ChatRequest, prompt: TokenizedPrompt) -> bytes:
     """The body of /v1/completions for a chat's prompt. max_tokens is always set, as the default is 16."""
     fields: dict[str, JSON] = {
         "model": request.model,
@@ -65,7 +65,7 @@ def completion(request: ChatRequest, prompt: Prompt) -> bytes:
     return json.dumps(fields).encode()
 
 
-def completed(body: bytes) -> Response:
+def read_completion(body: bytes) -> Response:
     """The answer of /v1/completions: its text alone. Raises WireError."""
     completion = COMPLETIONS.read(body)
     choice = next(iter(completion.choices or ()), None)
@@ -75,15 +75,15 @@ def completed(body: bytes) -> Response:
     return Response((Text(choice.text),), reason, read_usage(completion), completion.model or "")
 
 
-def text_of(body: bytes) -> str:
+def read_detokenized(body: bytes) -> str:
     """The answer of /detokenize. Raises WireError."""
-    text = _object(body).get("prompt")
+    text = _load_object(body).get("prompt")
     if not isinstance(text, str):
         raise WireError("The server's answer to /detokenize is not vLLM's.")
     return text
 
 
-def constrained(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
+def constrain_calls(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
     """structured_outputs that allow any text, but after TOOL_CALL: only a call of an offered tool."""
     calls: list[JSON] = [_call_schema(tool) for tool in tools]
     body: dict[str, JSON] = {
@@ -105,18 +105,20 @@ def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
     }
 
 
-def version_of(body: bytes) -> str:
+def read_version(body: bytes) -> str:
     """The answer of /version. Raises WireError."""
-    return as_str(_object(body).get("version"))
+    return as_str(_load_object(body).get("version"))
 
 
-def context_lengths(body: bytes) -> dict[str, int]:
+def read_context_lengths(body: bytes) -> dict[str, int]:
     """The models in the answer of /v1/models, each with its context's length in tokens. Raises WireError."""
-    models = [model for model in as_dicts(_object(body).get("data")) if isinstance(model.get("max_model_len"), int)]
+    models = [
+        model for model in as_dicts(_load_object(body).get("data")) if isinstance(model.get("max_model_len"), int)
+    ]
     return {as_str(model.get("id")): model["max_model_len"] for model in models}
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def _load_object(body: bytes) -> dict[str, Any]:
     value = load_json(body)
     if not isinstance(value, dict):
         raise WireError("The server's answer is not a JSON object.")
@@ -130,17 +132,17 @@ _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", 
 _LARGEST = 2**53
 
 
-def grammatical(schema: Mapping[str, JSON]) -> bool:
+def fits_xgrammar(schema: Mapping[str, JSON]) -> bool:
     """Whether vLLM can make a grammar of it."""
     return all(map(_is_plain, _schemas(schema)))
 
 
-def closed(schema: Mapping[str, JSON]) -> bool:
+def fits_openai_strict(schema: Mapping[str, JSON]) -> bool:
     """Whether OpenAI accepts it as strict: every object lists all its properties and requires them."""
-    return grammatical(schema) and all(map(_is_closed, _schemas(schema)))
+    return fits_xgrammar(schema) and all(map(_is_closed, _schemas(schema)))
 
 
-def never(_: Mapping[str, JSON]) -> bool:
+def fits_nothing(_: Mapping[str, JSON]) -> bool:
     """For servers without strict tools."""
     return False
 

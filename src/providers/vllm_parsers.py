@@ -86,6 +86,6 @@ FAMILIES = (  # the first match counts: special ones before general ones
 )
 
 
-def family_of(model: str) -> Family | None:
+def find_family(model: str) -> Family | None:
     """The family of a model, by its name; None if unknown."""
     return next((family for family in FAMILIES if re.search(family.pattern, model.lower())), None)

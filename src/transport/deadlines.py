@@ -5,7 +5,7 @@ vLLM sends the headers before it has read the prompt. After that the idle clock 
 or kilobyte, so that a trickle of single bytes does not keep it alive. Comments (": keep-alive") are lines too. The
 total is never restarted.
 
-The read timeout of requests restarts with each byte, so WatchedAdapter puts a raw stream below http.client's buffer
+The read timeout of requests restarts with each byte, so DeadlineAdapter puts a raw stream below http.client's buffer
 that asks the clocks before each read. `get_connection_with_tls_context` is where requests lets an adapter choose its
 connections.
 """
@@ -22,10 +22,10 @@ from requests.adapters import HTTPAdapter
 
 from ..errors import Timeout
 
-LEAST_PROGRESS = 1024  # bytes that count as progress without a line end
+MIN_PROGRESS_BYTES = 1024  # bytes that count as progress without a line end
 
 
-class Clocks(NamedTuple):
+class Timeouts(NamedTuple):
     """Limits in seconds."""
 
     connect: float = 5.0
@@ -34,7 +34,7 @@ class Clocks(NamedTuple):
     total: float = 3600.0
 
 
-class Stopwatch:
+class Deadline:
     """The clocks of one request after the other. `now` gives seconds from any fixed point.
 
     `cancelled`: whether nobody waits for the answer any more.
@@ -42,42 +42,42 @@ class Stopwatch:
 
     cancelled: Callable[[], bool] = staticmethod(lambda: False)
 
-    def __init__(self, limits: Clocks, now: Callable[[], float]) -> None:
+    def __init__(self, limits: Timeouts, now: Callable[[], float]) -> None:
         self.limits = limits
         self._now = now
         self.start()
 
     def start(self) -> None:
-        self._deadline = self._now() + self.limits.first_token
+        self._next_byte_by = self._now() + self.limits.first_token
         self._end = self._now() + self.limits.total
         self._begun = False
         self._trickled = 0
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds that may be waited for the next byte.
 
         Raises TimeoutError where there are none, and what Ctrl-C raises where it was cancelled.
         """
         if self.cancelled():
             raise KeyboardInterrupt
-        left = min(self._deadline, self._end) - self._now()
+        left = min(self._next_byte_by, self._end) - self._now()
         if left <= 0:
             raise TimeoutError
         return left
 
-    def received(self, data: bytes) -> None:
+    def note_progress(self, data: bytes) -> None:
         """Bytes of the body have arrived."""
         self._trickled += len(data)
-        if b"\n" in data or self._trickled >= LEAST_PROGRESS:
-            self._deadline = self._now() + self.limits.idle
+        if b"\n" in data or self._trickled >= MIN_PROGRESS_BYTES:
+            self._next_byte_by = self._now() + self.limits.idle
             self._begun = True
             self._trickled = 0
 
-    def hurry(self, seconds: float) -> None:
+    def cap(self, seconds: float) -> None:
         """Allow at most this long from now on."""
         self._end = min(self._end, self._now() + seconds)
 
-    def overdue(self, base_url: str) -> Timeout:
+    def timeout_error(self, base_url: str) -> Timeout:
         """The error for the clock that ran out, naming its setting."""
         limits = self.limits
         if self._now() >= self._end:
@@ -96,53 +96,53 @@ class Stopwatch:
         )
 
 
-TICK = 0.25  # seconds between looks at the stopwatch; an unchanged timeout costs no system call
-BUFFER_SIZE = 65536  # so that a burst of chunks costs one system call
+POLL_INTERVAL_S = 0.25  # seconds between looks at the deadline; an unchanged timeout costs no system call
+BUFFER_BYTES = 65536  # so that a burst of chunks costs one system call
 
 
-class WatchedAdapter(HTTPAdapter):
-    def __init__(self, stopwatch: Stopwatch) -> None:
-        self._stopwatch = stopwatch
+class DeadlineAdapter(HTTPAdapter):
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
         super().__init__()
 
     def get_connection_with_tls_context(self, *args: Any, **named: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **named)
-        pool.ConnectionCls = partial(_connection, type(pool).ConnectionCls, self._stopwatch)
+        pool.ConnectionCls = partial(_connection, type(pool).ConnectionCls, self._deadline)
         return pool
 
 
-def _connection(kind: Any, stopwatch: Stopwatch, *args: Any, **named: Any) -> Any:
+def _connection(kind: Any, deadline: Deadline, *args: Any, **named: Any) -> Any:
     connection = kind(*args, **named)
-    connection.response_class = partial(_WatchedResponse, stopwatch)
+    connection.response_class = partial(_DeadlineResponse, deadline)
     return connection
 
 
-class _WatchedResponse(http.client.HTTPResponse):
-    def __init__(self, stopwatch: Stopwatch, sock: Any, *args: Any, **named: Any) -> None:
+class _DeadlineResponse(http.client.HTTPResponse):
+    def __init__(self, deadline: Deadline, sock: Any, *args: Any, **named: Any) -> None:
         super().__init__(sock, *args, **named)
-        self.fp = io.BufferedReader(_WatchedStream(self.fp.detach(), sock, stopwatch), BUFFER_SIZE)
+        self.fp = io.BufferedReader(_DeadlineStream(self.fp.detach(), sock, deadline), BUFFER_BYTES)
 
 
-class _WatchedStream(io.RawIOBase):
-    def __init__(self, raw: io.RawIOBase, sock: Any, stopwatch: Stopwatch) -> None:
+class _DeadlineStream(io.RawIOBase):
+    def __init__(self, raw: io.RawIOBase, sock: Any, deadline: Deadline) -> None:
         self._raw = raw
         self._sock = sock
-        self._stopwatch = stopwatch
+        self._deadline = deadline
         self._wait = 0.0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Raises TimeoutError or KeyboardInterrupt when the stopwatch says so."""
+        """Raises TimeoutError or KeyboardInterrupt when the deadline says so."""
         while True:
-            wait = min(self._stopwatch.left(), TICK)
+            wait = min(self._deadline.remaining(), POLL_INTERVAL_S)
             if wait != self._wait:
                 self._sock.settimeout(wait)
                 self._wait = wait
             try:
                 return int(self._sock.recv_into(buffer))
-            except TimeoutError:  # one tick has passed; the stopwatch decides whether time is up
+            except TimeoutError:  # one tick has passed; the deadline decides whether time is up
                 continue
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ _FLAWS = {  # OpenSSL's verification codes, X509_V_ERR_*
 }
 
 
-def went_stale(error: requests.RequestException) -> bool:
+def is_stale_connection(error: requests.RequestException) -> bool:
     """Whether the server may have closed a kept connection in the meantime."""
     gone = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
     return any(isinstance(cause, gone) for cause in _causes(error))

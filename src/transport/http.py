@@ -25,14 +25,14 @@ from urllib3 import disable_warnings
 from urllib3 import exceptions as urllib3_errors
 
 from ..errors import ClientError, ConfigError, StreamCut, Undecodable, WireError
-from .deadlines import Clocks, Stopwatch, WatchedAdapter
-from .errors import translate, went_stale
+from .deadlines import Deadline, DeadlineAdapter, Timeouts
+from .errors import is_stale_connection, translate
 
-READ_SIZE = 65536
-MAX_WHOLE_BODY = 16 * 1024 * 1024
+READ_BYTES = 65536
+MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # redirects that keep method and body
-LINGER = 0.1  # seconds to wait for the end of a body nobody reads, to keep the connection
+DRAIN_TIMEOUT_S = 0.1  # seconds to wait for the end of a body nobody reads, to keep the connection
 
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -49,7 +49,7 @@ class HttpReply(NamedTuple):
     retry_after: float | None = None
 
     def read(self) -> bytes:
-        """The whole body, up to MAX_WHOLE_BODY bytes."""
+        """The whole body, up to MAX_BODY_BYTES bytes."""
         return _whole(self.chunks)
 
 
@@ -64,7 +64,7 @@ class Client:
         self,
         base_url: str,
         api_key: str = "",
-        clocks: Clocks = Clocks(),  # noqa: B008 - a NamedTuple
+        clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
         *,
         key_header: str = "Authorization",
         key_prefix: str = "Bearer ",
@@ -79,14 +79,14 @@ class Client:
         self.base_url = base_url
         self.sleep = sleep
         self._api_key = api_key
-        self._stopwatch = Stopwatch(clocks, now)
-        self._was_there = False  # whether the server has ever answered
-        self._kept = False  # whether the next request reuses a connection
+        self._deadline = Deadline(clocks, now)
+        self._has_answered = False  # whether the server has ever answered
+        self._reuses_connection = False  # whether the next request reuses a connection
         self._key = key_header, key_prefix
         self._headers = {**HEADERS, **(headers or {})}
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, WatchedAdapter(self._stopwatch))
+            self._session.mount(scheme, DeadlineAdapter(self._deadline))
         # An explicit auth also keeps requests from using .netrc.
         self._session.auth = self._authorize
         # Proxies and CA bundles of the environment, read once; requests would read them for each request.
@@ -95,14 +95,14 @@ class Client:
         if not ssl_verify:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 
-    def heed(self, cancelled: Event) -> None:
+    def bind_cancellation(self, cancelled: Event) -> None:
         """Once it is set, by whatever thread, what waits for the server raises what Ctrl-C raises."""
 
         def sleep(seconds: float) -> None:
             if cancelled.wait(seconds):
                 raise KeyboardInterrupt
 
-        self.sleep, self._stopwatch.cancelled = sleep, cancelled.is_set
+        self.sleep, self._deadline.cancelled = sleep, cancelled.is_set
 
     def __enter__(self) -> Client:
         return self
@@ -122,9 +122,9 @@ class Client:
         """
         url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
         log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
-        self._stopwatch.start()
+        self._deadline.start()
         if within is not None:
-            self._stopwatch.hurry(within)
+            self._deadline.cap(within)
         with self._follow(method, url, body) as answer:
             chunks = self._chunks(answer)
             headers = answer.headers
@@ -139,7 +139,7 @@ class Client:
             except WireError as error:  # the reader of the body does not know the address
                 error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
                 raise
-            self._stopwatch.hurry(LINGER)
+            self._deadline.cap(DRAIN_TIMEOUT_S)
             with suppress(ClientError):
                 deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too
 
@@ -159,24 +159,24 @@ class Client:
             try:
                 answer = self._request(method, url, body)
             except requests.ConnectionError as error:
-                if not (self._kept and went_stale(error)):
+                if not (self._reuses_connection and is_stale_connection(error)):
                     raise
-                self._kept = False
+                self._reuses_connection = False
                 log.debug("the kept connection was closed meanwhile; asking again on a new one")
                 answer = self._request(method, url, body)
         except requests.ReadTimeout as error:
-            self._kept = False
-            raise self._stopwatch.overdue(self.base_url) from error
+            self._reuses_connection = False
+            raise self._deadline.timeout_error(self.base_url) from error
         except OSError as error:  # RequestException is an OSError; so is a missing CA file
-            self._kept = False
-            limit = self._stopwatch.limits.connect
-            raise translate(error, self.base_url, limit, was_there=self._was_there) from error
-        self._was_there = True
-        self._kept = answer.headers.get("Connection", "").lower() != "close"
+            self._reuses_connection = False
+            limit = self._deadline.limits.connect
+            raise translate(error, self.base_url, limit, was_there=self._has_answered) from error
+        self._has_answered = True
+        self._reuses_connection = answer.headers.get("Connection", "").lower() != "close"
         return answer
 
     def _request(self, method: str, url: str, body: bytes | None) -> requests.Response:
-        limits = self._stopwatch.limits
+        limits = self._deadline.limits
         return self._session.request(
             method,
             url,
@@ -189,15 +189,15 @@ class Client:
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
         tracing = log.isEnabledFor(logging.DEBUG)
-        received, read1 = self._stopwatch.received, answer.raw.read1
+        received, read1 = self._deadline.note_progress, answer.raw.read1
         try:
-            while chunk := read1(READ_SIZE, decode_content=True):
+            while chunk := read1(READ_BYTES, decode_content=True):
                 if tracing:
                     log.debug("received %s", chunk.decode(errors="replace").rstrip())
                 yield chunk
                 received(chunk)  # after its reader has had it: what is shown is not kept waiting
         except urllib3_errors.ReadTimeoutError as error:
-            raise self._stopwatch.overdue(self.base_url) from error
+            raise self._deadline.timeout_error(self.base_url) from error
         except urllib3_errors.DecodeError as error:
             self._headers["Accept-Encoding"] = "identity"  # from now on: this server or its proxy cannot compress
             raise Undecodable(f"The answer of {self.base_url} could not be decompressed.") from error
@@ -220,7 +220,7 @@ def _whole(chunks: Iterator[bytes]) -> bytes:
     body = bytearray()
     for chunk in chunks:
         body += chunk
-        if len(body) >= MAX_WHOLE_BODY:
+        if len(body) >= MAX_BODY_BYTES:
             break
     return bytes(body)
 
@@ -239,10 +239,10 @@ def _seconds(retry_after: str) -> float | None:
     return None
 
 
-HERE = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 
-def listening(ports: Sequence[int], within: float = 0.3) -> list[int]:
+def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:
     """The ports on loopback that accept a connection within this time, in the order given."""
     end = time.monotonic() + within
     found: set[int] = set()
@@ -250,7 +250,7 @@ def listening(ports: Sequence[int], within: float = 0.3) -> list[int]:
         for port in ports:
             attempt = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             attempt.setblocking(False)
-            attempt.connect_ex((HERE, port))
+            attempt.connect_ex((LOOPBACK, port))
             selector.register(attempt, selectors.EVENT_WRITE, port)
         while selector.get_map() and (left := end - time.monotonic()) > 0:
             for key, _ in selector.select(left):

@@ -26,7 +26,7 @@ class SizedModel:
         self.turns, self.summary, self.context = list(turns), summary, context
         self.asked, self.summed = [], []
 
-    def filled(self, messages, tools=(), *, exact_from=0.0):
+    def measure_fill(self, messages, tools=(), *, exact_from=0.0):
         return size(messages) / self.context if self.context else None
 
     def respond(self, messages, tools=()):

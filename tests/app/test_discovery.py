@@ -155,5 +155,5 @@ class TestTheBanner:
 
 
 def test_a_client_in_a_hurry_waits_no_longer_than_it_may():
-    limits = Connections(settings(timeout=0.5)).make_client(within=2.0)._stopwatch.limits
+    limits = Connections(settings(timeout=0.5)).make_client(within=2.0)._deadline.limits
     assert limits == (2.0, 2.0, 0.5, 2.0)

@@ -44,7 +44,7 @@ MEMORY = 4_000  # KB more after the last turn than after the first hundred
 class Scripted:
     """A question is answered by a call and then by 40 pieces of text; sizes are counted in characters."""
 
-    def filled(self, messages, tools=(), *, exact_from=0.0):
+    def measure_fill(self, messages, tools=(), *, exact_from=0.0):
         return sum(len(getattr(message, "text", "x" * 600)) for message in messages) / CONTEXT
 
     def respond(self, messages, tools=()):

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from src.model.recovery import LOSS
+from src.model.recovery import RECOVERED_NOTICE
 
 QUESTION = "Cell {}: what do the notes say?"
 CONTENT = "The heron stands in the reeds."
@@ -71,7 +71,7 @@ def how(stderr: str) -> str:
     format_ = re.search(r"^\[DEBUG\] read: format (\w+)", stderr, re.MULTILINE)
     native, text = "Function calling format detected" in stderr, "(text-based parsing)" in stderr
     found = format_[1] if format_ else "native" if native else "text" if text else "-"
-    return found + "*" * (LOSS in stderr) + "!" * ("Malformed call" in stderr)
+    return found + "*" * (RECOVERED_NOTICE in stderr) + "!" * ("Malformed call" in stderr)
 
 
 def table(found: Mapping[Cell, str]) -> Iterable[str]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from src.model import random_id, served_models
+from src.model import list_models, random_id
 from src.providers.anthropic import AnthropicCodec
 from src.providers.base import ChatRequest
 from src.providers.server_errors import refusal
@@ -74,7 +74,7 @@ class TestTheCodec:
     @pytest.fixture
     def ask(self, client):
         codec = AnthropicCodec(random_id)
-        (name,) = served_models(client, codec)
+        (name,) = list_models(client, codec)
 
         def ask(*messages, **fields):
             request = codec.encode(ChatRequest(name, messages, **fields))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.model import Model, served_models
+from src.model import Model, list_models
 from src.transport import Client
 from src.types.events import Completed, TextDelta
 from src.types.messages import UserMessage
@@ -41,7 +41,7 @@ class TestTheModel:
 
     @pytest.fixture
     def model(self, client):
-        return Model(client, served_models(client)[0])
+        return Model(client, list_models(client)[0])
 
     def test_the_answer_comes_in_pieces_that_make_up_the_whole(self, model):
         *deltas, completed = model.respond([UserMessage("Count to four hundred.")])
@@ -75,7 +75,7 @@ class TestWhatIsNotThere:
         """Where that one is the only one, it answers."""
         answer = program.ask(any_server, GREETING, "--model", "missing")
         with Client(any_server.base_url, any_server.api_key) as client:
-            served = served_models(client)
+            served = list_models(client)
         assert (bool(answer.stdout), answer.code) == ((True, 0) if len(served) == 1 else (False, 1))
         assert "missing" in answer.stderr
         assert served[0] in answer.stderr

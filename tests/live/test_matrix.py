@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
-from src.model.recovery import LOSS
+from src.model.recovery import RECOVERED_NOTICE
 
 QUESTION = "Quote notes.txt, please."
 CONTENT = "The heron stands in the reeds."
@@ -24,7 +24,9 @@ def notices(*texts: str) -> list[str]:
 FALLBACK = notices(NOTICES["text"])
 TEMPLATE = notices(NOTICES["template"])
 FOLDED = notices(ROLES_MERGED, SYSTEM_FOLDED)
-LOST = notices(LOSS, "The model's calls came in the text, in the format hermes; --tool-call-parser hermes reads it.")
+LOST = notices(
+    RECOVERED_NOTICE, "The model's calls came in the text, in the format hermes; --tool-call-parser hermes reads it."
+)
 
 UNPINNED = {"strict_tools": False}  # a grammar would not let the model write in the wrong format
 

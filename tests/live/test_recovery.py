@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from src.model import CallPath, Model
-from src.model.recovery import ASKED_AGAIN
+from src.model.recovery import ASKING_AGAIN_NOTICE
 from src.model.response_assembler import fits
-from src.providers.vllm import grammatical
+from src.providers.vllm import fits_xgrammar
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import Completed, Notice
@@ -40,21 +40,21 @@ class TestStrict:
 
     @pytest.mark.parametrize("question", WRONGLY)
     def test_with_it_the_model_can_make_none(self, client, question):
-        response, _ = turn(Model(client, "tiny", strict=grammatical, max_tokens=600), question)
+        response, _ = turn(Model(client, "tiny", strict=fits_xgrammar, max_tokens=600), question)
         assert response.calls or response.stop_reason != "end_turn"  # what it then says is random, and may not end
         assert all(fits(call, REGISTRY.definitions) for call in response.calls)
 
     @pytest.mark.parametrize("stream", [True, False])
     def test_a_model_that_is_asked_about_the_tag_can_name_it(self, client, stream):
         question = 'What is <tool_call>? @@SCRIPT@@["A call begins with <tool_call>, and so on."]@@END@@'
-        response, _ = turn(Model(client, "tiny", strict=grammatical, stream=stream), question)
+        response, _ = turn(Model(client, "tiny", strict=fits_xgrammar, stream=stream), question)
         assert (response.text, response.calls) == ("A call begins with <tool_call>, and so on.", ())
 
     def test_a_schema_that_the_server_cannot_make_a_grammar_of_costs_one_refusal(self, client):
         schema = {"type": "object", "properties": {"path": {"type": "string", "pattern": "(?<!x)y"}}}
         model = Model(client, "tiny")
         response, told = turn(model, "Say hello.", [ToolDefinition("odd", "Odd.", schema, strict=True)])
-        assert (response.text, told, model.path.without) == ("Hello there.", [], ["strict"])
+        assert (response.text, told, model.path.disabled_fields) == ("Hello there.", [], ["strict"])
 
 
 @pytest.mark.parametrize("server", ["hermes", "wrong parser"], indirect=True)
@@ -68,7 +68,7 @@ class TestWithoutTokenIds:
     def test_a_swallowed_call_is_asked_for_in_raw_mode(self, client, emission):
         response, told = turn(Model(client, "tiny", path=self.path()), QUESTION.format(emission))
         assert [(call.name, dict(call.arguments)) for call in response.calls] == [("read", {"path": "notes.txt"})]
-        assert told[0] == ASKED_AGAIN
+        assert told[0] == ASKING_AGAIN_NOTICE
 
     def test_text_that_was_cut_is_whole_again(self, client):
         response, _ = turn(Model(client, "tiny", path=self.path()), QUESTION.format("no call"))
@@ -78,11 +78,11 @@ class TestWithoutTokenIds:
     def test_a_call_that_is_there_is_not_asked_for_again(self, client, emission):
         response, told = turn(Model(client, "tiny", path=self.path()), QUESTION.format(emission))
         assert len(response.calls) == 1
-        assert ASKED_AGAIN not in told
+        assert ASKING_AGAIN_NOTICE not in told
 
 
 def test_a_server_that_is_no_vllm_is_asked_again_without_a_stream(client):
     """vLLM's hermes swallows this call in a stream, and passes it on in a whole answer."""
     response, told = turn(Model(client, "tiny", is_vllm=False), SWALLOWED)
     assert [call.origin for call in response.calls] == ["hermes"]
-    assert told[0] == ASKED_AGAIN
+    assert told[0] == ASKING_AGAIN_NOTICE

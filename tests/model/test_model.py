@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from src.errors import ConnectFailed, ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
-from src.model import Model, random_id, served_models
+from src.model import Model, list_models, random_id
 from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
-from src.providers.vllm import closed, grammatical
+from src.providers.vllm import fits_openai_strict, fits_xgrammar
 from src.types.events import Completed, Notice, TextDelta
 from src.types.messages import (
     Reasoning,
@@ -237,15 +237,15 @@ class TestFaults:
 
 class TestServedModels:
     def test_names(self):
-        assert served_models(ScriptedClient(models={"data": [{"id": "a"}, {"id": "b"}]})) == ["a", "b"]
+        assert list_models(ScriptedClient(models={"data": [{"id": "a"}, {"id": "b"}]})) == ["a", "b"]
 
     def test_a_refusal_is_an_error(self):
         with pytest.raises(ServerError):
-            served_models(ScriptedClient())
+            list_models(ScriptedClient())
 
     def test_another_server_is_an_error(self):
         with pytest.raises(WireError):
-            served_models(ScriptedClient(models={"hello": "world"}))
+            list_models(ScriptedClient(models={"hello": "world"}))
 
 
 def test_ids_are_what_every_chat_template_takes():
@@ -320,7 +320,7 @@ class TestStrict:
     BROKEN = (500, {"error": {"message": "Internal Server Error"}})
 
     def served(self, *answers, **options):
-        return Served(*answers, strict=grammatical, **options)
+        return Served(*answers, strict=fits_xgrammar, **options)
 
     def strict(self, served):
         return [tool["function"].get("strict", False) for tool in served.sent["tools"]]
@@ -328,7 +328,7 @@ class TestStrict:
     def test_where_only_its_full_form_can_be_strict_that_one_is_sent(self):
         full = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
         tool = ToolDefinition("look", "Look.", {"type": "object", "properties": {}}, strict_parameters=full)
-        served = Served([{"content": "hello"}, {"finish": "stop"}], strict=closed)
+        served = Served([{"content": "hello"}, {"finish": "stop"}], strict=fits_openai_strict)
         served.ask(tools=[tool])
         assert self.strict(served) == [True]
         assert served.sent["tools"][0]["function"]["parameters"] == full
@@ -361,7 +361,7 @@ class TestStrict:
         served = self.served((400, {"error": {"message": "Invalid grammar specification: 'triggers'"}}), HELLO)
         assert served.ask().text == "Hello"
         assert self.strict(served) == [False]
-        assert served.model.path.without == ["strict"]
+        assert served.model.path.disabled_fields == ["strict"]
         assert served.notices == []
 
     def test_one_that_fails_on_it_with_a_500_is_asked_without_at_once_and_with_it_the_next_time(self):
@@ -371,38 +371,38 @@ class TestStrict:
         assert served.client.slept == []
         assert served.ask().text == "Hello"
         assert self.strict(served) == [True]
-        assert served.model.path.without == []
+        assert served.model.path.disabled_fields == []
 
     def test_that_it_fails_so_turn_after_turn_is_remembered(self):
         served = self.served(self.BROKEN, HELLO, self.BROKEN, HELLO)
         served.ask()
         served.ask()
-        assert served.model.path.without == ["strict"]
+        assert served.model.path.disabled_fields == ["strict"]
 
     def test_two_passing_faults_with_a_good_answer_between_them_are_not(self):
         served = self.served(self.BROKEN, HELLO, HELLO, self.BROKEN, HELLO)
         for _ in range(3):
             served.ask()
-        assert served.model.path.without == []
+        assert served.model.path.disabled_fields == []
 
     def test_a_500_that_speaks_of_the_grammar_is_remembered_at_once(self):
         served = self.served((500, {"error": {"message": "Failed to compile the grammar"}}), HELLO)
         served.ask()
-        assert served.model.path.without == ["strict"]
+        assert served.model.path.disabled_fields == ["strict"]
 
     def test_a_refusal_that_stays_without_it_was_not_about_it(self):
         refused = (400, {"error": {"message": "Unknown word: 'grammar'"}})
         served = self.served(refused, refused)
         with pytest.raises(ServerError, match="Unknown word"):
             served.ask()
-        assert served.model.path.without == []
+        assert served.model.path.disabled_fields == []
 
     def test_a_500_that_was_not_about_it_costs_one_question_more_and_nothing_is_learnt(self):
         served = self.served(self.BROKEN, self.BROKEN, HELLO)
         assert served.ask().text == "Hello"
         assert self.strict(served) == [True]
         assert len(served.client.slept) == 1
-        assert served.model.path.without == []
+        assert served.model.path.disabled_fields == []
 
 
 class TestWholeAnswers:
@@ -463,7 +463,7 @@ class TestContext:
 
     def test_the_tokens_of_a_prompt_are_counted_as_it_would_be_sent(self):
         served = self.served(prompt=77)
-        assert served.model.filled([UserMessage("go")], [READ]) == 0.077
+        assert served.model.measure_fill([UserMessage("go")], [READ]) == 0.077
 
     def test_without_a_known_length_the_server_decides(self):
         served = Served(HELLO, max_tokens=10**6)

@@ -8,7 +8,7 @@ import pytest
 
 from src.model import CallPath, Model
 from src.model.call_path import LOST_CALLS
-from src.model.recovery import ASKED_AGAIN, without_truncated
+from src.model.recovery import ASKING_AGAIN_NOTICE, mark_truncated
 from src.model.response_assembler import fits
 from src.parsing import instructions
 from src.types.events import Completed, Notice, TextDelta
@@ -140,7 +140,7 @@ class TestWithoutTokenIds:
         (prompt,) = self.prompts
         assert (prompt["prompt"], prompt["max_tokens"], prompt["skip_special_tokens"]) == ([1, 2, 3], 96, False)
         assert len(self.asked) == 1
-        assert self.notices[0] == ASKED_AGAIN
+        assert self.notices[0] == ASKING_AGAIN_NOTICE
 
     def test_a_call_with_a_garbled_name_too(self):
         deltas = [{"tool_calls": native("get[", "{}")["tool_calls"]}, {"finish": "tool_calls"}]
@@ -264,21 +264,21 @@ class TestTruncation:
 
     def test_a_call_without_its_arguments_at_the_cap_is_none(self):
         served = Response((self.EMPTY,), "tool_use", Usage(10, 30))
-        (call,) = without_truncated(served, [READ], 30).malformed
+        (call,) = mark_truncated(served, [READ], 30).malformed
         assert "cut off when the answer reached its 30 tokens" in call.reason
-        assert without_truncated(served, [READ], 30).stop_reason == "max_tokens"
+        assert mark_truncated(served, [READ], 30).stop_reason == "max_tokens"
 
     def test_below_the_cap_it_is_the_models_own_mistake(self):
         served = Response((self.EMPTY,), "tool_use", Usage(10, 29))
-        assert without_truncated(served, [READ], 30) == served
+        assert mark_truncated(served, [READ], 30) == served
 
     def test_a_whole_call_at_the_cap_is_a_call(self):
         served = Response((ToolCall("c", "read", {"path": "a"}),), "tool_use", Usage(10, 30))
-        assert without_truncated(served, [READ], 30) == served
+        assert mark_truncated(served, [READ], 30) == served
 
     def test_a_malformed_call_at_the_cap_is_told_to_be_smaller(self):
         served = Response((MalformedCall("c", "read", '{"pa', "It has no end."),), "max_tokens", Usage(10, 30))
-        assert "Send less at once" in without_truncated(served, [READ], 30).malformed[0].reason
+        assert "Send less at once" in mark_truncated(served, [READ], 30).malformed[0].reason
 
     def test_a_model_is_asked_with_the_cap_that_was_sent(self):
         lost = Lost(

@@ -1,7 +1,7 @@
 import pytest
 
 from src.model.call_path import CallPath
-from src.model.request_messages import Transcript
+from src.model.request_messages import MessageRenderer
 from src.types.messages import (
     Reasoning,
     Response,
@@ -26,7 +26,7 @@ def exchange(origin):
 
 
 def rendered(*messages, path=None, tools=(READ,)):
-    return Transcript().render(messages, tools, path or CallPath())
+    return MessageRenderer().render(messages, tools, path or CallPath())
 
 
 def kinds(messages):
@@ -92,7 +92,7 @@ def test_the_system_prompt_is_folded_into_the_first_user_message():
 
 
 def test_messages_are_rendered_once_so_that_the_codec_knows_them_again():
-    transcript = Transcript()
+    transcript = MessageRenderer()
     conversation = [SystemMessage("s"), UserMessage("go"), *exchange("text")]
     first = transcript.render(conversation, (READ,), CallPath())
     second = transcript.render([*conversation, UserMessage("more")], (READ,), CallPath())
@@ -100,7 +100,7 @@ def test_messages_are_rendered_once_so_that_the_codec_knows_them_again():
 
 
 def test_a_change_of_path_changes_the_instructions():
-    transcript = Transcript()
+    transcript = MessageRenderer()
     native = transcript.render([SystemMessage("s")], (READ,), CallPath("native"))
     text = transcript.render([SystemMessage("s")], (READ,), CallPath("text"))
     assert native != text

@@ -1,21 +1,28 @@
 import pytest
 
-from src.model.response_assembler import LONGEST_BLANK, LONGEST_PERIOD, STEP, WINDOW, Repetition, without
+from src.model.response_assembler import (
+    CHECK_INTERVAL_CHARS,
+    MAX_BLANK_CHARS,
+    MAX_PERIOD_CHARS,
+    WINDOW_CHARS,
+    DegenerationDetector,
+    cut_repetition,
+)
 
 VARIED = " ".join(map(str, range(20_000)))
 
 
 def noticed(text, size):
     """After how many characters, fed in pieces of this size; 0: never."""
-    watch = Repetition()
+    watch = DegenerationDetector()
     return next((at + size for at in range(0, len(text), size) if watch.add(text[at : at + size])), 0)
 
 
 @pytest.mark.parametrize("size", [1, 7, 5000])
-@pytest.mark.parametrize("unit", ["a", "ab ", "No, wait. Let me think again.\n\n", VARIED[:LONGEST_PERIOD]])
+@pytest.mark.parametrize("unit", ["a", "ab ", "No, wait. Let me think again.\n\n", VARIED[:MAX_PERIOD_CHARS]])
 def test_one_text_over_and_over_is_noticed_whatever_came_before(unit, size):
     text = VARIED[:10_000] + unit * (90_000 // len(unit))
-    assert 10_000 + WINDOW <= noticed(text, size) <= 10_000 + WINDOW + STEP + size
+    assert 10_000 + WINDOW_CHARS <= noticed(text, size) <= 10_000 + WINDOW_CHARS + CHECK_INTERVAL_CHARS + size
 
 
 def test_what_came_all_at_once_is_whole_already():
@@ -24,7 +31,7 @@ def test_what_came_all_at_once_is_whole_already():
 
 def test_blanks_without_end_are_noticed_in_whatever_order():
     blanks = "".join(" \n\t"[int(digit) % 3] for digit in VARIED if digit != " ")
-    assert noticed("{" + blanks, 10) <= LONGEST_BLANK + STEP + 10
+    assert noticed("{" + blanks, 10) <= MAX_BLANK_CHARS + CHECK_INTERVAL_CHARS + 10
 
 
 @pytest.mark.parametrize(
@@ -35,7 +42,7 @@ def test_blanks_without_end_are_noticed_in_whatever_order():
         "| a | b |\n" * 500,
         "0, " * 2500,
         "".join(f"| {number} | the same words in every row |\n" for number in range(3000)),
-        VARIED[: 2 * LONGEST_PERIOD] * 20,
+        VARIED[: 2 * MAX_PERIOD_CHARS] * 20,
     ],
     ids=["varied", "a line", "a table", "zeros", "numbered rows", "a long text again and again"],
 )
@@ -44,6 +51,6 @@ def test_what_somebody_may_want_is_not(text):
 
 
 def test_what_repeats_is_left_once():
-    assert without("So: " + "and so on, " * 2000) == "So: and so on, "
-    assert without("{" + "\n " * 9000) == "{"
-    assert without(VARIED) == VARIED
+    assert cut_repetition("So: " + "and so on, " * 2000) == "So: and so on, "
+    assert cut_repetition("{" + "\n " * 9000) == "{"
+    assert cut_repetition(VARIED) == VARIED

@@ -19,24 +19,24 @@ def server(is_vllm=True, **aside):
 
 def test_a_vllm_server_tells_all():
     asked = server(**VLLM)
-    assert asked.models() == ["tiny"]
+    assert asked.list_models() == ["tiny"]
     assert asked.context_length("tiny") == 512
     assert asked.context_length("other") is None
     assert asked.version() == "0.32.0"
-    assert asked.prompt(REQUEST).tokens == [1]
-    assert asked.text("tiny", [1, 2]) == "xx"
+    assert asked.tokenize_prompt(REQUEST).tokens == [1]
+    assert asked.detokenize("tiny", [1, 2]) == "xx"
 
 
 def test_what_a_server_does_not_have_is_none():
     asked = server()
     assert asked.context_length("tiny") is None
     assert asked.version() == ""
-    assert asked.prompt(REQUEST) is None
-    assert asked.text("tiny", [1]) is None
+    assert asked.tokenize_prompt(REQUEST) is None
+    assert asked.detokenize("tiny", [1]) is None
 
 
 def test_another_server_is_not_asked_for_what_only_vllm_has():
     asked = server(is_vllm=False, **VLLM)
-    assert asked.models() == ["tiny"]
+    assert asked.list_models() == ["tiny"]
     assert asked.context_length("tiny") is None
-    assert asked.prompt(REQUEST) is None
+    assert asked.tokenize_prompt(REQUEST) is None

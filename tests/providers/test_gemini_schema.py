@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.providers.gemini_schema import reduced
+from src.providers.gemini_schema import reduce_schema
 from src.tools import REGISTRY
 
 STRING = {"type": "STRING"}
@@ -113,12 +113,12 @@ SCHEMAS = {
 
 @pytest.mark.parametrize(("schema", "expected"), SCHEMAS.values(), ids=SCHEMAS)
 def test_a_schema_is_reduced_to_what_gemini_accepts(schema, expected):
-    assert reduced(schema) == expected
+    assert reduce_schema(schema) == expected
 
 
 @pytest.mark.parametrize("tool", list(REGISTRY), ids=lambda tool: tool.definition.name)
 def test_no_parameter_of_our_own_tools_is_lost(tool):
     given = tool.definition.parameters
-    sent = reduced(given)
+    sent = reduce_schema(given)
     assert sent.get("properties", {}).keys() == given["properties"].keys()
     assert sent.get("required", []) == given["required"]

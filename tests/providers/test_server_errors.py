@@ -3,7 +3,7 @@ import json
 import pytest
 
 from src.errors import ContextTooLong, ModelNotFound, ServerError, TemplateRejected, ToolsUnsupported, Unauthorized
-from src.providers.server_errors import excess_tokens, refusal
+from src.providers.server_errors import parse_excess_tokens, refusal
 
 TOO_LONG = [
     (
@@ -27,7 +27,7 @@ TOO_LONG = [
 
 @pytest.mark.parametrize(("message", "tokens"), TOO_LONG)
 def test_by_how_much_a_request_was_too_long_is_read_from_the_refusal(message, tokens):
-    assert excess_tokens(message) == tokens
+    assert parse_excess_tokens(message) == tokens
 
 
 def test_a_context_error_carries_it():

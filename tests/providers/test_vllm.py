@@ -4,7 +4,7 @@ import pytest
 
 from src.errors import WireError
 from src.providers import vllm
-from src.providers.vllm import closed, grammatical, never
+from src.providers.vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 from src.tools import REGISTRY
 from src.types.messages import ToolDefinition
 
@@ -13,24 +13,24 @@ READ = ToolDefinition("read", "Read.", {"type": "object", "properties": {"path":
 
 def test_the_prompt_of_tokenize():
     body = b'{"count": 3, "max_model_len": 512, "tokens": [1, 2, 3]}'
-    assert vllm.prompt_of(body) == vllm.Prompt([1, 2, 3], 512)
+    assert vllm.read_prompt(body) == vllm.TokenizedPrompt([1, 2, 3], 512)
 
 
 def test_the_text_of_detokenize():
-    assert vllm.text_of(b'{"prompt": "hi"}') == "hi"
-    assert json.loads(vllm.detokenize("tiny", (1, 2))) == {"model": "tiny", "tokens": [1, 2]}
+    assert vllm.read_detokenized(b'{"prompt": "hi"}') == "hi"
+    assert json.loads(vllm.encode_detokenize("tiny", (1, 2))) == {"model": "tiny", "tokens": [1, 2]}
 
 
 def test_the_version():
-    assert vllm.version_of(b'{"version": "0.32.0"}') == "0.32.0"
+    assert vllm.read_version(b'{"version": "0.32.0"}') == "0.32.0"
 
 
 def test_the_context_lengths_of_the_models_that_say():
     body = b'{"data": [{"id": "a", "max_model_len": 512}, {"id": "b"}, 3]}'
-    assert vllm.context_lengths(body) == {"a": 512}
+    assert vllm.read_context_lengths(body) == {"a": 512}
 
 
-@pytest.mark.parametrize("read", [vllm.prompt_of, vllm.text_of])
+@pytest.mark.parametrize("read", [vllm.read_prompt, vllm.read_detokenized])
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"<html>", b'{"tokens": 3, "prompt": 3}'])
 def test_another_servers_answer_is_an_error(read, body):
     with pytest.raises(WireError):
@@ -38,7 +38,7 @@ def test_another_servers_answer_is_an_error(read, body):
 
 
 def test_the_grammar_allows_free_text_and_after_the_trigger_only_offered_calls():
-    structure = json.loads(vllm.constrained([READ])["structural_tag"])
+    structure = json.loads(vllm.constrain_calls([READ])["structural_tag"])
     assert structure["format"]["triggers"] == ["TOOL_CALL:"]
     (tag,) = structure["format"]["tags"]
     (call,) = tag["content"]["json_schema"]["anyOf"]
@@ -59,7 +59,7 @@ def holding(schema):
 
 
 def test_the_tools_of_this_program_can_be_pinned_on_vllm():
-    assert all(grammatical(tool.parameters) for tool in REGISTRY.definitions)
+    assert all(fits_xgrammar(tool.parameters) for tool in REGISTRY.definitions)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_the_tools_of_this_program_can_be_pinned_on_vllm():
     ],
 )
 def test_what_a_grammar_can_hold(schema):
-    assert grammatical(schema)
-    assert grammatical(holding(schema))
+    assert fits_xgrammar(schema)
+    assert fits_xgrammar(holding(schema))
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_what_a_grammar_can_hold(schema):
     ],
 )
 def test_what_it_cannot_wherever_it_stands(schema):
-    assert not grammatical(holding(schema))
-    assert not closed(holding(schema))
+    assert not fits_xgrammar(holding(schema))
+    assert not fits_openai_strict(holding(schema))
 
 
 def test_openai_wants_every_object_to_say_all_and_to_need_all():
-    assert closed(CLOSED)
-    assert not closed(OPEN)
-    assert not closed({**CLOSED, "required": ["path"]})
-    assert not closed({**CLOSED, "properties": {**CLOSED["properties"], "limit": OPEN}})
+    assert fits_openai_strict(CLOSED)
+    assert not fits_openai_strict(OPEN)
+    assert not fits_openai_strict({**CLOSED, "required": ["path"]})
+    assert not fits_openai_strict({**CLOSED, "properties": {**CLOSED["properties"], "limit": OPEN}})
 
 
 def test_other_servers_know_of_none():
-    assert not never(CLOSED)
+    assert not fits_nothing(CLOSED)

@@ -2,7 +2,7 @@ import pytest
 
 from src.parsing import list_parsers
 from src.parsing.formats.table import FORMATS
-from src.providers.vllm_parsers import FAMILIES, family_of
+from src.providers.vllm_parsers import FAMILIES, find_family
 
 # As vLLM's docs name them, features/tool_calling.md: model -> --tool-call-parser.
 DOCUMENTED = {
@@ -43,7 +43,7 @@ PARSERS = {parser for row in FORMATS for parser in list_parsers(row.call_origin)
 
 @pytest.mark.parametrize("model", DOCUMENTED)
 def test_a_documented_model_has_the_parser_of_the_docs(model):
-    assert family_of(model).tool_parser == DOCUMENTED[model]
+    assert find_family(model).tool_parser == DOCUMENTED[model]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.pattern)
@@ -52,20 +52,20 @@ def test_its_parser_is_one_that_the_table_of_formats_knows(family):
 
 
 def test_a_thinking_model_is_given_the_parser_for_its_thoughts():
-    assert family_of("Qwen/Qwen3-8B").flags == (
+    assert find_family("Qwen/Qwen3-8B").flags == (
         "--enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3"
     )
 
 
 def test_a_template_of_vllms_examples_is_named_where_the_models_own_will_not_do():
-    assert family_of("meta-llama/Llama-3.1-8B").flags.endswith(
+    assert find_family("meta-llama/Llama-3.1-8B").flags.endswith(
         "--chat-template examples/tool_chat_template_llama3.1_json.jinja"
     )
 
 
 @pytest.mark.parametrize("name", ["tiny", "my-finetune", ""])
 def test_another_name_tells_nothing(name):
-    assert family_of(name) is None
+    assert find_family(name) is None
 
 
 @pytest.mark.parametrize(

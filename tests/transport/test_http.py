@@ -8,8 +8,8 @@ import requests
 import responses
 
 from src.errors import ClientError, ConnectFailed, StreamCut, Timeout
-from src.transport import Client, Clocks
-from src.transport.http import HERE, listening
+from src.transport import Client, Timeouts
+from src.transport.http import LOOPBACK, find_open_ports
 
 URL = "http://server.test/v1"
 
@@ -93,7 +93,7 @@ class TestNoConnection:
 
     def test_a_refused_connection_says_how_to_start_a_server(self):
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
+            taken.bind(("127.0.0.1", 0))  # bound and not find_open_ports: a connection is refused
             with pytest.raises(ConnectFailed) as caught:
                 get(Client(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
         assert "Connection refused" in caught.value.message
@@ -159,7 +159,7 @@ class TestStreams:
     def test_silence_in_the_middle_is_a_timeout(self):
         with (
             raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
-            Client(url, clocks=Clocks(first_token=0.05, idle=0.05)).open("GET", "x") as reply,
+            Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)).open("GET", "x") as reply,
         ):
             assert next(reply.chunks) == b"hello"
             with pytest.raises(Timeout):
@@ -167,17 +167,17 @@ class TestStreams:
 
     def test_silence_before_the_answer_is_a_timeout(self):
         with raw_server(stall=True) as url, pytest.raises(Timeout):
-            get(Client(url, clocks=Clocks(first_token=0.05, idle=0.05)))
+            get(Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)))
 
 
 def test_open_ports_are_those_that_take_a_connection_in_the_order_given():
-    with socket.create_server((HERE, 0)) as one, socket.create_server((HERE, 0)) as other:
+    with socket.create_server((LOOPBACK, 0)) as one, socket.create_server((LOOPBACK, 0)) as other:
         open_ports = [one.getsockname()[1], other.getsockname()[1]]
-        with socket.create_server((HERE, 0)) as gone:
+        with socket.create_server((LOOPBACK, 0)) as gone:
             closed = gone.getsockname()[1]
-        assert listening([open_ports[0], closed, open_ports[1]]) == open_ports
-        assert listening(open_ports[::-1]) == open_ports[::-1]
+        assert find_open_ports([open_ports[0], closed, open_ports[1]]) == open_ports
+        assert find_open_ports(open_ports[::-1]) == open_ports[::-1]
 
 
 def test_no_port_is_open_of_none():
-    assert listening([]) == []
+    assert find_open_ports([]) == []

@@ -13,23 +13,25 @@ from src.errors import (
     TlsFailed,
     Undecodable,
 )
-from src.transport.retry import LONGEST_RETRY_AFTER, Patience, persist
+from src.transport.retry import MAX_RETRY_AFTER_S, RetryPolicy, with_retries
 from src.types.events import Notice, TextDelta
 
 HELLO = (TextDelta("Hello"),)
-PATIENCE = Patience()
+POLICY = RetryPolicy()
 
 
 class Attempts:
     """Attempts that fail one after the other with these errors; the one after them gives `events`."""
 
-    def __init__(self, *failures, events=HELLO, patience=PATIENCE, chance=0.0, health=()):
+    def __init__(self, *failures, events=HELLO, policy=POLICY, jitter=0.0, health=()):
         self.failures = list(failures)
         self.events = events
         self.made = 0
         self.slept = []
         health = iter(health)
-        self.running = persist(self._attempt, patience, self.slept.append, lambda: chance, lambda: next(health, None))
+        self.running = with_retries(
+            self._attempt, policy, self.slept.append, lambda: jitter, lambda: next(health, None)
+        )
 
     def _attempt(self):
         self.made += 1
@@ -72,7 +74,7 @@ class TestHowOften:
         assert (tried.made, raised.value) == (attempts, error)
 
     def test_no_retries_are_no_retries(self):
-        tried = Attempts(ConnectFailed("No server."), patience=Patience(retries=0))
+        tried = Attempts(ConnectFailed("No server."), policy=RetryPolicy(retries=0))
         with pytest.raises(ConnectFailed):
             tried.said()
         assert (tried.made, tried.slept) == (1, [])
@@ -82,7 +84,7 @@ class TestHowOften:
             yield TextDelta("Hel")
             raise StreamCut("Cut.")
 
-        running = persist(attempt, Patience(), pytest.fail, lambda: 0.0)
+        running = with_retries(attempt, RetryPolicy(), pytest.fail, lambda: 0.0)
         assert next(running) == TextDelta("Hel")
         with pytest.raises(StreamCut):
             next(running)
@@ -93,15 +95,15 @@ class TestHowOften:
 
 class TestHowLong:
     def test_waits_double_up_to_a_bound_and_are_said_before_they_begin(self):
-        tried = Attempts(*[ConnectFailed("No server.")] * 6, patience=Patience(retries=6))
+        tried = Attempts(*[ConnectFailed("No server.")] * 6, policy=RetryPolicy(retries=6))
         assert tried.said()[:2] == [
             "No server; trying again in 0.5 s (attempt 2 of 7).",
             "No server; trying again in 1.0 s (attempt 3 of 7).",
         ]
         assert tried.slept == [0.5, 1, 2, 4, 8, 8]
 
-    def test_chance_shortens_a_wait_by_a_quarter_at_most(self):
-        tried = Attempts(ConnectFailed("No server."), chance=1.0)
+    def test_jitter_shortens_a_wait_by_a_quarter_at_most(self):
+        tried = Attempts(ConnectFailed("No server."), jitter=1.0)
         tried.said()
         assert tried.slept == [0.375]
 
@@ -115,13 +117,13 @@ class TestHowLong:
         with pytest.raises(ServerError) as raised:
             tried.said()
         assert (tried.made, raised.value.hint) == (1, "It asks to try again in 60 minutes.")
-        assert LONGEST_RETRY_AFTER < 3600
+        assert MAX_RETRY_AFTER_S < 3600
 
     def test_an_interrupt_ends_the_wait(self):
         def sleep(_):
             raise KeyboardInterrupt
 
-        running = persist(Attempts(ConnectFailed("No."))._attempt, Patience(), sleep, lambda: 0.0)
+        running = with_retries(Attempts(ConnectFailed("No."))._attempt, RetryPolicy(), sleep, lambda: 0.0)
         next(running)
         with pytest.raises(KeyboardInterrupt):
             next(running)
@@ -129,12 +131,12 @@ class TestHowLong:
 
 class TestLoading:
     def test_a_loading_server_has_a_budget_of_its_own(self):
-        tried = Attempts(*[refused(503, kind=ServerLoading)] * 5, patience=Patience(retries=1, load_timeout=60))
+        tried = Attempts(*[refused(503, kind=ServerLoading)] * 5, policy=RetryPolicy(retries=1, load_timeout=60))
         assert len(tried.said()) == 5
         assert tried.slept == [1, 1, 1, 1.5, 2.25]
 
     def test_it_ends(self):
-        tried = Attempts(*[refused(503, kind=ServerLoading)] * 99, patience=Patience(load_timeout=60))
+        tried = Attempts(*[refused(503, kind=ServerLoading)] * 99, policy=RetryPolicy(load_timeout=60))
         with pytest.raises(ServerLoading):
             tried.said()
         assert sum(tried.slept) == pytest.approx(60)

@@ -99,7 +99,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
     settings = diagnosis.settings
     try:
         with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
-            diagnosis.models = server.models()
+            diagnosis.models = server.list_models()
     except NeverReached as error:
         elsewhere = scan_ports(settings) if may_scan(settings) else []
         if not elsewhere:
@@ -122,9 +122,9 @@ def _check_model(diagnosis: Diagnosis) -> Finding:
     diagnosis.model_name = wanted or served[0]
     diagnosis.root = _find_root(diagnosis) if diagnosis.is_vllm else ""
     if diagnosis.is_vllm:
-        from ...providers.vllm_parsers import family_of
+        from ...providers.vllm_parsers import find_family
 
-        diagnosis.family = family_of(diagnosis.root) or family_of(diagnosis.model_name)
+        diagnosis.family = find_family(diagnosis.root) or find_family(diagnosis.model_name)
     if not wanted and len(served) > 1:
         return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
     called = f" ({diagnosis.root})" if diagnosis.root not in ("", diagnosis.model_name) else ""
@@ -216,7 +216,7 @@ def _check_template(diagnosis: Diagnosis) -> Finding:
     with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
 
         def size(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
-            prompt = server.prompt(ChatRequest(diagnosis.model_name, messages, tools))
+            prompt = server.tokenize_prompt(ChatRequest(diagnosis.model_name, messages, tools))
             return None if prompt is None else len(prompt.tokens)
 
         plain_size = size(user)
@@ -236,7 +236,7 @@ def _check_template(diagnosis: Diagnosis) -> Finding:
 
 def _check_grammar(diagnosis: Diagnosis) -> Finding:
     """Whether the server can hold calls in the text to their grammar."""
-    options: dict[str, JSON] = {"structured_outputs": vllm.constrained(_offer_read(diagnosis))}
+    options: dict[str, JSON] = {"structured_outputs": vllm.constrain_calls(_offer_read(diagnosis))}
     request = ChatRequest(diagnosis.model_name, QUESTION, options=options, max_tokens=PROBE_TOKENS)
     connections = Connections(diagnosis.settings)
     codec = connections.make_codec(lambda: CALL_ID)

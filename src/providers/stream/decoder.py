@@ -14,7 +14,7 @@ from ...errors import AnswerEmpty, ServerError, StreamCut, WireError
 from ...types.events import Completed, ModelEvent
 from ...types.messages import Response, StopReason, Usage
 from ..base import Broken, Decoder, WireEvent
-from ..server_errors import text_or_title
+from ..server_errors import summarize_page
 from ..wire_json import load_json
 from .response_builder import ResponseBuilder
 from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
@@ -149,5 +149,5 @@ class PageDecoder:
 
 
 def _not_a_completion(kind: str, body: bytes) -> WireError:
-    answer = f"The server answered with {kind or 'something'} ({text_or_title(body)}), not with a completion."
+    answer = f"The server answered with {kind or 'something'} ({summarize_page(body)}), not with a completion."
     return WireError(answer, "There may be a login page or a proxy in front of it: check vllm.base_url.")

@@ -26,7 +26,7 @@ RULES = ("majority", "unanimous", "any")
 KEYS = ("base_url", "model", "provider", "api_key")
 LONGEST = 60_000  # characters of a call and its diff; a reviewer who sees only part of them cannot judge
 LONGEST_TASK = 8_000
-LONGEST_REASON = 300
+MAX_REASON_CHARS = 300
 VERDICT = re.compile(r"[\s>#*_\"'`-]*(?:verdict\W{1,5})?(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
 FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
@@ -34,7 +34,7 @@ ANSWER_SCHEMA: Mapping[str, JSON] = {  # of an answer, for a server that can hol
     "type": "object",
     "properties": {
         "verdict": {"enum": ["APPROVE", "REJECT"]},
-        "reason": {"type": "string", "maxLength": LONGEST_REASON},
+        "reason": {"type": "string", "maxLength": MAX_REASON_CHARS},
     },
     "required": ["verdict", "reason"],
     "additionalProperties": False,
@@ -184,7 +184,7 @@ def _vote(word: str) -> Vote:
 
 def _reason(value: object) -> str:
     words = " ".join(str(value or "").split())
-    return words[:LONGEST_REASON] or "it gives no reason"
+    return words[:MAX_REASON_CHARS] or "it gives no reason"
 
 
 def _asked(reviewers: Sequence[Reviewer], prompt: str, deadline: float) -> list[Verdict]:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from src.errors import AnswerEmpty, WireError
-from src.providers.server_errors import error_message
+from src.providers.server_errors import read_error_message
 from src.providers.stream.decoder import BodySniffer
 
 
@@ -109,4 +109,4 @@ def test_a_page_is_named_and_refused(kind, body, said, size):
     ],
 )
 def test_the_reason_is_found_where_servers_put_it(body, reason):
-    assert error_message(body) == reason
+    assert read_error_message(body) == reason

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 import pytest
 
-from src.providers.vllm import closed
+from src.providers.vllm import fits_openai_strict
 from src.tools import Registry, ToolContext
 from src.tools.sdk.schema import of_hint, strict_form
 from src.types.messages import ToolCall
@@ -256,8 +256,8 @@ class TestStrict:
         assert strict["properties"]["path"] == STRING
         assert strict["properties"]["offset"] == {"anyOf": [INTEGER, NULL]}
         assert strict["properties"]["limit"] == {"anyOf": [INTEGER, NULL], "description": "How many"}
-        assert not closed(definition.parameters)
-        assert closed(strict)
+        assert not fits_openai_strict(definition.parameters)
+        assert fits_openai_strict(strict)
 
     def test_what_may_be_null_stays_as_it_is(self):
         assert Registry().tool(nullable).definition.strict_parameters["properties"]["other"] == {
@@ -265,7 +265,7 @@ class TestStrict:
         }
 
     def test_it_holds_at_any_depth(self):
-        assert closed(Registry().tool(send).definition.strict_parameters)
+        assert fits_openai_strict(Registry().tool(send).definition.strict_parameters)
         assert strict_form(of_hint(list[Parcel]).schema)["items"]["required"] == ["weight", "labels", "note"]
 
     def test_a_call_made_by_it_runs(self, tmp_path):

@@ -56,7 +56,7 @@ def _path(state: State, mode: str) -> None:
     elif mode:
         state.screen.say(f"There is no path {sanitize(mode)}. Choose one of {', '.join(MODES)}.")
         return
-    state.screen.say(f"  {path.mode}: {path.why}")
+    state.screen.say(f"  {path.mode}: {path.reason}")
 
 
 def _path_names(_: State) -> Iterable[str]:

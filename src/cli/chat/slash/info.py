@@ -57,7 +57,7 @@ def _status(state: State, _: str) -> None:
     rows = {
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
-        "tools": f"{made.model.path.mode}: {made.model.path.why}" if made else state.path or "not needed yet",
+        "tools": f"{made.model.path.mode}: {made.model.path.reason}" if made else state.path or "not needed yet",
         "workspace": str(state.settings.root),
         "context": _describe_context(state),
         "tokens": _describe_tokens(state),
