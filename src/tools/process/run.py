@@ -1,10 +1,11 @@
-"""Run one program with bounded output, in a session of its own, so that all its processes can be ended together.
+"""Run one program with bounded output, so that all its processes can be ended together.
 
-- `run(argv, ctx)` runs a tool's command without stdin. It returns the output, with the middle cut out, and the exit
-  code; all of the output goes to the output store. At the timeout, on cancellation, on Ctrl-C and after a
-  normal end, what is left of the session gets SIGTERM, then SIGKILL.
-- `run_live(argv, cwd, environment, on_output) -> int` runs the user's own command with the stdin of this process.
-  Ctrl-C sends SIGINT to the session; `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends it.
+- `run(argv, ctx)` runs a tool's command in a session of its own, without stdin. It returns the output, with the middle
+  cut out, and the exit code; all of the output goes to the output store. At the timeout, on cancellation, on Ctrl-C
+  and after a normal end, what is left of the session gets SIGTERM, then SIGKILL.
+- `run_live(argv, cwd, environment, on_output) -> int` runs the user's own command with the terminal of this process:
+  a new session could not open /dev/tty, where sudo and ssh ask. The terminal sends Ctrl-C to the command, too;
+  `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends the command and its descendants.
 
 A process that starts a session of its own escapes, unless the sandbox ends it. `run` waits for the program, not for
 the end of its output, since a background process may hold the pipe. Memory is bounded by the output kept.
@@ -104,20 +105,18 @@ def run_live(
     process, has_ended = None, False
     try:
         with _hold_interrupts():
-            process = _start(Launch(argv, environment), cwd, has_stdin=True)
+            process = _start(Launch(argv, environment), cwd, has_terminal=True)
         has_ended = _read_until_end(process, on_output)
     except KeyboardInterrupt:
         if process is None:
             raise
-        _signal_session(process, signal.SIGINT)
         with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the grace
             has_ended = _read_until_end(process, on_output, time.monotonic() + interrupt_grace_s)
-            has_ended = has_ended and not _signal_session(process, 0)
     finally:
         if process is not None:
             with _hold_interrupts():
                 if not has_ended:
-                    _signal_session(process, signal.SIGKILL)
+                    _kill_descendants(process)
                 _wait(process, KILL_GRACE_S)
                 _pipe_of(process).close()
     if process.returncode is None:
@@ -193,7 +192,7 @@ def _prepare_launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
         raise ToolError(f"the sandbox could not be made ready: {error}") from error
 
 
-def _start(launch: Launch, cwd: Path, *, has_stdin: bool = False) -> Popen[bytes]:
+def _start(launch: Launch, cwd: Path, *, has_terminal: bool = False) -> Popen[bytes]:
     import subprocess  # start-up is measured, and this is not needed before a command is run
 
     try:
@@ -201,11 +200,11 @@ def _start(launch: Launch, cwd: Path, *, has_stdin: bool = False) -> Popen[bytes
             launch.argv,
             cwd=cwd,
             env=launch.environment,
-            stdin=None if has_stdin else subprocess.DEVNULL,
+            stdin=None if has_terminal else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
-            start_new_session=True,
+            start_new_session=not has_terminal,
             preexec_fn=launch.before_exec,
             pass_fds=launch.inherited_fds,
         )
@@ -320,7 +319,7 @@ def _find_groups(session: int) -> set[int]:
     Without a /proc only the first group is known.
     """
     if PROC.is_dir():
-        return set(_find_living_groups(session))
+        return {group for _pid, _parent, group in _find_living(session)}
     try:
         os.killpg(session, 0)
     except ProcessLookupError:
@@ -330,17 +329,31 @@ def _find_groups(session: int) -> set[int]:
     return {session}
 
 
-def _find_living_groups(session: int) -> Iterator[int]:
-    """The group of every living process of the session; many containers have no init that waits for dead ones."""
+def _kill_descendants(process: Popen[bytes]) -> None:
+    """Kill the program and, where there is a /proc, its descendants."""
+    if process.poll() is not None:
+        return
+    parents = {pid: parent for pid, parent, _group in _find_living(os.getsid(0))} if PROC.is_dir() else {}
+    tree = [process.pid]
+    for pid in tree:  # grows meanwhile
+        tree += [child for child, parent in parents.items() if parent == pid]
+    process.kill()
+    for pid in tree[1:]:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _find_living(session: int) -> Iterator[tuple[int, int, int]]:
+    """Number, parent and group of each living process of the session; in a container nobody may wait for dead ones."""
     for process in PROC.iterdir():
         if not process.name.isdecimal():
             continue
         with suppress(OSError):  # the process has ended by now
             if os.getsid(int(process.name)) == session:  # first, since reading a file of /proc is thirty times slower
                 stat = (process / "stat").read_text(errors="replace")
-                state, _parent, group, *_ = stat.rpartition(")")[2].split()
+                state, parent, group, *_ = stat.rpartition(")")[2].split()
                 if state not in "ZX":
-                    yield int(group)
+                    yield int(process.name), int(parent), int(group)
 
 
 def describe_exit(code: int) -> str:

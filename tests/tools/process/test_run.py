@@ -290,7 +290,7 @@ def test_a_live_command_reads_the_programs_stdin(live):
 
 
 def test_ctrl_c_interrupts_a_live_command_which_may_still_say_something(live, somebody_lives):
-    code, output = live(f"{HOLD}trap 'echo stopped; exit 5' INT; {CTRL_C}while :; do sleep 0.01; done")
+    code, output = live(f"{HOLD}trap 'echo stopped; exit 5' INT; {CTRL_C}kill -INT $$; while :; do sleep 0.01; done")
     assert (code, output) == (5, "stopped\n")
     assert not somebody_lives()
 
@@ -311,9 +311,11 @@ def test_a_live_command_that_ignores_ctrl_c_is_killed(command, live, somebody_li
     assert not somebody_lives()
 
 
-def test_a_second_ctrl_c_ends_the_grace(live, somebody_lives):
+def test_a_second_ctrl_c_ends_the_grace(workspace, somebody_lives):
     """Without that the test would take an hour."""
-    code, _ = live(f"{HOLD}trap '{CTRL_C}' INT; {CTRL_C}while :; do sleep 1; done", grace_s=3600)
+    command = ["/bin/sh", "-c", f"{HOLD}trap '' INT; while :; do echo; sleep 0.01; done"]
+    with heeding_ctrl_c():
+        code = run_live(command, workspace, os.environ, lambda _: signal.raise_signal(signal.SIGINT), 3600)
     assert code == -signal.SIGKILL
     assert not somebody_lives()
 
