@@ -141,6 +141,25 @@ class TestAtThePrompt:
         chat.shows("ended by SIG")
         chat.prompts()
 
+    @pytest.mark.parametrize("after", ["", "; true"], ids=["alone", "in a shell"])
+    def test_a_command_that_ignores_ctrl_c_is_killed_and_the_chat_goes_on(self, chat, after):
+        chat = chat(["1"])
+        chat.line(f"!sh -c 'trap \"\" INT TERM; echo begun; sleep 3600'{after}")
+        chat.shows("^begun$")
+        chat.keys(CTRL_C)
+        chat.shows("ended by SIG")
+        chat.prompts()
+        chat.line("and?")
+        chat.shows("^1$")
+
+    def test_a_command_of_ones_own_asks_at_the_terminal_and_reads_what_is_typed(self, chat):
+        chat = chat()
+        chat.line("!printf 'Name? ' >/dev/tty; read name </dev/tty; echo it is $name")
+        chat.shows("^Name\\?")
+        chat.line("heron")
+        chat.shows("^it is heron$")
+        chat.prompts()
+
     def test_a_paste_of_ten_thousand_lines_is_one_message_and_a_note_in_the_line(self, chat):
         chat = chat(["1"])
         text = "\n".join(f"line {number} of what is pasted" for number in range(10_000))

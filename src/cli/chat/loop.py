@@ -89,9 +89,9 @@ class Chat:
             if line.startswith("/"):
                 run_command(self.state, line, self._front.quiet)
             elif line.startswith("!"):
-                from .input.shell_escape import run_own  # subprocess and the like: start-up is measured
+                from .input.shell_escape import run_user_command  # start-up is measured
 
-                run_own(self.state, line[1:].strip())
+                run_user_command(self.state, line[1:].strip())
             else:
                 self._answer(line)
         except KeyboardInterrupt:

@@ -19,7 +19,7 @@ def run_full(target: Target, debug: Debug, *, yes: bool, resume: str | None) -> 
     with _as_it_was():
         with _prompt_shown():
             from .input.approve import AtTerminal, choose_approver
-            from .input.shell_escape import edited
+            from .input.editor import edit_text
             from .input.terminal import Terminal, live_screen
             from .loop import Front, converse, load_behind, new_state
 
@@ -32,7 +32,7 @@ def run_full(target: Target, debug: Debug, *, yes: bool, resume: str | None) -> 
                 _print,
                 coloured=True,
                 paused=terminal.paused,
-                edit=lambda text: edited(text, "arguments.json"),
+                edit=lambda text: edit_text(text, "arguments.json"),
                 remember=state.factory.saved_rules.save,
             )
             approver = choose_approver(yes, target.settings) if yes else asking

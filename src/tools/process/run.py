@@ -5,7 +5,7 @@
   and after a normal end, what is left of the session gets SIGTERM, then SIGKILL.
 - `run_live(argv, cwd, environment, on_output) -> int` runs the user's own command with the terminal of this process:
   a new session could not open /dev/tty, where sudo and ssh ask. The terminal sends Ctrl-C to the command, too;
-  `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends the command and its descendants.
+  `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends the command and all that still holds its output.
 
 A process that starts a session of its own escapes, unless the sandbox ends it. `run` waits for the program, not for
 the end of its output, since a background process may hold the pipe. Memory is bounded by the output kept.
@@ -111,12 +111,12 @@ def run_live(
         if process is None:
             raise
         with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the grace
-            has_ended = _read_until_end(process, on_output, time.monotonic() + interrupt_grace_s)
+            _read_until_end(process, on_output, time.monotonic() + interrupt_grace_s)
     finally:
         if process is not None:
             with _hold_interrupts():
                 if not has_ended:
-                    _kill_descendants(process)
+                    _kill_writers(process)
                 _wait(process, KILL_GRACE_S)
                 _pipe_of(process).close()
     if process.returncode is None:
@@ -319,7 +319,7 @@ def _find_groups(session: int) -> set[int]:
     Without a /proc only the first group is known.
     """
     if PROC.is_dir():
-        return {group for _pid, _parent, group in _find_living(session)}
+        return {group for _pid, group in _find_living(session)}
     try:
         os.killpg(session, 0)
     except ProcessLookupError:
@@ -329,31 +329,29 @@ def _find_groups(session: int) -> set[int]:
     return {session}
 
 
-def _kill_descendants(process: Popen[bytes]) -> None:
-    """Kill the program and, where there is a /proc, its descendants."""
-    if process.poll() is not None:
-        return
-    parents = {pid: parent for pid, parent, _group in _find_living(os.getsid(0))} if PROC.is_dir() else {}
-    tree = [process.pid]
-    for pid in tree:  # grows meanwhile
-        tree += [child for child, parent in parents.items() if parent == pid]
+def _kill_writers(process: Popen[bytes]) -> None:
+    """Kill the program and, where there is a /proc, all of this session that holds the pipe of its output."""
     process.kill()
-    for pid in tree[1:]:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    if not PROC.is_dir():
+        return
+    pipe = (PROC / f"self/fd/{_pipe_of(process).fileno()}").readlink()
+    for pid, _group in _find_living(os.getsid(0)):
+        with suppress(OSError):  # the process has ended by now, or belongs to another user
+            if pid != os.getpid() and any(each.readlink() == pipe for each in (PROC / f"{pid}/fd").iterdir()):
+                os.kill(pid, signal.SIGKILL)
 
 
-def _find_living(session: int) -> Iterator[tuple[int, int, int]]:
-    """Number, parent and group of each living process of the session; in a container nobody may wait for dead ones."""
+def _find_living(session: int) -> Iterator[tuple[int, int]]:
+    """Number and group of each living process of the session; in a container nobody may wait for dead ones."""
     for process in PROC.iterdir():
         if not process.name.isdecimal():
             continue
         with suppress(OSError):  # the process has ended by now
             if os.getsid(int(process.name)) == session:  # first, since reading a file of /proc is thirty times slower
                 stat = (process / "stat").read_text(errors="replace")
-                state, parent, group, *_ = stat.rpartition(")")[2].split()
+                state, _parent, group, *_ = stat.rpartition(")")[2].split()
                 if state not in "ZX":
-                    yield int(process.name), int(parent), int(group)
+                    yield int(process.name), int(group)
 
 
 def describe_exit(code: int) -> str:

@@ -301,9 +301,10 @@ def test_ctrl_c_interrupts_a_live_command_which_may_still_say_something(live, so
         "trap '' INT TERM; " + CTRL_C + "while :; do sleep 1; done",
         "trap '' INT TERM; exec >&- 2>&-; " + CTRL_C + "while :; do sleep 1; done",
         "(trap '' INT; exec sleep 60) & " + CTRL_C + "wait",
+        "(trap '' INT; exec sleep 60) & " + CTRL_C + "kill -INT $$; wait",
         "trap '' INT TERM; " + CTRL_C + "yes",
     ],
-    ids=["alone", "with its output closed", "in a child", "while it prints"],
+    ids=["alone", "with its output closed", "in a child", "after its shell", "while it prints"],
 )
 def test_a_live_command_that_ignores_ctrl_c_is_killed(command, live, somebody_lives):
     code, _ = live(HOLD + command, grace_s=0.2)

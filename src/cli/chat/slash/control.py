@@ -86,10 +86,10 @@ def _thinking(state: State, mode: str) -> None:
 
 def _edit(state: State, words: str) -> None:
     """Write the next message in an editor; an empty one is not sent, and one left as it was is in the prompt again."""
-    from ..input.shell_escape import edited
+    from ..input.editor import edit_text
 
     before = words or state.draft
-    text = edited(before)
+    text = edit_text(before)
     state.draft = text if text == before else ""
     if text.strip() and not state.draft:
         state.questions.append(text)
