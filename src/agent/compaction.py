@@ -2,11 +2,10 @@
 
     system  old ........................  last turns        becomes        system  summary  last turns
 
-The last turns stay as they are, a quarter of the context or less. Nothing is split between a call and its
-result. The model that sums up is given the old part as text, tool results shortened until the request itself
-fits; where that fails, old tool results are shortened instead. Pure: sizes and the summary come from a model
-that is passed in. What a summary must retain follows what coding agents lose first: wishes, paths, numbers,
-errors, and what is not done yet.
+The last turns stay as they are, a quarter of the context or less. A call stays with its result. The model that
+writes the summary is given the old part as text, its tool results shortened until the request itself fits. If the
+summary fails, old tool results are shortened instead. Pure: sizes and the summary come from a model that is passed
+in. The prompt asks for what coding agents lose first: wishes, paths, numbers, errors, and what is not done yet.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from ..types.messages import (
     UserMessage,
 )
 from ..types.special_tokens import neutralize_with_note
-from .room import CHARACTERS_PER_TOKEN, make_room
+from .pruning import CHARS_PER_TOKEN, shorten_old_results
 
-AT = 0.85  # of the context: where it begins
-KEEP = 0.25  # of the context: the last turns
-KEEP_BY_HAND = 0.3  # of the conversation, where that is less
-LEAST = 0.2  # of the conversation: less is not worth a summary
-SUMMARY_ROOM = 0.75  # of the context that the request for a summary may fill: the rest is for the answer
-SHORTENED = (8000, 2000, 500, 150)  # characters of a tool result in the request, tried in this order
-SHORTEST = 1000  # characters of a transcript
-LONGEST_QUESTION = 4000  # characters that are repeated word for word
-RETRY_AFTER = 8  # messages until a summary that failed is tried again
-SHOWN = 5  # questions named to the user
+START_SHARE = 0.85  # of the context: where compaction begins
+KEPT_SHARE = 0.25  # of the context: the last turns
+KEPT_SHARE_BY_HAND = 0.3  # of the conversation, if that is less
+MIN_DROPPED_SHARE = 0.2  # of the conversation: less is not worth a summary
+MAX_REQUEST_SHARE = 0.75  # of the context that the request for a summary may fill: the rest is for the answer
+RESULT_CHARS = (8000, 2000, 500, 150)  # of a tool result in the request, tried in this order
+MIN_TRANSCRIPT_CHARS = 1000
+MAX_QUESTION_CHARS = 4000  # that are repeated word for word
+RETRY_AFTER_MESSAGES = 8  # until a summary that failed is tried again
+MAX_LISTED_QUESTIONS = 5  # named to the user
 
 PROMPT = """\
 You are given a conversation between a user and an assistant that uses tools. The assistant will go on with it and
@@ -58,8 +57,8 @@ SUMMARY = "[What was said before was summed up, to make room:]\n{summary}"
 QUESTION = "\n\n[The user's last message, word for word:]\n{question}"
 
 
-class Model(Protocol):
-    """What asks for a summary, and knows sizes; src.model.Model is one."""
+class SummaryModel(Protocol):
+    """Writes summaries, and knows sizes; src.model.Model is one."""
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]: ...
 
@@ -70,42 +69,50 @@ class Model(Protocol):
 
 
 class Compactor:
-    """Compacts the conversations of `model` once they fill `at` of its context, None being never.
+    """Compacts the conversations of `model` once they fill the share `at` of its context; None: never by itself.
 
-    `writer` gives who sums up, where it is not the model itself.
+    `writer` gives the model that writes the summary, if it is another one.
     """
 
-    def __init__(self, model: Model, *, at: float | None = AT, writer: Callable[[], Model] | None = None) -> None:
+    def __init__(
+        self,
+        model: SummaryModel,
+        *,
+        at: float | None = START_SHARE,
+        writer: Callable[[], SummaryModel] | None = None,
+    ) -> None:
         self._model = model
         self._at = at
         self._writer = writer or (lambda: model)
-        self._tried = -RETRY_AFTER  # messages that there were when it was tried last, in vain
+        self._failed_at = -RETRY_AFTER_MESSAGES  # messages in the conversation when the last attempt failed
 
-    def if_full(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, None]:
-        """Before a request: compact where the conversation fills too much. Raises nothing of the model's."""
-        if self._at is None or 0 <= len(conversation) - self._tried < RETRY_AFTER:
+    def compact_if_full(
+        self, conversation: list[Message], tools: Sequence[ToolDefinition]
+    ) -> Generator[Event, None, None]:
+        """Before a request: compact if the conversation fills too much. A failure of the model becomes a notice."""
+        if self._at is None or 0 <= len(conversation) - self._failed_at < RETRY_AFTER_MESSAGES:
             return
         share = self._model.measure_fill(conversation, tools, exact_from=self._at)
         if share is None or share < self._at:
             return
-        split = _split(conversation, KEEP / share)
-        self._tried = len(conversation)
+        split = _split(conversation, KEPT_SHARE / share)
+        self._failed_at = len(conversation)
         if not split:
             return
         yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summarized.")
         try:
             yield from self._replace(conversation, split, "", by_hand=False)
         except BotError as error:
-            characters = sum(map(_size, conversation)) * (share - (1 - KEEP)) / share
-            freed = make_room(conversation, int(characters) // CHARACTERS_PER_TOKEN)
+            chars = sum(map(_count_chars, conversation)) * (share - (1 - KEPT_SHARE)) / share
+            freed = shorten_old_results(conversation, int(chars) // CHARS_PER_TOKEN)
             yield Notice(
                 f"Summarizing failed: {error.message} "
                 f"Instead, old tool results were shortened by about {freed:,} tokens."
             )
 
-    def refused(self, conversation: list[Message]) -> Generator[Event, None, bool]:
-        """The server took no request so long: compact; whether that could be done. Raises nothing of the model's."""
-        split = _split(conversation, KEEP)
+    def compact_after_refusal(self, conversation: list[Message]) -> Generator[Event, None, bool]:
+        """The server refused the request as too long: compact; whether that was possible."""
+        split = _split(conversation, KEPT_SHARE)
         if not split:
             return False
         yield Notice("The model's context is full; the older part of the conversation is being summarized.")
@@ -116,10 +123,12 @@ class Compactor:
             return False
         return True
 
-    def now(self, conversation: list[Message], hint: str = "") -> Generator[Event, None, None]:
-        """Compact, because the user asks for it. `hint`: what to keep above all. Raises what the model raises."""
+    def compact_now(self, conversation: list[Message], hint: str = "") -> Generator[Event, None, None]:
+        """Compact because the user asks for it. `hint`: what to keep above all. Raises what the model raises."""
         share = self._model.measure_fill(conversation)
-        split = _split(conversation, min(KEEP_BY_HAND, KEEP / share if share else KEEP_BY_HAND), least=0)
+        split = _split(
+            conversation, min(KEPT_SHARE_BY_HAND, KEPT_SHARE / share if share else KEPT_SHARE_BY_HAND), least=0
+        )
         if not split:
             yield Notice("There is nothing to summarize yet.")
             return
@@ -128,29 +137,29 @@ class Compactor:
     def _replace(
         self, conversation: list[Message], split: int, hint: str, *, by_hand: bool
     ) -> Generator[Event, None, None]:
-        first = _first(conversation)
+        first = _find_start(conversation)
         dropped, before = conversation[first:split], len(conversation)
-        text = SUMMARY.format(summary=self._summary(dropped, hint))
+        text = SUMMARY.format(summary=self._summarize(dropped, hint))
         if not any(isinstance(message, UserMessage) for message in conversation[split:]):
-            text += _last_question(dropped)
+            text += _quote_last_question(dropped)
         summary = UserMessage(text)
         conversation[first:split] = [summary]
-        self._tried = -RETRY_AFTER
+        self._failed_at = -RETRY_AFTER_MESSAGES
         yield Compacted(summary, before, before - split, by_hand)
-        yield Notice(_notice(dropped, before - split, len(text), by_hand=by_hand))
+        yield Notice(_describe_summary(dropped, before - split, len(text), by_hand=by_hand))
 
-    def _summary(self, dropped: Sequence[Message], hint: str) -> str:
-        """Raises BotError where there is none."""
+    def _summarize(self, dropped: Sequence[Message], hint: str) -> str:
+        """Raises BotError if there is no summary."""
         writer = self._writer()
         prompt = SystemMessage(PROMPT.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
-        for transcript in _transcripts(dropped):
+        for transcript in _write_transcripts(dropped):
             request: list[Message] = [prompt, UserMessage(neutralize_with_note(transcript))]
-            share = writer.measure_fill(request, exact_from=SUMMARY_ROOM)
-            if share is not None and share > SUMMARY_ROOM:
+            share = writer.measure_fill(request, exact_from=MAX_REQUEST_SHARE)
+            if share is not None and share > MAX_REQUEST_SHARE:
                 continue
             try:
-                summary = _answer(writer, request)
+                summary = _request_summary(writer, request)
             except ContextTooLong as error:
                 last = error
                 continue
@@ -160,7 +169,7 @@ class Compactor:
         raise last
 
 
-def _answer(writer: Model, request: Sequence[Message]) -> str:
+def _request_summary(writer: SummaryModel, request: Sequence[Message]) -> str:
     text = ""
     for event in writer.respond(request):
         if isinstance(event, Completed):
@@ -168,18 +177,18 @@ def _answer(writer: Model, request: Sequence[Message]) -> str:
     return text
 
 
-def _first(conversation: Sequence[Message]) -> int:
-    """Where the conversation proper begins: the system prompt stays."""
+def _find_start(conversation: Sequence[Message]) -> int:
+    """The place after the system prompt, which stays."""
     return int(bool(conversation) and isinstance(conversation[0], SystemMessage))
 
 
-def _split(conversation: Sequence[Message], keep: float, least: float = LEAST) -> int:
-    """Where the messages begin that stay, `keep` of the conversation at the most; 0 where nothing can be dropped.
+def _split(conversation: Sequence[Message], keep: float, least: float = MIN_DROPPED_SHARE) -> int:
+    """The place where the kept messages begin, at most the share `keep` of the conversation; 0: nothing can be dropped.
 
-    Never before results: they stay with their calls, on one side or the other.
+    It is never between calls and their results.
     """
-    first = _first(conversation)
-    sizes = [_size(message) for message in conversation]
+    first = _find_start(conversation)
+    sizes = [_count_chars(message) for message in conversation]
     whole = sum(sizes[first:]) or 1
     split, tail = 0, 0
     for place in range(len(conversation) - 1, first + 1, -1):
@@ -192,12 +201,12 @@ def _split(conversation: Sequence[Message], keep: float, least: float = LEAST) -
     return split if split - first >= 2 and dropped >= least * whole else 0
 
 
-def _size(message: Message) -> int:
-    return sum(len(text) for _, text in _said(message)) + 1
+def _count_chars(message: Message) -> int:
+    return sum(len(text) for _, text in _list_texts(message)) + 1
 
 
-def _said(message: Message) -> Iterator[tuple[str, str]]:
-    """Who, and what."""
+def _list_texts(message: Message) -> Iterator[tuple[str, str]]:
+    """Speaker and text of each part."""
     if isinstance(message, (SystemMessage, UserMessage)):
         yield "USER" if isinstance(message, UserMessage) else "SYSTEM", message.text
     elif isinstance(message, ToolResults):
@@ -212,34 +221,33 @@ def _said(message: Message) -> Iterator[tuple[str, str]]:
                 yield "UNREADABLE CALL", block.raw
 
 
-def _transcripts(messages: Sequence[Message]) -> Iterator[str]:
+def _write_transcripts(messages: Sequence[Message]) -> Iterator[str]:
     """The messages as one text, in ever shorter versions."""
-    said = [(who, text.strip()) for message in messages for who, text in _said(message) if text.strip()]
+    texts = [(who, text.strip()) for message in messages for who, text in _list_texts(message) if text.strip()]
     transcript = ""
-    for longest in SHORTENED:
+    for max_chars in RESULT_CHARS:
         parts = [
-            f"{who}:\n{_cut(text, longest if who.startswith(('RESULT', 'CALL')) else 4 * longest)}"
-            for who, text in said
+            f"{who}:\n{_elide_middle(text, max_chars if who.startswith(('RESULT', 'CALL')) else 4 * max_chars)}"
+            for who, text in texts
         ]
         transcript = "\n\n".join(parts)
         yield transcript
-    while len(transcript) > SHORTEST:
-        transcript = _cut(transcript, len(transcript) // 2)
+    while len(transcript) > MIN_TRANSCRIPT_CHARS:
+        transcript = _elide_middle(transcript, len(transcript) // 2)
         yield transcript
 
 
-def _cut(text: str, longest: int) -> str:
-    """Its middle left out."""
-    half = longest // 2
-    return text if len(text) <= longest else f"{text[:half]}\n[...]\n{text[-half:]}"
+def _elide_middle(text: str, max_chars: int) -> str:
+    half = max_chars // 2
+    return text if len(text) <= max_chars else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
-def _last_question(dropped: Sequence[Message]) -> str:
+def _quote_last_question(dropped: Sequence[Message]) -> str:
     questions = [message.text for message in dropped if isinstance(message, UserMessage)]
-    return QUESTION.format(question=_cut(questions[-1], LONGEST_QUESTION)) if questions else ""
+    return QUESTION.format(question=_elide_middle(questions[-1], MAX_QUESTION_CHARS)) if questions else ""
 
 
-def _notice(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bool) -> str:
+def _describe_summary(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bool) -> str:
     questions = [message.text for message in dropped if isinstance(message, UserMessage)]
     results = sum(len(message.results) for message in dropped if isinstance(message, ToolResults))
     answers = sum(isinstance(message, Response) for message in dropped)
@@ -248,7 +256,7 @@ def _notice(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: 
         f"Summarized in {characters:,} characters: {len(questions)} of your messages, {answers} answers and "
         f"{results} tool results; what came last stays as it is ({kept} message{'s' * (kept != 1)}). {back}"
     ]
-    lines += [f"  - {' '.join(question.split())[:70]}" for question in questions[:SHOWN]]
-    if len(questions) > SHOWN:
-        lines.append(f"  - and {len(questions) - SHOWN} more")
+    lines += [f"  - {' '.join(question.split())[:70]}" for question in questions[:MAX_LISTED_QUESTIONS]]
+    if len(questions) > MAX_LISTED_QUESTIONS:
+        lines.append(f"  - and {len(questions) - MAX_LISTED_QUESTIONS} more")
     return "\n".join(lines)

@@ -1,56 +1,95 @@
-"""Old tool outputs left out once all of them together are too much; each stays in the output cache, by its reference.
+"""Old tool results go first: the rule by which a conversation gets shorter without a summary.
 
-A prompt's unchanged begin costs a server nothing, and a change in it costs all that follows. So this is done
-seldom and then thoroughly: once the outputs pass their budget, the oldest go until half of it is left. The
-newest, which the model has not answered yet, always stay. Pure: a conversation in, shortened in place.
+`trim_old_outputs` keeps all tool outputs together within a budget. A prompt's unchanged beginning costs a server
+nothing, and a change in it costs all that follows. So it acts seldom and then thoroughly: once the outputs pass their
+budget, the oldest are left out until half of it is free. Each stays in the output cache, by its reference.
+
+`shorten_old_results` makes room where the context is full. A shortened result keeps its head.
+
+Pure: the messages are replaced in the given list. Calls keep their results, and what was said stays.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 from ..types.messages import Message, ToolResult, ToolResults
-from .room import CHARACTERS_PER_TOKEN
 
-LEAST, MOST = 20_000, 100_000  # tokens of a budget
-SHARE = 0.25  # of the context
+CHARS_PER_TOKEN = 4  # an estimate that is rather too small, so that enough is freed at once
+
+MIN_BUDGET_TOKENS, MAX_BUDGET_TOKENS = 20_000, 100_000
+BUDGET_SHARE = 0.25  # of the context
 TRIMMED = "[tool output trimmed; ref={ref}]"
-SHORT = 200  # characters that are not worth a reference
+MIN_TRIMMED_CHARS = 200  # shorter outputs are not worth a reference
+
+HEAD_CHARS = 200  # of a shortened result, by which the model knows it again
+SHORTENED = "{head}\n[shortened to make room: {cut:,} characters left out; {how}]"
+ASK_AGAIN, READ_CACHE = "ask again for what is needed of them", 'tool_output_cache(ref_id="{ref}") shows them'
 
 
-def budget(context: int | None) -> int:
-    """Tokens that tool outputs may take in a context of so many (None: not known)."""
-    return LEAST if context is None else int(min(max(context * SHARE, LEAST), MOST))
+def compute_output_budget(context: int | None) -> int:
+    """Tokens that tool outputs may take in a context of so many tokens; None: its length is not known."""
+    if context is None:
+        return MIN_BUDGET_TOKENS
+    return int(min(max(context * BUDGET_SHARE, MIN_BUDGET_TOKENS), MAX_BUDGET_TOKENS))
 
 
-def trim(conversation: list[Message], budget: Callable[[], int]) -> int:
-    """Leave out the oldest outputs where all together take more tokens than `budget`; about how many were freed.
+def trim_old_outputs(conversation: list[Message], budget: Callable[[], int]) -> int:
+    """Leave out the oldest outputs if all together take more tokens than `budget`; about how many were freed.
 
-    It is asked only where the outputs pass the least that it may be.
+    The newest results stay, as the model has not answered them yet. `budget` is called only if the outputs take more
+    than the smallest budget.
     """
-    sizes = [_size(message) for message in conversation]
-    total = sum(sizes)
-    if total <= LEAST or total <= (most := budget()):
+    places = [place for place, message in enumerate(conversation) if isinstance(message, ToolResults)]
+    chars = sum(_count_chars(result) for place in places for result in _results(conversation[place]) if result.ref)
+    if chars <= MIN_BUDGET_TOKENS * CHARS_PER_TOKEN or chars <= (most := budget() * CHARS_PER_TOKEN):
         return 0
-    newest = max(place for place, size in enumerate(sizes) if size)
+    return _replace_oldest(conversation, places[-1], chars - most // 2, _trim)
+
+
+def shorten_old_results(conversation: list[Message], tokens: int) -> int:
+    """Shorten results, the oldest first and the newest last, until about `tokens` are freed; how many were."""
+    return _replace_oldest(conversation, len(conversation), max(tokens, 1) * CHARS_PER_TOKEN, _shorten)
+
+
+def _replace_oldest(
+    conversation: list[Message], end: int, chars: int, shorten: Callable[[ToolResult], ToolResult]
+) -> int:
+    """Shorten the results before the place `end` until so many characters are freed; about how many tokens were."""
     freed = 0
-    for place, message in enumerate(conversation[:newest]):
-        if total - freed <= most // 2:
+    for place in range(end):
+        if freed >= chars:
             break
-        if isinstance(message, ToolResults):
-            conversation[place] = trimmed = ToolResults(tuple(map(_trimmed, message.results)))
-            freed += sizes[place] - _size(trimmed)
-    return freed
+        if results := _results(conversation[place]):
+            shorter = tuple(map(shorten, results))
+            gained = sum(map(_count_chars, results)) - sum(map(_count_chars, shorter))
+            if gained > 0:
+                conversation[place] = ToolResults(shorter)
+                freed += gained
+    return freed // CHARS_PER_TOKEN
 
 
-def _trimmed(result: ToolResult) -> ToolResult:
-    if not result.ref or len(result.text) <= SHORT:
+def _trim(result: ToolResult) -> ToolResult:
+    if not result.ref or len(result.text) <= MIN_TRIMMED_CHARS:
         return result
     return replace(result, kind="text", value=TRIMMED.format(ref=result.ref))
 
 
-def _size(message: Message) -> int:
-    """Tokens, about."""
-    results = message.results if isinstance(message, ToolResults) else ()
-    return sum(len(result.text) // CHARACTERS_PER_TOKEN + 1 for result in results)
+def _shorten(result: ToolResult) -> ToolResult:
+    size = _count_chars(result)
+    if result.kind == "error" or size <= 2 * HEAD_CHARS:
+        return result
+    head = result.text[:HEAD_CHARS]
+    how = READ_CACHE.format(ref=result.ref) if result.ref else ASK_AGAIN
+    return replace(result, kind="text", value=SHORTENED.format(head=head, cut=size - len(head), how=how))
+
+
+def _results(message: Message) -> tuple[ToolResult, ...]:
+    return message.results if isinstance(message, ToolResults) else ()
+
+
+def _count_chars(result: ToolResult) -> int:
+    """As it is sent, images included."""
+    return len(json.dumps(result.value, ensure_ascii=False) if result.kind == "multimodal" else result.text)

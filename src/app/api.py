@@ -18,7 +18,7 @@ from threading import Event as CancelToken
 from threading import Lock
 from types import TracebackType
 
-from ..agent.loop import Agent as AgentLoop
+from ..agent.loop import AgentLoop
 from ..config import Settings
 from ..config.settings import Vllm
 from ..errors import BotError, Cancelled, ConfigError

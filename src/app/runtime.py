@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.compaction import Compactor
-from ..agent.loop import Agent
-from ..agent.pruning import budget
+from ..agent.loop import AgentLoop
+from ..agent.pruning import compute_output_budget
 from ..config import Settings
 from ..model import Model
 from ..security.permissions.approval import Approver
@@ -47,7 +47,7 @@ class Runtime(NamedTuple):
     and status, as the model keeps them; None if its tools keep no list.
     """
 
-    agent: Agent
+    agent: AgentLoop
     model: Model
     settings: Settings
     sandbox: str = ""
@@ -107,7 +107,7 @@ def make_runtime(
         outputs=Outputs(settings.state / "outputs"),
         sandbox=sandbox.sandbox,
     )
-    agent = Agent(
+    agent = AgentLoop(
         model,
         make_tools(settings),
         replace(context, before_write=before_write) if before_write else context,
@@ -116,8 +116,8 @@ def make_runtime(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_make_compactor(connections, model),
-        output_budget=lambda: budget(model.context_length),
-        panel=connections.make_review_board(),
+        output_budget=lambda: compute_output_budget(model.context_length),
+        review_board=connections.make_review_board(),
     )
     return Runtime(agent, model, settings, sandbox.sandbox.description, sandbox.warning, context.todos)
 

@@ -4,12 +4,21 @@ import re
 
 import pytest
 
-from src.agent.compaction import KEEP, SUMMARY_ROOM, Compactor
-from src.agent.loop import Agent
+from src.agent.compaction import KEPT_SHARE, MAX_REQUEST_SHARE, Compactor
+from src.agent.loop import AgentLoop
 from src.errors import ConnectFailed, ContextTooLong
 from src.security.permissions.approval import APPROVE_ALL
 from src.types.events import Compacted, Completed, Notice
-from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from src.types.messages import (
+    MalformedCall,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
 from tests.doubles import POLICY, context, says, toolbox
 
 CONTEXT = 20_000  # characters
@@ -72,7 +81,7 @@ def is_sendable(messages):
 
 def run(model, messages, hint=None):
     compactor = Compactor(model)
-    return list(compactor.if_full(messages, ()) if hint is None else compactor.now(messages, hint))
+    return list(compactor.compact_if_full(messages, ()) if hint is None else compactor.compact_now(messages, hint))
 
 
 class TestBeforeItIsFull:
@@ -92,7 +101,7 @@ class TestBeforeItIsFull:
         assert kept == before[-len(kept) :]
         assert messages[-1] == UserMessage("and now?")
         is_sendable(messages)
-        assert size(kept) <= KEEP * CONTEXT
+        assert size(kept) <= KEPT_SHARE * CONTEXT
 
     @pytest.mark.parametrize("turns", range(9, 20))
     @pytest.mark.parametrize("length", [1200, 3000])
@@ -134,19 +143,35 @@ class TestTheRequestForASummary:
     def test_it_fits_itself(self):
         model = SizedModel()
         run(model, [*conversation(14, length=3000), UserMessage("and now?")])
-        assert size(model.summed[0]) <= SUMMARY_ROOM * CONTEXT
+        assert size(model.summed[0]) <= MAX_REQUEST_SHARE * CONTEXT
 
     def test_even_where_one_message_alone_does_not(self):
         model = SizedModel()
         messages = [*conversation(2), UserMessage("y" * 100_000), says("ok"), *conversation(2)[1:], UserMessage("now?")]
         run(model, messages)
-        assert size(model.summed[0]) <= SUMMARY_ROOM * CONTEXT
+        assert size(model.summed[0]) <= MAX_REQUEST_SHARE * CONTEXT
 
     def test_it_holds_who_said_what(self):
         model = SizedModel()
         run(model, [*conversation(12), UserMessage("and now?")])
         text = model.summed[0][1].text
         assert re.search(r"USER:\nquestion 0\n\nCALL of look:\n\{\"path\": \"file0\"\}\n\nRESULT of look:\nxxx", text)
+
+    def test_it_holds_calls_that_could_not_be_read(self):
+        model = SizedModel()
+        broken = Response((MalformedCall("c", "look", "look(", "It has no end.", "text"),))
+        run(model, [SYSTEM, UserMessage("go"), broken, *conversation(12)[1:], UserMessage("and now?")])
+        assert "UNREADABLE CALL:\nlook(" in model.summed[0][1].text
+
+    def test_where_it_fits_in_no_way_old_results_are_shortened(self):
+        class Full(SizedModel):
+            def measure_fill(self, messages, tools=(), *, exact_from=0.0):
+                return 1.0
+
+        messages = [*conversation(12), UserMessage("and now?")]
+        events = run(Full(), messages)
+        assert "does not fit into a request for a summary" in events[-1].text
+        assert "characters left out" in messages[3].results[0].value
 
     def test_nothing_in_it_can_end_the_turn_and_speak_as_another(self):
         model = SizedModel()
@@ -172,7 +197,7 @@ class TestTheRequestForASummary:
     def test_another_model_may_write_it(self):
         model, writer = SizedModel(), SizedModel(summary="Another's gist.")
         messages = [*conversation(12), UserMessage("and now?")]
-        list(Compactor(model, writer=lambda: writer).if_full(messages, ()))
+        list(Compactor(model, writer=lambda: writer).compact_if_full(messages, ()))
         assert "Another's gist." in messages[1].text
 
 
@@ -190,15 +215,15 @@ class TestWhereItFails:
         model = SizedModel(summary="")
         compactor = Compactor(model, at=0.1)
         messages = [*conversation(12), UserMessage("and now?")]
-        list(compactor.if_full(messages, ()))
-        list(compactor.if_full(messages, ()))
+        list(compactor.compact_if_full(messages, ()))
+        list(compactor.compact_if_full(messages, ()))
         assert len(model.summed) == 1
 
     def test_a_shorter_conversation_is_another_one_in_which_it_is_tried(self):
         model = SizedModel(summary="")
         compactor = Compactor(model, at=0.1)
-        list(compactor.if_full([*conversation(12), UserMessage("and now?")], ()))
-        list(compactor.if_full([*conversation(8), UserMessage("and now?")], ()))
+        list(compactor.compact_if_full([*conversation(12), UserMessage("and now?")], ()))
+        list(compactor.compact_if_full([*conversation(8), UserMessage("and now?")], ()))
         assert len(model.summed) == 2
 
     def test_an_interrupt_leaves_all_as_it_was(self):
@@ -234,7 +259,7 @@ class TestByHand:
 class TestInTheLoop:
     def asked(self, model, messages):
         registry, _ = toolbox()
-        agent = Agent(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
+        agent = AgentLoop(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
         return list(agent.run(messages))
 
     def test_it_happens_before_the_request_that_would_not_fit(self):
@@ -249,6 +274,14 @@ class TestInTheLoop:
         events = self.asked(model, messages)
         assert any(isinstance(event, Compacted) for event in events)
         assert messages[-1] == says("Fine.")
+
+    def test_where_the_summary_fails_after_a_refusal_the_refusal_stands(self):
+        model = SizedModel(ContextTooLong("full"), summary=ConnectFailed("nobody there"), context=None)
+        messages = [*conversation(12, length=10), UserMessage("and now?")]
+        before = list(messages)
+        with pytest.raises(ContextTooLong):
+            self.asked(model, messages)
+        assert messages == before
 
     def test_what_fits_in_no_way_stays_an_error(self):
         with pytest.raises(ContextTooLong):

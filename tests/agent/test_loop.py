@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from src.agent.dispatch import NOT_FINISHED, SAME_AGAIN
-from src.agent.loop import MAX_MALFORMED_TURNS, NUDGE, SUM_UP, Agent
-from src.errors import ContextTooLong, StreamCut
+from src.agent.dispatch import NOT_FINISHED, REPEATED
+from src.agent.loop import EMPTY_TURN_PROMPT, FINAL_ANSWER_PROMPT, MAX_MALFORMED_TURNS, AgentLoop
+from src.errors import ContextTooLong, StreamCut, WireError
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
@@ -26,7 +26,7 @@ class Run:
         self.registry, self.ran = toolbox()
         policy = options.pop("policy", POLICY)
         self.approver = ScriptedApprover(*answers)
-        self.agent = Agent(self.model, self.registry, context(), self.approver, policy, **options)
+        self.agent = AgentLoop(self.model, self.registry, context(), self.approver, policy, **options)
         self.conversation = [UserMessage("go")]
         self.events = []
 
@@ -89,6 +89,22 @@ def test_a_wrong_call_is_answered_with_what_is_right_and_the_loop_goes_on(call, 
     assert run.conversation[-1] == says("ok")
 
 
+def test_notices_of_the_tools_come_first_and_once():
+    run = Run(says("hello"), says("again"))
+    run.registry.notices.append("A server is missing.")
+    assert [run.all().events[0], run.all().of(Notice)] == [
+        Notice("A server is missing."),
+        [Notice("A server is missing.")],
+    ]
+
+
+def test_a_turn_without_an_answer_is_an_error():
+    run = Run()
+    run.model.respond = lambda messages, tools=(): iter(())
+    with pytest.raises(WireError, match="without an answer"):
+        run.all()
+
+
 class TestApproval:
     def test_what_is_approved_runs(self):
         run = Run(says("", CHANGE), says("ok"), answers=[True]).all()
@@ -131,7 +147,7 @@ class TestLimits:
         run = Run(says("", LOOK), says("", LOOK), says("So far."), max_tool_turns=2).all()
         assert run.model.asked[1].tools == ["look", "change", "wait"]
         assert run.model.asked[2].tools == []
-        assert run.model.asked[2].messages[-1] == SUM_UP
+        assert run.model.asked[2].messages[-1] == FINAL_ANSWER_PROMPT
         assert "Stopped after 2" in run.of(Notice)[0].text
         assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
         assert run.conversation[-1] == says("So far.")
@@ -146,17 +162,24 @@ class TestLimits:
         run = Run(says("Once upon", stop_reason="max_tokens")).all()
         assert "max_tokens" in run.of(Notice)[0].text
 
+    @pytest.mark.parametrize(
+        ("reason", "notice"), [("repetition", "kept repeating itself"), ("other", "for a reason of its own")]
+    )
+    def test_an_answer_that_the_model_did_not_end_is_said_so(self, reason, notice):
+        run = Run(says("Once upon", stop_reason=reason)).all()
+        assert notice in run.of(Notice)[0].text
+
     def test_an_empty_answer_is_said_so_and_asked_about_once(self):
         run = Run(says(""), says("Here.")).all()
         assert "without saying anything" in run.of(Notice)[0].text
-        assert run.model.asked[1].messages[-1] == NUDGE
+        assert run.model.asked[1].messages[-1] == EMPTY_TURN_PROMPT
         assert run.conversation[-1] == says("Here.")
 
     def test_an_order_that_nobody_answered_is_not_left_to_the_next_question(self):
         run = Run(says(""), StreamCut("cut"))
         with pytest.raises(StreamCut):
             run.all()
-        assert NUDGE not in run.conversation
+        assert EMPTY_TURN_PROMPT not in run.conversation
 
     def test_two_empty_answers_end_the_loop(self):
         assert len(Run(says(""), says("")).all().model.asked) == 2
@@ -238,7 +261,7 @@ class TestAlwaysSendable:
         run = Run(says("", LOOK), StreamCut("cut"), max_tool_turns=1)
         with pytest.raises(StreamCut):
             run.all()
-        assert SUM_UP not in run.conversation
+        assert FINAL_ANSWER_PROMPT not in run.conversation
 
 
 def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():
@@ -271,7 +294,7 @@ class TestTheSameCallAgain:
     def test_the_third_time_in_a_row_it_is_not_run_and_the_model_is_told(self):
         run = Run(*[says("", LOOK)] * 3, says("ok")).all()
         assert run.ran == ["look a"] * 2
-        assert run.results()[-1].value == SAME_AGAIN
+        assert run.results()[-1].value == REPEATED
         assert run.conversation[-1] == says("ok")
 
     def test_after_that_the_loop_stops_and_says_so(self):

@@ -24,7 +24,7 @@ import requests
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from src.agent.loop import Agent  # noqa: E402 - run as a script, from anywhere
+from src.agent.loop import AgentLoop  # noqa: E402 - run as a script, from anywhere
 from src.model import Model  # noqa: E402
 from src.security.permissions.approval import APPROVE_ALL  # noqa: E402
 from src.security.permissions.policy import Policy  # noqa: E402
@@ -95,7 +95,7 @@ def ours(base_url: str) -> None:
 
     with Client(base_url) as client:
         model = Model(client, "tiny", is_vllm=False)
-        agent = Agent(model, registry, ToolContext(workspace=ROOT), APPROVE_ALL, Policy(ROOT), max_tool_turns=1000)
+        agent = AgentLoop(model, registry, ToolContext(workspace=ROOT), APPROVE_ALL, Policy(ROOT), max_tool_turns=1000)
         for _ in agent.run([UserMessage("go")]):
             pass
 

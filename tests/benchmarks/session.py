@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from src.agent.compaction import Compactor
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.app.factory import Factory
 from src.config import Settings
 from src.security.permissions.approval import APPROVE_ALL
@@ -62,7 +62,7 @@ def run(session: Session, turns: int) -> list[tuple[float, int, int]]:
     """After each turn: its CPU in ms, resident memory in KB, open files."""
     model = Scripted()
     registry, ran = toolbox()
-    agent = Agent(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
+    agent = AgentLoop(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
     rows = []
     for number in range(turns):
         began = time.process_time()
@@ -145,7 +145,7 @@ def journal_of(session: Session, length: int, compacting: bool) -> Path:
             else:
                 yield from model.respond(messages, tools)
 
-    agent = Agent(
+    agent = AgentLoop(
         Shows(), registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(Shows()) if compacting else None
     )
     for number in range(REPEATED):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.security.permissions.approval import APPROVE_ALL
 from src.session.session import Session
 from src.session.store import Store
@@ -21,7 +21,7 @@ def store(folder: Path, **options) -> Store:
 def ask(session: Session, question: str, *turns, partial: str = "") -> list[str]:
     """One turn, drained; what the tools noted of their runs."""
     registry, ran = toolbox()
-    agent = Agent(ScriptedModel(*turns, partial=partial), registry, context(), APPROVE_ALL, POLICY)
+    agent = AgentLoop(ScriptedModel(*turns, partial=partial), registry, context(), APPROVE_ALL, POLICY)
     session.messages.append(UserMessage(question))
     for _ in session.follow(agent.run(session.messages)):
         pass

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.security.permissions.approval import APPROVE_ALL
 from src.session.replay import NOT_RUN, UNKNOWN
 from src.session.session import Session
@@ -73,7 +73,7 @@ def life(folder: Path, session: Session) -> None:
         os.write(ran, f"{job}\n".encode())
         return f"saw {job}"
 
-    agent = Agent(Worker(), registry, context(), APPROVE_ALL, POLICY, max_tool_turns=100)
+    agent = AgentLoop(Worker(), registry, context(), APPROVE_ALL, POLICY, max_tool_turns=100)
     session.messages.append(UserMessage("go"))
     for event in session.follow(agent.run(session.messages)):
         if isinstance(event, CallFinished):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.errors import BotError, StreamCut
 from src.security.permissions.approval import APPROVE_ALL
 from src.security.text.redact import redact
@@ -104,7 +104,7 @@ class TestInterrupted:
         """The journal as it is when the process dies at an event: nothing is closed, nothing tidied."""
         session = begun(tmp_path)
         registry, ran = toolbox()
-        agent = Agent(ScriptedModel(*turns, partial="Half an"), registry, context(), APPROVE_ALL, POLICY)
+        agent = AgentLoop(ScriptedModel(*turns, partial="Half an"), registry, context(), APPROVE_ALL, POLICY)
         session.messages.append(UserMessage("hi"))
         events = session.follow(agent.run(session.messages))
         for event in events:
@@ -313,7 +313,7 @@ class TestWhereNothingCanBeWritten:
         registry, ran = toolbox()
         notices = []
         for question in ("a", "b"):
-            agent = Agent(ScriptedModel(says("", LOOK), says("ok")), registry, context(), APPROVE_ALL, POLICY)
+            agent = AgentLoop(ScriptedModel(says("", LOOK), says("ok")), registry, context(), APPROVE_ALL, POLICY)
             session.messages.append(UserMessage(question))
             notices += [event for event in session.follow(agent.run(session.messages)) if isinstance(event, Notice)]
         assert ran == ["look a", "look a"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
 from src.types.events import Compacted
@@ -23,7 +23,7 @@ def put(path: Path, content: bytes | None) -> None:
 def write(session, *arguments):
     """One turn in which the list is written so."""
     turns = [says("", ToolCall(f"c{place}", "todo_write", each)) for place, each in enumerate(arguments)]
-    agent = Agent(ScriptedModel(*turns, says("Noted.")), REGISTRY, context(), APPROVE_ALL, POLICY)
+    agent = AgentLoop(ScriptedModel(*turns, says("Noted.")), REGISTRY, context(), APPROVE_ALL, POLICY)
     session.messages.append(UserMessage("go"))
     for _ in session.follow(agent.run(session.messages)):
         pass

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
 from src.cli.chat.loop import LEAVING, Chat, Front
 from src.cli.chat.slash.table import COMMANDS
@@ -39,7 +39,7 @@ class Session:
 
     def _bot(self, name):
         where = replace(context(), todos=self.todos)
-        agent = Agent(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
+        agent = AgentLoop(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
         return Runtime(agent, self.model, Settings(), todos=self.todos)
 
     def _read(self, prompt):

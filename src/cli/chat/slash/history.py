@@ -221,7 +221,7 @@ def _compact(state: State, hint: str) -> None:
         raise BotError("This conversation cannot be summarized.")
     state.screen.say("Summarizing the conversation...")
     try:
-        for event in state.session.follow(compactor.now(state.conversation, hint)):
+        for event in state.session.follow(compactor.compact_now(state.conversation, hint)):
             state.screen.draw(event)
     except KeyboardInterrupt:
         state.screen.say("(stopped; nothing was summarized)")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from src.agent.loop import Agent
+from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
 from src.cli.chat.loop import Chat, Front
 from src.cli.chat.slash.history import INIT, resume_session
@@ -46,7 +46,7 @@ class Chatting:
             self.state.session.before_write(path, content)
 
         ctx = ToolContext(workspace=self.state.settings.root, before_write=before_write)
-        return Runtime(Agent(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Settings())
+        return Runtime(AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Settings())
 
     def _read(self, prompt):
         line = self.lines.pop(0)
