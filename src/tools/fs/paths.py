@@ -10,24 +10,19 @@ POSIX only: it needs openat() and its kin. Paths are never expanded: `$HOME` and
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import ToolError
 
-OPENAT2 = 437  # on every architecture
-RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
-RESOLVE = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-ATTEMPTS = 10  # EAGAIN: something was renamed while the kernel looked
-
-Open = Callable[[int, str, int], int]  # folder, path below it, flags -> descriptor; raises OSError
+STEP = FOLDER | getattr(os, "O_PATH", 0)  # to pass through a folder one need not be allowed to list it
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 LONGEST = 4096  # characters of a path; the cost of resolving one grows with the square of its length
@@ -219,66 +214,22 @@ def _keep_attributes(descriptor: int, name: str, folder: int) -> None:
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
-    """A descriptor of what is at `path` below `folder`. Raises OSError, also for a link and for what leads out."""
-    return _way()(folder, path, flags)
+    """Open `path`, which is relative to the descriptor `folder`, without following a link, and return its descriptor.
 
-
-def by_kernel(folder: int, path: str, flags: int) -> int:
-    """In one step. Raises OSError, with ENOSYS where the kernel cannot."""
-    import ctypes  # start-up is measured
-
-    how = (ctypes.c_uint64 * 3)(flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0, RESOLVE)  # struct open_how
-    encoded = os.fsencode(path)
-    number = 0
-    for _ in range(ATTEMPTS):
-        descriptor: int = _libc().syscall(OPENAT2, folder, encoded, ctypes.byref(how), ctypes.sizeof(how))
-        if descriptor >= 0:
-            return descriptor
-        number = ctypes.get_errno()
-        if number != 11:  # EAGAIN
-            break
-    raise OSError(number, os.strerror(number), path)
-
-
-def by_steps(folder: int, path: str, flags: int) -> int:
-    """The same, one component after the other."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts or path.startswith("/"):
-        raise OSError(18, os.strerror(18), path)  # EXDEV, as the kernel says
-    if path.rpartition("/")[2] in ("", "."):
-        flags |= os.O_DIRECTORY
-    if not parts:
-        return os.open(path and ".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    Each component is opened from the one before it, with O_NOFOLLOW. Raises OSError, also for a link, and for a path
+    that is absolute or has a component "..".
+    """
+    *above, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
+    if path.startswith("/") or ".." in (*above, name):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     here = folder
     try:
-        for part in parts[:-1]:
-            below = os.open(part, FOLDER, dir_fd=here)
+        for part in above:
+            below = os.open(part, STEP, dir_fd=here)
             if here != folder:
                 os.close(here)
             here = below
-        return os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
     finally:
         if here != folder:
             os.close(here)
-
-
-@cache
-def _way() -> Open:
-    """The kernel's, where it has one and may be asked: tried once."""
-    root = os.open("/", FOLDER)
-    try:
-        os.close(by_kernel(root, ".", FOLDER))
-    except (OSError, AttributeError):  # the latter: a system whose C library has no syscall()
-        return by_steps
-    finally:
-        os.close(root)
-    return by_kernel
-
-
-@cache
-def _libc() -> Any:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    return libc
