@@ -78,7 +78,7 @@ def read_before_change(path: str, ctx: ToolContext) -> Content | None:
     """What a file that is to be changed holds; None where there is none. It is kept for whoever takes it back."""
     target = paths.resolve(path, ctx.workspace)
     with map_os_errors(path):
-        paths.writable(target, ctx.protected)
+        paths.refuse_protected(target, ctx.protected)
         try:
             file = os.fdopen(paths.open_to_read(target), "rb")
         except FileNotFoundError:

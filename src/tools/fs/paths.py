@@ -1,11 +1,11 @@
 """Where a file tool may go: to a regular file inside the workspace, and nowhere else.
 
-Two steps. First the path is resolved, links and `..` and all, and must lead into the workspace; this says
-where it goes and gives a clear error. Then it is opened from the workspace's own descriptor, following
-nothing: the resolved path holds no link, so one that is met was put there meanwhile, and
-is refused. Whatever changes between the steps, nothing outside is ever opened.
+There are two steps. `resolve` follows links and `..`; the result must lie in the workspace, else it raises a clear
+error. Then the file is opened from the descriptor of the workspace without following a link. The resolved path holds
+none, so that a link met now was put there since, and is refused: nothing outside is opened, whatever changes between
+the steps.
 
-POSIX only: it needs openat() and its kin. Paths are never expanded: `$HOME` and `*` are plain names.
+POSIX only, since it needs openat(). Paths are not expanded: `$HOME` and `*` are plain names.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = FOLDER | getattr(os, "O_PATH", 0)  # to pass through a folder one need not be allowed to list it
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-LONGEST = 4096  # characters of a path; the cost of resolving one grows with the square of its length
-UNPASSABLE = re.compile("[\0\ud800-\udfff]")  # no system takes a NUL, and a lone surrogate is no character
+MAX_PATH_CHARS = 4096  # the cost of resolving a path grows with the square of its length
+UNPASSABLE = re.compile("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device",
@@ -38,7 +38,7 @@ KINDS = {
 
 
 class Target(NamedTuple):
-    """A path as the model gave it, and where it leads: components below the workspace, none of them a link."""
+    """A path as the model gave it, and the components below the workspace that it leads to; none of them is a link."""
 
     given: str
     workspace: Path
@@ -46,8 +46,8 @@ class Target(NamedTuple):
 
 
 def resolve(path: str, workspace: Path) -> Target:
-    """Where a path leads; ToolError if that is not inside the workspace."""
-    if len(path) > LONGEST:
+    """Find where a path leads. Raises ToolError if that is not inside the workspace."""
+    if len(path) > MAX_PATH_CHARS:
         raise ToolError(f"a path of {len(path):,} characters is too long")
     if not path.strip() or UNPASSABLE.search(path):
         raise ToolError(f"{path!a} is not a path")
@@ -59,30 +59,30 @@ def resolve(path: str, workspace: Path) -> Target:
     return Target(path, root, real.relative_to(root).parts)
 
 
-def writable(target: Target, protected: tuple[Path, ...]) -> None:
-    """ToolError for what no tool may write: git's own files, whose hooks run as code, and what `protected` names.
+def refuse_protected(target: Target, protected: tuple[Path, ...]) -> None:
+    """Raise ToolError for what no tool may write: git's own files, whose hooks are programs, and `protected`.
 
-    Case is folded, since some file systems do.
+    Case is ignored, since some file systems ignore it.
     """
-    parts = _folded(target.parts)
+    parts = _casefold(target.parts)
     if ".git" in parts:
         raise ToolError(f"{target.given}: git's own files are not written", "Use git through a command.")
-    real = _folded(target.workspace.parts) + parts
+    real = _casefold(target.workspace.parts) + parts
     for path in protected:
-        if real[: len(path.parts)] == _folded(path.parts):
+        if real[: len(path.parts)] == _casefold(path.parts):
             raise ToolError(f"{target.given} is protected: it holds settings or the state of this program")
 
 
-def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:
+def _casefold(parts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.casefold() for part in parts)
 
 
 @contextmanager
-def parent_of(target: Target, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the folder that holds the target; with `create`, missing folders are made.
+def open_parent(target: Target, *, create: bool = False) -> Iterator[int]:
+    """Give a descriptor of the folder that holds the target; with `create`, make missing folders.
 
-    Those made are removed again if what they were made for fails, unless somebody uses them by then. They are
-    reached by the descriptors they were made with, which stay open for that: no path could be trusted.
+    If the block raises, the folders made are removed again unless they hold something by then. This goes by the
+    descriptors they were made with, which stay open until then, since a path may lead elsewhere by now.
     """
     if not target.parts:
         raise ToolError(f"{target.given} is a folder")
@@ -90,15 +90,15 @@ def parent_of(target: Target, *, create: bool = False) -> Iterator[int]:
         folder = os.open(target.workspace, FOLDER)
         opened.callback(os.close, folder)
         for step in target.parts[:-1] if create else ["/".join(target.parts[:-1]) or "."]:
-            if create and _make(step, folder):
-                made.callback(_unmake, step, folder)
+            if create and _make_folder(step, folder):
+                made.callback(_remove_folder, step, folder)
             folder = open_beneath(folder, step, FOLDER)
             opened.callback(os.close, folder)
         yield folder
         made.pop_all()
 
 
-def _make(name: str, folder: int) -> bool:
+def _make_folder(name: str, folder: int) -> bool:
     try:
         os.mkdir(name, dir_fd=folder)
     except FileExistsError:
@@ -106,22 +106,22 @@ def _make(name: str, folder: int) -> bool:
     return True
 
 
-def _unmake(name: str, folder: int) -> None:
+def _remove_folder(name: str, folder: int) -> None:
     with suppress(OSError):
         os.rmdir(name, dir_fd=folder)
 
 
-def state_of(target: Target, folder: int) -> os.stat_result:
-    """The state of the regular file there; ToolError for a device, a pipe, a folder. FileNotFoundError passes."""
+def stat_file(target: Target, folder: int) -> os.stat_result:
+    """The state of a regular file. Raises ToolError for a device, a pipe or a folder, and FileNotFoundError."""
     state = os.stat(target.parts[-1], dir_fd=folder, follow_symlinks=False)
     _refuse_special(target, state)
     return state
 
 
 def open_to_read(target: Target) -> int:
-    """A descriptor of the target's content; looked at before it is opened, since opening some devices acts."""
-    with parent_of(target) as folder:
-        state_of(target, folder)
+    """Open a regular file. Its kind is checked before, since opening some devices has an effect."""
+    with open_parent(target) as folder:
+        stat_file(target, folder)
         descriptor = os.open(target.parts[-1], READ, dir_fd=folder)
     try:
         _refuse_special(target, os.fstat(descriptor))
@@ -138,22 +138,23 @@ def _refuse_special(target: Target, state: os.stat_result) -> None:
 
 
 def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.stat_result | None = None) -> bool:
-    """Put `data` there in one step, and say whether the file is new.
+    """Replace or create a file in one step; True if it is new.
 
-    `seen` is the state of the file that `data` was made from: ToolError where somebody changed it since.
+    `seen` is the state of the file that `data` was made from. Raises ToolError if it has been changed since.
 
-    It is written whole beside its place and renamed, so that a reader sees the old or the new, a hard link
-    elsewhere keeps the old, and a crash loses neither. The permissions stay, less set-user-ID and its kin.
+    The data goes to a temporary file beside it, which is then renamed: a reader sees the old content or the new one,
+    another hard link keeps the old one, and a crash loses neither. If that fails, the temporary file is removed. The
+    permissions stay, except for set-user-ID and set-group-ID.
     """
-    writable(target, protected)
-    with parent_of(target, create=True) as folder:
+    refuse_protected(target, protected)
+    with open_parent(target, create=True) as folder:
         name = target.parts[-1]
         try:
-            old = state_of(target, folder)
+            old = stat_file(target, folder)
         except FileNotFoundError:
             old = None
         if old and not os.access(name, os.W_OK, dir_fd=folder):
-            raise ToolError(f"{target.given} is read-only")  # which a rename would not ask
+            raise ToolError(f"{target.given} is read-only")  # renaming does not check that
         temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
         try:
             _write_whole(temporary, data, folder, old, name)
@@ -161,7 +162,7 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.s
                 _refuse_changed(target, seen, folder)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
         os.fsync(folder)
@@ -169,15 +170,15 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.s
 
 
 def remove(target: Target) -> None:
-    """Remove the regular file there. Raises OSError, and ToolError for what is no regular file."""
-    with parent_of(target) as folder:
-        state_of(target, folder)
+    """Remove a regular file. Raises OSError, and ToolError for anything else."""
+    with open_parent(target) as folder:
+        stat_file(target, folder)
         os.unlink(target.parts[-1], dir_fd=folder)
 
 
 def _refuse_changed(target: Target, seen: os.stat_result, folder: int) -> None:
-    """As late as can be: what happens between this look and the renaming is not seen."""
-    now = state_of(target, folder)
+    """Called right before the renaming: a change between the two is not noticed."""
+    now = stat_file(target, folder)
     if (now.st_ino, now.st_mtime_ns, now.st_size) != (seen.st_ino, seen.st_mtime_ns, seen.st_size):
         raise ToolError(f"{target.given} was changed meanwhile, and not by this edit", "Read it again.")
 
@@ -200,9 +201,9 @@ def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
 
 
 def _keep_attributes(descriptor: int, name: str, folder: int) -> None:
-    """Access lists and the like, where the system has any: without its list a file's group would get its mask's rights.
+    """Copy access lists and other attributes; without its list, a file's group would get the rights of its mask.
 
-    What gives a program rights is left out, as set-user-ID is.
+    Capabilities are left out, as set-user-ID is.
     """
     if not hasattr(os, "listxattr"):
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import signal
 import socket
 import stat
 import tempfile
@@ -121,7 +123,7 @@ def test_folders_made_for_a_file_that_cannot_be_written_are_removed_again(path, 
 
 
 def test_a_made_folder_that_somebody_uses_by_then_stays(workspace):
-    with pytest.raises(OSError, match="full"), paths.parent_of(paths.resolve("a/b/c", workspace), create=True):
+    with pytest.raises(OSError, match="full"), paths.open_parent(paths.resolve("a/b/c", workspace), create=True):
         (workspace / "a" / "theirs").touch()
         raise OSError("full")
     assert [each.name for each in (workspace / "a").iterdir()] == ["theirs"]
@@ -209,6 +211,52 @@ def test_a_file_that_became_a_link_after_the_look_is_not_followed(workspace, out
     with pytest.raises(ToolError, match="link"):
         paths.replace(target, b"x", ())
     assert (outside / "secret.txt").read_text() == SECRET
+
+
+# A write that fails leaves the old file, and nothing beside it
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_a_write_that_the_disk_has_no_room_for_leaves_nothing(workspace):
+    (workspace / "a.txt").write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            paths.replace(paths.resolve("a.txt", workspace), b"x" * 5_000, ())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (names_in(workspace), (workspace / "a.txt").read_text()) == (["a.txt"], "old")
+
+
+def test_a_write_to_a_file_changed_by_others_leaves_nothing(workspace):
+    (workspace / "a.txt").write_text("old")
+    seen = (workspace / "a.txt").stat()
+    (workspace / "a.txt").write_text("theirs")
+    with pytest.raises(ToolError, match="was changed meanwhile"):
+        paths.replace(paths.resolve("a.txt", workspace), b"ours", (), seen)
+    assert (names_in(workspace), (workspace / "a.txt").read_text()) == (["a.txt"], "theirs")
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.0003, 0.001, 0.003, 0.01])
+def test_an_interrupted_write_leaves_nothing(seconds, workspace):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (workspace / "a.txt").write_text("old")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with suppress(KeyboardInterrupt):  # on a fast machine the write may end before the latest of them
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            paths.replace(paths.resolve("a.txt", workspace), b"x" * 20_000_000, ())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert names_in(workspace) == ["a.txt"]
+    assert (workspace / "a.txt").stat().st_size in (3, 20_000_000)
 
 
 # What no tool may write

@@ -68,7 +68,7 @@ def restoring(state: State) -> Put:
             if content is not None:
                 paths.replace(target, content, state.settings.files)
                 return
-            paths.writable(target, state.settings.files)
+            paths.refuse_protected(target, state.settings.files)
             paths.remove(target)
         except ToolError as error:
             raise OSError(error.message) from error
