@@ -1,4 +1,4 @@
-"""read, write and edit: text files of the workspace, as they are (texts.py), within it (paths.py)."""
+"""The tools read, write and edit, for text files of the workspace."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from functools import partial
 from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from ...errors import ToolError
-from ..fs.diff import unified
-from ..fs.encoding import CHUNK, UTF_8, Content, Encoding, encode, encoding_of, opened, read_before_change, replace_file
-from ..fs.line_window import Window, window
-from ..fs.replace import is_crlf, numbered, replaced
+from ..fs.diff import make_diff
+from ..fs.encoding import (
+    READ_BYTES,
+    UTF_8,
+    Encoding,
+    OldFile,
+    encode,
+    find_encoding,
+    open_file,
+    read_before_change,
+    replace_file,
+)
+from ..fs.line_window import Window, read_window
+from ..fs.replace import format_line_numbers, is_crlf, replace_text
 from ..sdk.context import ToolContext
 from ..sdk.registry import tool
 
@@ -28,33 +38,33 @@ def read(
 ) -> str:
     """Read a text file. Each line is shown after its number and a tab; the file's sha256 comes last."""
     first = 1 if offset is None else offset
-    with opened(path, ctx) as file:
+    with open_file(path, ctx) as file:
         size = os.fstat(file.fileno()).st_size
-        encoding = encoding_of(path, file, ctx.max_file_bytes)
-        digest = _digest(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
+        encoding = find_encoding(path, file, ctx.max_file_bytes)
+        digest = _hash_file(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
         file.seek(len(encoding.bom))
-        seen = window(path, file, encoding.codec, first, limit)
-    return f"{seen.text}{_how_on(seen)}[sha256 {digest}]"
+        seen = read_window(path, file, encoding.codec, first, limit)
+    return f"{seen.text}{_continuation_hint(seen)}[sha256 {digest}]"
 
 
-def preview_of_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
-    """The diff that a write comes to; raises what the write would."""
+def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
+    """The diff of a write. Raises what the write would raise."""
     path, content = arguments["path"], arguments["content"]
     old = read_before_change(path, ctx)
     try:
-        before = old.text(old.encoding(path)) if old else None
+        before = old.decode(old.find_encoding(path)) if old else None
     except ToolError:
         return f"{path} is a binary file of {len(old.data if old else b''):,} bytes, replaced by:\n{content}"
-    return unified(path, before, content)
+    return make_diff(path, before, content)
 
 
-def preview_of_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
-    """The diff that an edit comes to; raises what the edit would."""
-    change = _change(ctx=ctx, **{name: value for name, value in arguments.items() if name != "dry_run"})
-    return unified(arguments["path"], change.before, change.after or "")
+def preview_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
+    """The diff of an edit. Raises what the edit would raise."""
+    change = _plan_change(ctx=ctx, **{name: value for name, value in arguments.items() if name != "dry_run"})
+    return make_diff(arguments["path"], change.before, change.after or "")
 
 
-@tool(risk="high", preview=preview_of_write)
+@tool(risk="high", preview=preview_write)
 def write(
     path: Annotated[str, "File, relative to the workspace"],
     content: Annotated[str, "The whole new content"],
@@ -67,7 +77,7 @@ def write(
     return f"{'Replaced' if old else 'Created'} {path}: {len(content):,} characters [sha256 {_sha256(data)}]"
 
 
-@tool(risk="high", preview=preview_of_edit)
+@tool(risk="high", preview=preview_edit)
 def edit(
     path: Annotated[str, "File, relative to the workspace"],
     oldText: Annotated[str, "Text to replace, without line numbers; empty: the whole file"],
@@ -82,27 +92,27 @@ def edit(
     expected_hash: Annotated[str | None, "sha256 that read showed; refuse if the file has changed since"] = None,
 ) -> str:
     """Replace text in a file and show the diff."""
-    change = _change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
+    change = _plan_change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
     if change.after is None or change.before == change.after:
         return f"{path} stays as it is, 0 replacements: {change.how}"
     data = encode(path, change.after, change.encoding, ctx)
     if not dry_run:
         replace_file(path, data, ctx, change.old)
     done = "Would change" if dry_run else "Changed"
-    return f"{done} {path}: {change.how} [sha256 {_sha256(data)}]\n{unified(path, change.before, change.after)}"
+    return f"{done} {path}: {change.how} [sha256 {_sha256(data)}]\n{make_diff(path, change.before, change.after)}"
 
 
-class Change(NamedTuple):
-    """What an edit comes to: the text before (None: no file) and after, and how it was found, in words."""
+class PlannedEdit(NamedTuple):
+    """The result of an edit: the text before (None: no file) and after, and `how` the place was found, in words."""
 
-    old: Content | None
+    old: OldFile | None
     encoding: Encoding
     before: str | None
     after: str | None
     how: str
 
 
-def _change(
+def _plan_change(
     path: str,
     oldText: str,
     newText: str,
@@ -111,32 +121,35 @@ def _change(
     match_mode: str = "auto",
     expected_replacements: int | None = None,
     expected_hash: str | None = None,
-) -> Change:
+) -> PlannedEdit:
     old = read_before_change(path, ctx)
-    _refuse_other(path, old, expected_hash)
+    _refuse_changed(path, old, expected_hash)
     if not old and oldText:
         raise ToolError(f"{path} does not exist", "An empty oldText creates it.")
-    encoding = old.encoding(path) if old else UTF_8
-    before = old.text(encoding) if old else None
+    encoding = old.find_encoding(path) if old else UTF_8
+    before = old.decode(encoding) if old else None
     if oldText == newText:
-        return Change(old, encoding, before, before, "oldText and newText are equal")
+        return PlannedEdit(old, encoding, before, before, "oldText and newText are equal")
     if not before and not oldText:
-        return Change(old, encoding, before, newText, "created" if before is None else "was empty")
+        return PlannedEdit(old, encoding, before, newText, "created" if before is None else "was empty")
     if not oldText:
-        return Change(old, encoding, before, _with_line_ends_of(before or "", newText), "the whole of it")
-    done = replaced(before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements)
+        return PlannedEdit(old, encoding, before, _adopt_line_ends(before or "", newText), "the whole of it")
+    done = replace_text(
+        before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements
+    )
     times = f"{done.times:,} replacement{'s' * (done.times > 1)}"
-    return Change(old, encoding, before, done.text, f"{times}, mode {done.mode}, at {numbered(done.lines)}")
+    how = f"{times}, mode {done.mode}, at {format_line_numbers(done.lines)}"
+    return PlannedEdit(old, encoding, before, done.text, how)
 
 
-def _refuse_other(path: str, old: Content | None, expected: str | None) -> None:
+def _refuse_changed(path: str, old: OldFile | None, expected: str | None) -> None:
     if expected is not None:
         now = _sha256(old.data) if old else "that of no file"
         if expected.strip().lower().removeprefix("sha256").lstrip(": ") != now:
             raise ToolError(f"{path} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again.")
 
 
-def _with_line_ends_of(before: str, text: str) -> str:
+def _adopt_line_ends(before: str, text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n") if is_crlf(before) else text
 
 
@@ -144,15 +157,15 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _digest(file: BinaryIO) -> str:
+def _hash_file(file: BinaryIO) -> str:
     file.seek(0)
     digest = hashlib.sha256()
-    for data in iter(partial(file.read, CHUNK), b""):
+    for data in iter(partial(file.read, READ_BYTES), b""):
         digest.update(data)
     return digest.hexdigest()
 
 
-def _how_on(seen: Window) -> str:
+def _continuation_hint(seen: Window) -> str:
     if seen.next:
         return f"[more lines follow; read on with offset={seen.next}]\n"
     if not seen.text:

@@ -1,4 +1,4 @@
-"""tool_output_cache and tool_output_cache_grep: reading on in an output that was cut, and searching it. They stream."""
+"""The tools tool_output_cache and tool_output_cache_grep: they read and search a stored output as a stream."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from itertools import takewhile
 from typing import Annotated, BinaryIO
 
 from ...errors import ToolError
-from ..fs.grep import Matcher, blocks, matches
-from ..fs.line_window import window
+from ..fs.grep import LineMatcher, find_lines, read_blocks
+from ..fs.line_window import read_window
 from ..sdk.context import ToolContext
 from ..sdk.registry import tool
-from .search import After, Before, Most, refuse_many_lines, shown_matches
+from .search import After, Before, MaxMatches, format_matches, refuse_many_lines
 
 
 @tool(risk="low")
@@ -21,7 +21,7 @@ def tool_output_cache(
     limit: Annotated[int | None, "Number of lines to show"] = None,
 ) -> str:
     """Read the whole output of an earlier call that was cut or trimmed."""
-    seen = window(f"output {ref_id}", _opened(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
+    seen = read_window(f"output {ref_id}", _open_output(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
     if seen.next:
         return f"{seen.text}[more lines follow; read on with offset={seen.next}]"
     return seen.text or "[the output is empty]"
@@ -35,18 +35,18 @@ def tool_output_cache_grep(
     regex: Annotated[bool, "The pattern is a regular expression"] = False,
     before: Before = 0,
     after: After = 0,
-    max_matches: Most = 100,
+    max_matches: MaxMatches = 100,
 ) -> str:
     """Search the whole output of an earlier call; shows line:text."""
     refuse_many_lines(before, after)
-    matcher = Matcher(pattern, ctx.clock.monotonic, literal=not regex, ignore_case=False)
-    with _opened(ref_id, ctx) as file:
-        parts = takewhile(lambda _: not ctx.cancelled.is_set(), blocks(file, binary=True))
-        found = (("", line) for line in matches(parts, matcher, before, after))
-        return shown_matches(found, max_matches, before, after) or "[no line matches]"
+    matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=not regex, ignore_case=False)
+    with _open_output(ref_id, ctx) as file:
+        parts = takewhile(lambda _: not ctx.cancelled.is_set(), read_blocks(file, binary=True))
+        found = (("", line) for line in find_lines(parts, matcher, before, after))
+        return format_matches(found, max_matches, before, after) or "[no line matches]"
 
 
-def _opened(ref_id: str, ctx: ToolContext) -> BinaryIO:
+def _open_output(ref_id: str, ctx: ToolContext) -> BinaryIO:
     if ctx.outputs is None:
         raise ToolError("no outputs are kept here")
     return ctx.outputs.open(ref_id.strip())

@@ -1,4 +1,4 @@
-"""glob and grep: files by name and lines by pattern, in the workspace, less what git ignores."""
+"""The tools glob and grep: they find files by name and lines by pattern, except what git ignores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated
 
 from ...errors import ToolError
-from ..fs.grep import Line, Matcher, blocks, find_rg, holding, matches
+from ..fs.grep import FoundLine, LineMatcher, drop_files_without_words, find_lines, read_blocks
 from ..fs.walk import Tree
 from ..sdk.context import ToolContext
 from ..sdk.registry import tool
@@ -18,15 +18,14 @@ from ..sdk.registry import tool
 if TYPE_CHECKING:
     import regex
 
-FILES_SHOWN = 1_000
-BATCH = 2_000  # files looked at together; their paths must fit on a command line, else rg is done without
-WORTH_RG = 100  # files; starting it for fewer costs more than it saves
-AROUND_MOST = 100  # lines
-GLOB_SECONDS = 1.0  # that a pattern may take on one name
+MAX_FILES_SHOWN = 1_000
+BATCH_FILES = 2_000  # one command line of ripgrep; if their paths do not fit on it, grep does without
+MAX_CONTEXT_LINES = 100
+GLOB_TIMEOUT_S = 1.0  # for a pattern on one name
 
 Before = Annotated[int, "Lines to show before each match"]
 After = Annotated[int, "Lines to show after each match"]
-Most = Annotated[int, "Show at most this many matches; default: 100"]
+MaxMatches = Annotated[int, "Show at most this many matches; default: 100"]
 
 
 @tool(risk="low")
@@ -36,11 +35,11 @@ def glob(
     path: Annotated[str, "Folder to search; default: the workspace"] = ".",
 ) -> str:
     """Find files by name, except those that .gitignore excludes."""
-    with Tree(path, ctx).opened() as tree:
-        found = list(islice(_named(pattern, tree, tree.files()), FILES_SHOWN + 1))
-    notes = [f"[more than {FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > FILES_SHOWN else []
+    with Tree(path, ctx).open_root() as tree:
+        found = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
+    notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > MAX_FILES_SHOWN else []
     notes += [f"[{tree.cut}]"] if tree.cut else []
-    return "\n".join([*found[:FILES_SHOWN], *notes]) or "[no file matches]"
+    return "\n".join([*found[:MAX_FILES_SHOWN], *notes]) or "[no file matches]"
 
 
 @tool(risk="low")
@@ -52,39 +51,39 @@ def grep(
     ignore_case: Annotated[bool, "Ignore case"] = False,
     before: Before = 0,
     after: After = 0,
-    max_matches: Most = 100,
+    max_matches: MaxMatches = 100,
 ) -> str:
     """Search text files, except those that .gitignore excludes; shows path:line:text."""
     refuse_many_lines(before, after)
-    matcher = Matcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
-    with Tree(path, ctx).opened() as tree:
-        files = tree.files() if include is None else _named(include, tree, tree.files())
+    matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
+    with Tree(path, ctx).open_root() as tree:
+        files = tree.files() if include is None else _filter_by_glob(include, tree, tree.files())
         found = (
             (file, line)
-            for batch in _batches(files)
-            for file in _worth_reading(batch, matcher, ctx)
-            for line in _lines(tree, file, matcher, before, after)
+            for batch in _split_in_batches(files)
+            for file in drop_files_without_words(batch, matcher, ctx)
+            for line in _find_in_file(tree, file, matcher, before, after)
         )
-        shown = shown_matches(found, max_matches, before, after)
+        shown = format_matches(found, max_matches, before, after)
     return "\n".join(filter(None, [shown, tree.cut and f"[{tree.cut}]"])) or "[no line matches]"
 
 
-def shown_matches(found: Iterable[tuple[str, Line]], most: int, before: int, after: int) -> str:
-    """Lines as grep shows them, until as many match, with those around these; a path that is "" is left out."""
-    if most < 1:
+def format_matches(found: Iterable[tuple[str, FoundLine]], max_matches: int, before: int, after: int) -> str:
+    """Lines as grep prints them, up to `max_matches` matches and the lines around them; a path "" is not printed."""
+    if max_matches < 1:
         raise ToolError("max_matches counts from 1")
     shown: list[str] = []
     count = 0
     last = match = ("", 0)
     for path, line in found:
         count += line.matches
-        if count > most:
-            shown.append(f"[there are more than {most:,} matches]")
+        if count > max_matches:
+            shown.append(f"[there are more than {max_matches:,} matches]")
             break
         if line.matches:
             match = (path, line.number)
-        elif count == most and (path != match[0] or line.number > match[1] + after):
-            continue  # it belongs to a match that is not shown
+        elif count == max_matches and (path != match[0] or line.number > match[1] + after):
+            continue  # it stands near a match that is not shown
         if before + after and shown and last != (path, line.number - 1):
             shown.append("--")
         mark = ":" if line.matches else "-"
@@ -94,37 +93,29 @@ def shown_matches(found: Iterable[tuple[str, Line]], most: int, before: int, aft
 
 
 def refuse_many_lines(*counts: int) -> None:
-    if not all(0 <= each <= AROUND_MOST for each in counts):
-        raise ToolError(f"before and after are 0 to {AROUND_MOST}")
+    if not all(0 <= each <= MAX_CONTEXT_LINES for each in counts):
+        raise ToolError(f"before and after are 0 to {MAX_CONTEXT_LINES}")
 
 
-def _named(pattern: str, tree: Tree, files: Iterable[str]) -> Iterator[str]:
-    """Those of the files whose path below the folder that is searched fits the pattern."""
+def _filter_by_glob(pattern: str, tree: Tree, files: Iterable[str]) -> Iterator[str]:
+    """The files whose path below the searched folder matches the pattern."""
     fits = compile_glob(pattern)
     for file in files:
         name = file.removeprefix(tree.start) if file.startswith(tree.start) else file.rpartition("/")[2]
         try:
-            if fits.fullmatch(name, timeout=GLOB_SECONDS):
+            if fits.fullmatch(name, timeout=GLOB_TIMEOUT_S):
                 yield file
         except TimeoutError as error:
             raise ToolError(f"the pattern {pattern[:80]!a} takes too long", "Use fewer stars.") from error
 
 
-def _batches(files: Iterator[str]) -> Iterator[list[str]]:
-    while batch := list(islice(files, BATCH)):
+def _split_in_batches(files: Iterator[str]) -> Iterator[list[str]]:
+    while batch := list(islice(files, BATCH_FILES)):
         yield batch
 
 
-def _worth_reading(files: list[str], matcher: Matcher, ctx: ToolContext) -> list[str]:
-    """Less those of which rg says that nothing in them can match."""
-    if len(files) < WORTH_RG or not matcher.words or not (rg := find_rg(ctx)):
-        return files
-    holders = holding(rg, matcher.words, files, ctx.workspace, ignore_case=matcher.ignore_case)
-    return files if holders is None else [file for file in files if file in holders]
-
-
-def _lines(tree: Tree, path: str, matcher: Matcher, before: int, after: int) -> Iterator[Line]:
-    """Of a file that is there, can be read and is text."""
+def _find_in_file(tree: Tree, path: str, matcher: LineMatcher, before: int, after: int) -> Iterator[FoundLine]:
+    """Yield nothing for a file that is missing, unreadable or not text."""
     if tree.is_late():
         return
     try:
@@ -133,8 +124,8 @@ def _lines(tree: Tree, path: str, matcher: Matcher, before: int, after: int) -> 
         return
     with file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            parts = takewhile(lambda _: not tree.is_late(), blocks(file))
-            yield from matches(parts, matcher, before, after)
+            parts = takewhile(lambda _: not tree.is_late(), read_blocks(file))
+            yield from find_lines(parts, matcher, before, after)
 
 
 def compile_glob(pattern: str) -> regex.Pattern[str]:

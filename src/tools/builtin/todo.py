@@ -1,4 +1,4 @@
-"""What a model keeps for itself while it works, and how it says that it is through: todo_write, todo_read, done."""
+"""The tools todo_write, todo_read and done: the model's own list of steps, and how it ends its work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..sdk.context import ToolContext
 from ..sdk.registry import tool
 
 MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
-MOST = 100  # entries
+MAX_TODOS = 100
 
 
 class Todo(TypedDict):
@@ -22,16 +22,16 @@ class Todo(TypedDict):
 @tool(risk="low")
 def todo_write(todos: Annotated[list[Todo], "The whole list, in order"], ctx: ToolContext) -> str:
     """Replace your to-do list. Keep one for work of several steps."""
-    if len(todos) > MOST:
-        raise ToolError(f"{len(todos)} entries are too many; {MOST} at most")
+    if len(todos) > MAX_TODOS:
+        raise ToolError(f"{len(todos)} entries are too many; {MAX_TODOS} at most")
     ctx.todos[:] = [(entry["content"], entry["status"]) for entry in todos]
-    return _shown(ctx)
+    return _format_todos(ctx)
 
 
 @tool(risk="low")
 def todo_read(ctx: ToolContext) -> str:
     """Show your to-do list."""
-    return _shown(ctx)
+    return _format_todos(ctx)
 
 
 @tool(risk="low")
@@ -41,5 +41,5 @@ def done(summary: Annotated[str, "What was done, for the user"], ctx: ToolContex
     return "Done."
 
 
-def _shown(ctx: ToolContext) -> str:
+def _format_todos(ctx: ToolContext) -> str:
     return "\n".join(f"{MARKS[status]} {content}" for content, status in ctx.todos) or "[the list is empty]"

@@ -1,9 +1,10 @@
-"""Which lines of a file match a pattern, with those around them. It streams, and its time is bounded.
+"""Find the lines of a file that match a pattern, and the lines around them. It streams, in bounded time.
 
-A file is gone through in blocks of whole lines. A block that holds none of the words that a match must hold
-is passed over whole, so that a gigabyte without any takes a second; so is one in which the pattern, if it is
-plain enough for that, is not found in one search. A line is taken for UTF-8 and, where it
-is none, for Latin-1; of one that is longer than a block only the begin is looked at.
+A file is read in blocks of whole lines. A block is skipped if it holds none of the words that a match must hold, or
+if the pattern is plain and one search does not find it there: a gigabyte without a match takes a second. If ripgrep
+is installed, it can name the files that hold one of the words; it decides nothing else, so that the result is the
+same without it. A line is decoded as UTF-8, or else as Latin-1; of a line longer than a block only the start is
+searched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import io
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -23,28 +24,29 @@ from ..sdk.context import ToolContext
 if TYPE_CHECKING:
     import regex
 
-BLOCK = 1 << 20  # bytes
-LONGEST_PATTERN = 2_000  # characters
-BLOCK_SECONDS = 0.2  # that a pattern may take on a block
-SECONDS = 10.0  # that a pattern may take in all, beyond reading
-LEAST = 2  # characters of a word worth looking for
-FOLDED = re.compile("[iksIKS]")  # have a third case outside ASCII: İ, K (Kelvin), ſ
-WIDTH = 500  # characters shown of a line
+BLOCK_BYTES = 1 << 20
+MAX_PATTERN_CHARS = 2_000
+BLOCK_TIMEOUT_S = 0.2  # for a pattern on one block
+PATTERN_TIMEOUT_S = 10.0  # for a pattern on all lines, without reading them
+MIN_WORD_CHARS = 2
+THREE_CASED = re.compile("[iksIKS]")  # letters with a third case outside ASCII: İ, K (Kelvin), ſ
+MAX_LINE_CHARS = 500  # shown
+MIN_RG_FILES = 100  # for fewer, starting rg costs more than it saves
 RG_TIMEOUT_S = 20.0
 RG_FLAGS = ("--no-config", "--no-messages", "--files-with-matches", "--null", "--text", "--fixed-strings")
-MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Line(NamedTuple):
-    """A line to show: its number, and whether it matches or only stands near one that does."""
+class FoundLine(NamedTuple):
+    """A line to show: its number from 1, and whether it matches or only stands near a line that does."""
 
     number: int
     text: str
     matches: bool
 
 
-class Matcher:
-    """A pattern, and the time that may still be spent on it. Raises ToolError for what is no pattern."""
+class LineMatcher:
+    """A pattern, and the time left for it. Raises ToolError for what is not a regular expression."""
 
     def __init__(
         self,
@@ -53,85 +55,85 @@ class Matcher:
         *,
         literal: bool,
         ignore_case: bool,
-        seconds: float = SECONDS,
+        timeout_s: float = PATTERN_TIMEOUT_S,
     ) -> None:
         import warnings
 
         import regex  # start-up is measured
 
-        if not pattern or len(pattern) > LONGEST_PATTERN:
-            raise ToolError(f"a pattern has 1 to {LONGEST_PATTERN:,} characters, and this one {len(pattern):,}")
+        if not pattern or len(pattern) > MAX_PATTERN_CHARS:
+            raise ToolError(f"a pattern has 1 to {MAX_PATTERN_CHARS:,} characters, and this one {len(pattern):,}")
         source = regex.escape(pattern) if literal else pattern
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what may change in a later version
+                warnings.simplefilter("ignore")  # about syntax that a later version may change
                 self._compiled: regex.Pattern[str] = regex.compile(source, regex.IGNORECASE if ignore_case else 0)
         except (regex.error, OverflowError, RecursionError) as error:
             raise ToolError(f"{pattern[:80]!a} is no regular expression: {error}") from error
-        self._many = self._compiled if is_plain(source) else None
-        if self._many:
-            self._many = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
+        self._multiline = self._compiled if is_plain(source) else None
+        if self._multiline:
+            self._multiline = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
         self.ignore_case = ignore_case
-        self.words = words(source, ignore_case=ignore_case)
+        self.words = find_required_words(source, ignore_case=ignore_case)
         self._needles = [word.lower().encode() if ignore_case else word.encode() for word in self.words]
         self._monotonic = monotonic
-        self._seconds = self._left = seconds
+        self._timeout_s = self._left_s = timeout_s
 
     def may_be_in(self, block: bytes) -> bool:
-        """False where no line of the block can match."""
+        """False if the block lacks the words that a match must hold."""
         if not self._needles:
             return True
         folded = block.lower() if self.ignore_case else block
         return any(needle in folded for needle in self._needles)
 
     def may_match(self, block: bytes) -> bool:
-        """False where no line of the block matches: told by one search where the pattern is plain enough for that."""
+        """False if no line of the block matches; one search decides that if the pattern is plain."""
         if not self.may_be_in(block):
             return False
-        if not self._many:
+        if not self._multiline:
             return True
         try:
             text = block.decode("utf-8").replace("\r\n", "\n").removesuffix("\r")
-            return self._many.search(text, timeout=BLOCK_SECONDS) is not None
+            return self._multiline.search(text, timeout=BLOCK_TIMEOUT_S) is not None
         except UnicodeDecodeError:
             return True
-        except TimeoutError:  # what is quick on a line need not be so on many
-            self._many = None
+        except TimeoutError:  # a pattern that is fast on one line may be slow on many
+            self._multiline = None
             return True
 
     def find(self, line: str) -> int:
-        """Where the first match begins, or -1. Raises ToolError once the time is over."""
-        begun = self._monotonic()
+        """The index of the first match, or -1. Raises ToolError once the time is over."""
+        start = self._monotonic()
         try:
-            found = self._compiled.search(line, timeout=max(self._left, 0.001))
+            found = self._compiled.search(line, timeout=max(self._left_s, 0.001))
         except TimeoutError as error:
             raise ToolError(
-                f"the pattern takes more than {self._seconds:g} s",
+                f"the pattern takes more than {self._timeout_s:g} s",
                 "Write it without repetition of what repeats itself.",
             ) from error
-        self._left -= self._monotonic() - begun
+        self._left_s -= self._monotonic() - start
         return found.start() if found else -1
 
 
-def blocks(file: BinaryIO, *, binary: bool = False) -> Iterator[bytes]:
-    """A file's lines, many at a time, as UTF-8 or as they are; a line longer than a block is cut to it.
+def read_blocks(file: BinaryIO, *, binary: bool = False) -> Iterator[bytes]:
+    """Yield a file in blocks of whole lines, UTF-16 as UTF-8; a line longer than a block is cut.
 
-    None of a file that has a NUL in its first block, unless `binary`.
+    A file with a NUL in its first block yields nothing, unless `binary`.
     """
-    head = file.read(BLOCK)
-    if head.startswith(MARKS):
+    head = file.read(BLOCK_BYTES)
+    if head.startswith(UTF16_BOMS):
         codec = "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
         file.seek(len(codecs.BOM_UTF16_LE))
         text = io.TextIOWrapper(file, codec, errors="replace", newline="")
         try:
-            yield from _blocks(lambda: text.read(BLOCK).encode("utf-8", "replace"), b"")
+            yield from _split_blocks(lambda: text.read(BLOCK_BYTES).encode("utf-8", "replace"), b"")
         finally:
             text.detach()
     elif binary or b"\0" not in head:
-        yield from _blocks(lambda: file.read(BLOCK), head.removeprefix(codecs.BOM_UTF8))
+        yield from _split_blocks(lambda: file.read(BLOCK_BYTES), head.removeprefix(codecs.BOM_UTF8))
 
 
-def _blocks(read: Callable[[], bytes], rest: bytes) -> Iterator[bytes]:
+def _split_blocks(read: Callable[[], bytes], rest: bytes) -> Iterator[bytes]:
     more = True
     while more:
         data = read()
@@ -141,29 +143,29 @@ def _blocks(read: Callable[[], bytes], rest: bytes) -> Iterator[bytes]:
         if end:
             yield data[:end]
             rest = data[end:]
-        elif len(data) < BLOCK:
+        elif len(data) < BLOCK_BYTES:
             rest = data
         else:
-            yield data[:BLOCK] + b"\n"
-            rest = _after_newline(read)
+            yield data[:BLOCK_BYTES] + b"\n"
+            rest = _skip_line(read)
     if rest:
         yield rest
 
 
-def _after_newline(read: Callable[[], bytes]) -> bytes:
+def _skip_line(read: Callable[[], bytes]) -> bytes:
     while data := read():
         if (at := data.find(b"\n")) >= 0:
             return data[at + 1 :]
     return b""
 
 
-def matches(file_blocks: Iterable[bytes], matcher: Matcher, before: int, after: int) -> Iterator[Line]:
-    """The lines that match and those around them, each once, in order."""
+def find_lines(blocks: Iterable[bytes], matcher: LineMatcher, before: int, after: int) -> Iterator[FoundLine]:
+    """Yield the lines that match, and `before` and `after` lines around them, each once and in order."""
     number = 1  # of the block's first line
-    shown_until = 0  # lines up to this number are shown, as they follow a match
+    shown_until = 0  # lines up to this number follow a match and are shown
     last_shown = 0
     kept: deque[bytes] = deque(maxlen=before)  # lines before the block
-    for block in file_blocks:
+    for block in blocks:
         count = block.count(b"\n") + (not block.endswith(b"\n"))
         if shown_until < number and not matcher.may_match(block):
             if before:
@@ -175,24 +177,24 @@ def matches(file_blocks: Iterable[bytes], matcher: Matcher, before: int, after: 
             here = number + at
             start = -1
             if matcher.may_be_in(raw):
-                text = decoded(raw)
+                text = decode_line(raw)
                 start = matcher.find(text)
             if start >= 0:
                 for back in range(max(here - before, last_shown + 1), here):
                     offset = back - here + at
                     earlier = lines[offset] if offset >= 0 else kept[len(kept) + offset]
-                    yield Line(back, shortened(decoded(earlier)), False)
-                yield Line(here, shortened(text, start), True)
+                    yield FoundLine(back, shorten_line(decode_line(earlier)), False)
+                yield FoundLine(here, shorten_line(text, start), True)
                 last_shown, shown_until = here, here + after
             elif here <= shown_until:
-                yield Line(here, shortened(decoded(raw)), False)
+                yield FoundLine(here, shorten_line(decode_line(raw)), False)
                 last_shown = here
         if before:
             kept.extend(lines[-before:])
         number += count
 
 
-def decoded(raw: bytes) -> str:
+def decode_line(raw: bytes) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -200,34 +202,27 @@ def decoded(raw: bytes) -> str:
     return text.removesuffix("\r")
 
 
-def shortened(line: str, at: int = 0) -> str:
-    """A line as it is shown: all of it, or the part where the match begins."""
-    if len(line) > WIDTH:
-        start = max(0, at - WIDTH // 4)
-        line = f"{'[...] ' * bool(start)}{line[start : start + WIDTH]}{' [...]' * (start + WIDTH < len(line))}"
+def shorten_line(line: str, at: int = 0) -> str:
+    """The line, or of a long one the part around index `at`."""
+    if len(line) > MAX_LINE_CHARS:
+        start = max(0, at - MAX_LINE_CHARS // 4)
+        end = start + MAX_LINE_CHARS
+        line = f"{'[...] ' * bool(start)}{line[start:end]}{' [...]' * (end < len(line))}"
     return line.replace("\0", "\ufffd")
 
 
-def find_rg(ctx: ToolContext) -> str:
-    """Its path, or "". One that lies in the workspace is not the user's, and is not run."""
-    from shutil import which
-
-    found = os.path.realpath(which("rg", path=ctx.environment.get("PATH", "")) or "/")
-    return "" if found == "/" or Path(found).is_relative_to(os.path.realpath(ctx.workspace)) else found
-
-
-def holding(
-    rg: str, literals: Sequence[str], files: Sequence[str], workspace: Path, *, ignore_case: bool
-) -> set[str] | None:
-    """Those of the files that hold one of the words; None where it cannot be told."""
+def drop_files_without_words(files: list[str], matcher: LineMatcher, ctx: ToolContext) -> list[str]:
+    """The files without those in which, as ripgrep says, no line can match; all of them if it cannot help."""
+    if len(files) < MIN_RG_FILES or not matcher.words or not (rg := _find_rg(ctx)):
+        return files
     import subprocess
 
-    patterns = [argument for word in literals for argument in ("-e", word)]
-    case = ["--ignore-case"] if ignore_case else ["--case-sensitive"]
+    patterns = [argument for word in matcher.words for argument in ("-e", word)]
+    case = "--ignore-case" if matcher.ignore_case else "--case-sensitive"
     try:
         done = subprocess.run(  # noqa: S603 - the user's own rg, with words and paths as they are
-            [rg, *RG_FLAGS, *case, *patterns, "--", *(f"./{file}" for file in files)],
-            cwd=workspace,
+            [rg, *RG_FLAGS, case, *patterns, "--", *(f"./{file}" for file in files)],
+            cwd=ctx.workspace,
             env={"PATH": os.defpath},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -236,31 +231,40 @@ def holding(
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return files
     if done.returncode not in (0, 1):
-        return None
-    return {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0") if name}
+        return files
+    holders = {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0")}
+    return [file for file in files if file in holders]
 
 
-def words(pattern: str, *, ignore_case: bool) -> tuple[str, ...]:
-    """ASCII words, one of which is in every line that the expression matches; none where it cannot be told.
+def _find_rg(ctx: ToolContext) -> str:
+    """The path of ripgrep, or "". One inside the workspace is not the user's own, and is not run."""
+    from shutil import which
 
-    Looks at the alternatives of the outermost level, and in each at what stands outside groups and classes.
+    found = os.path.realpath(which("rg", path=ctx.environment.get("PATH", "")) or "/")
+    return "" if found == "/" or Path(found).is_relative_to(os.path.realpath(ctx.workspace)) else found
+
+
+def find_required_words(pattern: str, *, ignore_case: bool) -> tuple[str, ...]:
+    """ASCII words, at least one of which is in every line that the expression matches; empty if none are known.
+
+    It takes the longest word outside groups and classes from each alternative of the outermost level.
     """
-    if DOUBTFUL.search(pattern):
+    if UNSUPPORTED.search(pattern):
         return ()
     found: list[str] = []
     for runs in _alternatives(pattern):
-        pieces = [piece for run in runs for piece in (FOLDED.split(run) if ignore_case else [run])]
+        pieces = [piece for run in runs for piece in (THREE_CASED.split(run) if ignore_case else [run])]
         longest = max(pieces, key=len, default="")
-        if len(longest) < LEAST:
+        if len(longest) < MIN_WORD_CHARS:
             return ()
         found.append(longest)
     return tuple(dict.fromkeys(found))
 
 
 def _alternatives(pattern: str) -> Iterator[list[str]]:
-    """Of each alternative the runs of characters that stand for themselves."""
+    """Yield the runs of literal characters of each alternative."""
     runs, depth = [""], 0
     for token in TOKEN.finditer(pattern):
         text, required = token["text"], not token["quantifier"]
@@ -282,14 +286,14 @@ TOKEN = re.compile(
     r"(?P<text>\\.|\[\^?\]?(?:\\.|[^\]\\\[])*\]|\(\?:|.)(?P<quantifier>(?:[?*+]|\{[^}]*\})*)",
     re.DOTALL,
 )
-# Groups with flags, names or a look around, nested classes, and escapes that go on: not followed here.
-DOUBTFUL = re.compile(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
+# groups with flags, names or a lookaround, nested classes, and escapes of several characters
+UNSUPPORTED = re.compile(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
 
 
 def is_plain(pattern: str) -> bool:
-    """Whether a line that matches makes any text match that it is a line of, `^` and `$` being those of lines.
+    """Whether a text has a match, in multiline mode, if one of its lines has one.
 
-    So it is without what looks beyond a match, or keeps what it took.
+    Such a pattern has no lookaround, no backreference, and nothing atomic or possessive.
     """
     return PLAIN.fullmatch(pattern) is not None
 

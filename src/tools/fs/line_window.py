@@ -1,7 +1,7 @@
-"""A window of a text of any size: some of its lines, numbered, cut to what a model can take.
+"""Read some lines of a text of any size, numbered, and at most as many as a model can take.
 
-It streams. To get to the first line, newlines are counted in the bytes, which takes half a second a
-gigabyte; UTF-16, whose newline is no single byte, is decoded on the way there, ten times slower.
+It streams. To find the first line, it counts newlines in the bytes, which takes half a second per gigabyte; UTF-16,
+whose newline is not a single byte, is decoded for that, ten times slower.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 
-MOST = 50_000  # bytes (UTF-8) shown at once, less than what a result is cut to
-WIDTH = 2_000  # characters shown of a line
-CHUNK = 1 << 20  # bytes
+MAX_WINDOW_BYTES = 50_000  # of UTF-8; less than a result is cut to
+MAX_LINE_CHARS = 2_000  # shown
+READ_BYTES = 1 << 20
 
 
 class Window(NamedTuple):
-    """`text` ends with a newline where it is not empty; `next` is the first line not shown, None at the end."""
+    """`text` ends with a newline unless it is empty; `next` is the number of the first line not shown, if any."""
 
     text: str
     next: int | None
     final_newline: bool = True  # of the last line shown
 
 
-def window(name: str, file: BinaryIO, codec: str, first: int, limit: int | None) -> Window:
-    """Lines from `first` on (counted from 1), as many as `limit`, MOST and the text let through.
+def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | None) -> Window:
+    """Lines from `first` on (counted from 1), at most `limit` of them and MAX_WINDOW_BYTES.
 
-    `file` stands at the text's begin and is closed in the end. Raises ToolError where there is no such line.
+    `file` is at the start of the text; it is closed. Raises ToolError if there is no line `first`.
     """
     if first < 1 or (limit is not None and limit < 1):
         raise ToolError("offset and limit count from 1")
-    decoded_way = codec.startswith("utf-16")
-    last = None if decoded_way else _pass_bytes(file, first - 1)
+    is_utf16 = codec.startswith("utf-16")
+    last = None if is_utf16 else _skip_lines_of_bytes(file, first - 1)
     with io.TextIOWrapper(file, codec, errors="replace", newline="\n") as text:
-        if decoded_way:
-            last = _pass_lines(text, first - 1)
-        seen = _shown(text, first, limit) if last is None else Window("", None)
+        if is_utf16:
+            last = _skip_lines(text, first - 1)
+        seen = _read_lines(text, first, limit) if last is None else Window("", None)
     if not seen.text and first > 1:
         raise ToolError(f"{name} has no line {first}: its last is {first - 1 if last is None else last}")
     return seen
 
 
-def _shown(text: io.TextIOWrapper, first: int, limit: int | None) -> Window:
+def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window:
     shown: list[str] = []
-    room, ended, more = MOST, True, ""
+    room, ended, more = MAX_WINDOW_BYTES, True, ""
     while limit is None or len(shown) < limit:
-        more, whole = _line(text, first + len(shown))
+        more, whole = _read_line(text, first + len(shown))
         room -= len(more.encode("utf-8", "replace"))
         if not more or room < 0:
             break
@@ -58,44 +58,44 @@ def _shown(text: io.TextIOWrapper, first: int, limit: int | None) -> Window:
     return Window("".join(shown), first + len(shown) if more else None, ended)
 
 
-def _line(text: io.TextIOWrapper, number: int) -> tuple[str, bool]:
-    """The next line as it is shown, "" at the end; and whether a newline ended it."""
-    line = text.readline(WIDTH + 1)
+def _read_line(text: io.TextIOWrapper, number: int) -> tuple[str, bool]:
+    """The next line as it is shown, "" at the end of the text; and whether it ended with a newline."""
+    line = text.readline(MAX_LINE_CHARS + 1)
     if not line:
         return "", False
     ended, cut = line.endswith("\n"), ""
-    if not ended and len(line) > WIDTH:
-        rest, ended = _rest(text)
-        line, cut = line[:WIDTH], f" [... {rest + 1:,} more characters]"
+    if not ended and len(line) > MAX_LINE_CHARS:
+        rest, ended = _skip_rest(text)
+        line, cut = line[:MAX_LINE_CHARS], f" [... {rest + 1:,} more characters]"
     plain = line.removesuffix("\n").removesuffix("\r").replace("\0", "\ufffd")
     return f"{number}\t{plain}{cut}\n", ended
 
 
-def _rest(text: io.TextIOWrapper) -> tuple[int, bool]:
-    """Pass over the rest of a line: its length in characters, and whether a newline ended it."""
+def _skip_rest(text: io.TextIOWrapper) -> tuple[int, bool]:
+    """Skip the rest of a line; its length in characters, and whether it ended with a newline."""
     length = 0
-    for piece in iter(partial(text.readline, CHUNK), ""):
+    for piece in iter(partial(text.readline, READ_BYTES), ""):
         length += len(piece)
         if piece.endswith("\n"):
             return length - 1, True
     return length, False
 
 
-def _pass_lines(text: io.TextIOWrapper, lines: int) -> int | None:
-    """Pass over so many lines; where there are fewer, the number of the last."""
+def _skip_lines(text: io.TextIOWrapper, lines: int) -> int | None:
+    """Skip lines; the number of the last line if there are fewer, else None."""
     for passed in range(lines):
-        length, ended = _rest(text)
+        length, ended = _skip_rest(text)
         if not ended:
             return passed + bool(length)
     return None
 
 
-def _pass_bytes(file: BinaryIO, lines: int) -> int | None:
-    """The same, by the bytes alone."""
+def _skip_lines_of_bytes(file: BinaryIO, lines: int) -> int | None:
+    """As `_skip_lines`, without decoding."""
     passed, end = 0, b"\n"
     while passed < lines:
         start = file.tell()
-        data = file.read(CHUNK)
+        data = file.read(READ_BYTES)
         if not data:
             return passed + (end != b"\n")
         count = data.count(b"\n")

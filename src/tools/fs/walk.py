@@ -1,7 +1,8 @@
-"""The files of a folder of the workspace, in order, less what git ignores. No link is followed or listed.
+"""List the files of a folder of the workspace, in order, except what git ignores. Links are not listed or followed.
 
-Each folder is opened beneath the workspace (paths.py), so that whatever is swapped for a link meanwhile
-leads nowhere. What a .gitignore says holds with and without a repository; git's own folder is never entered.
+Each folder is opened beneath the workspace (paths.py), so that a folder replaced by a link is refused. A .gitignore
+holds with and without a repository; `.git` is never entered. pathspec makes an expression of each of its lines; which
+line decides is found here, since pathspec also applies a folder's lines to what is below it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from ...errors import ToolError
@@ -17,41 +18,41 @@ from ..sdk.context import ToolContext
 from . import paths
 from .paths import FOLDER, open_beneath
 
-IGNORE = ".gitignore"
-IGNORE_MOST = 1_000_000  # bytes of a .gitignore that are read
-STARS_MOST = 4  # in one of its lines: a pattern's cost grows with the length of a name to their power
-SECONDS = 30.0  # for going through all files
-NEVER = {".git"}
+IGNORE_FILE = ".gitignore"
+MAX_IGNORE_BYTES = 1_000_000  # read of a .gitignore
+MAX_STARS = 4  # in one of its lines: matching takes the length of a name to the power of their number
+WALK_TIMEOUT_S = 30.0  # for all files
+GIT_FOLDER = ".git"
 
 
-class Rule(NamedTuple):
-    """A line of a .gitignore: the expression of pathspec, whether it ignores, and whether it ends with `/**`."""
+class IgnoreRule(NamedTuple):
+    """A line of a .gitignore: pathspec's expression, whether it ignores, and whether it ends with `/**`."""
 
     expression: re.Pattern[str]
     ignores: bool
     only_inside: bool
 
 
-class Rules(NamedTuple):
-    """What one .gitignore says, the last line first, and the folder it stands in, as a prefix: "" or "a/b/"."""
+class IgnoreFile(NamedTuple):
+    """The rules of a .gitignore, the last line first, and its folder as a prefix: "" or "a/b/"."""
 
     folder: str
-    rules: tuple[Rule, ...]
+    rules: tuple[IgnoreRule, ...]
 
 
 class Tree:
-    """A folder or one file of the workspace to go through. `cut` says why not all was seen, if so."""
+    """A folder or one file of the workspace. `cut` says why not all files were seen, if so."""
 
     def __init__(self, path: str, ctx: ToolContext) -> None:
         self._target = paths.resolve(path, ctx.workspace)
         self._ctx = ctx
-        self._deadline = ctx.clock.monotonic() + SECONDS
+        self._deadline = ctx.clock.monotonic() + WALK_TIMEOUT_S
         self._root = -1
         self.cut = ""
 
     @contextmanager
-    def opened(self) -> Iterator[Tree]:
-        """With the workspace's folder held open, as the other methods need it."""
+    def open_root(self) -> Iterator[Tree]:
+        """Hold the folder of the workspace open, as the other methods need it."""
         self._root = os.open(self._target.workspace, FOLDER)
         try:
             yield self
@@ -60,46 +61,46 @@ class Tree:
 
     @property
     def start(self) -> str:
-        """Where it begins, as a prefix of paths: "" or "a/b/"; a file's own path where it is one."""
+        """The folder as a prefix of paths: "" or "a/b/"."""
         return "".join(f"{part}/" for part in self._target.parts)
 
     def open(self, path: str) -> int:
-        """A descriptor of a regular file, by its path in the workspace. Raises OSError."""
+        """Open a file for reading by its path in the workspace. Raises OSError."""
         return open_beneath(self._root, path, paths.READ)
 
     def is_late(self) -> bool:
-        """Whether the time is over, which `cut` then says. Raises ToolError where the call is cancelled."""
+        """Whether the time is over; `cut` then says so. Raises ToolError if the call is cancelled."""
         self._ctx.raise_if_cancelled()
         if self._ctx.clock.monotonic() > self._deadline:
-            self.cut = f"not all files were seen within {SECONDS:g} s; name a folder"
+            self.cut = f"not all files were seen within {WALK_TIMEOUT_S:g} s; name a folder"
         return bool(self.cut)
 
     def files(self) -> Iterator[str]:
-        """Paths relative to the workspace. Raises ToolError for what is neither folder nor file."""
+        """Yield paths relative to the workspace. Raises ToolError if it is neither a folder nor a file."""
         whole = self.start.rstrip("/")
         try:
             os.close(open_beneath(self._root, whole or ".", FOLDER))
         except NotADirectoryError:
-            os.close(paths.open_to_read(self._target))  # or the error says what it is
+            os.close(paths.open_to_read(self._target))  # raises an error that says what it is
             yield whole
             return
         except OSError as error:
             raise ToolError(f"{self._target.given}: {error.strerror}") from error
-        yield from self._below(self.start, self._rules_above())
+        yield from self._walk(self.start, self._read_rules_above())
 
-    def _rules_above(self) -> tuple[Rules, ...]:
-        """Of the folders that the start lies in; none where it is itself ignored and yet was asked for."""
-        rules: tuple[Rules, ...] = ()
+    def _read_rules_above(self) -> tuple[IgnoreFile, ...]:
+        """The rules of the folders above; none if the folder is ignored itself, since the model asked for it."""
+        rules: tuple[IgnoreFile, ...] = ()
         prefix = ""
         for part in self._target.parts:
-            rules += self._rules_of(prefix)
+            rules += self._read_rules(prefix)
             prefix += f"{part}/"
             if _is_ignored(prefix, rules):
                 return ()
         return rules
 
-    def _below(self, prefix: str, rules: tuple[Rules, ...]) -> Iterator[str]:
-        waiting: list[tuple[str, tuple[Rules, ...]]] = [(prefix, rules)]
+    def _walk(self, prefix: str, rules: tuple[IgnoreFile, ...]) -> Iterator[str]:
+        waiting: list[tuple[str, tuple[IgnoreFile, ...]]] = [(prefix, rules)]
         while waiting:
             path, rules = waiting.pop()
             if path and not path.endswith("/"):
@@ -107,68 +108,65 @@ class Tree:
                 continue
             if self.is_late():
                 return
-            rules += self._rules_of(path)
-            entries = sorted((f"{path}{name}" for name in self._names(path)), reverse=True)
+            rules += self._read_rules(path)
+            entries = sorted((f"{path}{name}" for name in self._list_folder(path)), reverse=True)
             waiting += [(entry, rules) for entry in entries if not _is_ignored(entry, rules)]
 
-    def _names(self, folder: str) -> list[str]:
-        """What is in a folder: files, and folders with a slash. One that cannot be read is taken for empty."""
-        try:
+    def _list_folder(self, folder: str) -> list[str]:
+        """The files, and the folders with a slash; none if the folder cannot be read."""
+        with suppress(OSError):
             descriptor = open_beneath(self._root, folder or ".", FOLDER)
-        except OSError:
-            return []
-        try:
-            with os.scandir(descriptor) as entries:
-                return [
-                    f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
-                    for entry in entries
-                    if entry.name not in NEVER
-                    and (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
-                ]
-        except OSError:
-            return []
-        finally:
-            os.close(descriptor)
+            try:
+                with os.scandir(descriptor) as entries:
+                    return [
+                        f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+                        for entry in entries
+                        if entry.name != GIT_FOLDER
+                        and (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False))
+                    ]
+            finally:
+                os.close(descriptor)
+        return []
 
-    def _rules_of(self, folder: str) -> tuple[Rules, ...]:
+    def _read_rules(self, folder: str) -> tuple[IgnoreFile, ...]:
         try:
-            with os.fdopen(self.open(f"{folder}{IGNORE}"), "rb") as file:
-                lines = file.read(IGNORE_MOST).decode("utf-8", "replace").splitlines()
+            with os.fdopen(self.open(f"{folder}{IGNORE_FILE}"), "rb") as file:
+                lines = file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace").splitlines()
         except OSError:
             return ()
-        return (Rules(folder, rules),) if (rules := _rules(lines)) else ()
+        return (IgnoreFile(folder, rules),) if (rules := _parse_rules(lines)) else ()
 
 
-def _is_ignored(path: str, above: tuple[Rules, ...]) -> bool:
-    """By the nearest .gitignore that says anything of it, and in that by the last line that does."""
+def _is_ignored(path: str, above: tuple[IgnoreFile, ...]) -> bool:
+    """The nearest .gitignore with a matching line decides, and in it the last such line."""
     for folder, rules in reversed(above):
         name = path[len(folder) :]
         for rule in rules:
-            if _fits(rule, name):
+            if _matches(rule, name):
                 return rule.ignores
     return False
 
 
-def _fits(rule: Rule, name: str) -> bool:
-    """Whether it speaks of this very name: pathspec's expressions also fit what is below (by their group ps_d)."""
+def _matches(rule: IgnoreRule, name: str) -> bool:
+    """Whether the rule is about this name; pathspec's expressions also match what is below it, by their group ps_d."""
     found = rule.expression.match(name.rstrip("/") if rule.only_inside else name)
     return found is not None and (found.end() == len(name) or not found.groupdict().get("ps_d"))
 
 
-def _rules(lines: list[str]) -> tuple[Rule, ...]:
-    """The rules of a .gitignore, less the lines that are none."""
+def _parse_rules(lines: list[str]) -> tuple[IgnoreRule, ...]:
+    """The rules of a .gitignore; lines that are not patterns are skipped."""
     from pathspec import GitIgnoreSpec  # start-up is measured
 
-    rules: list[Rule] = []
+    rules: list[IgnoreRule] = []
     for line in lines:
-        if line.replace("**", "").count("*") > STARS_MOST:
+        if line.replace("**", "").count("*") > MAX_STARS:
             continue
         try:
             patterns = GitIgnoreSpec.from_lines([line]).patterns
         except ValueError:
             continue
         rules += [
-            Rule(each.regex, each.include, line.rstrip().endswith("/**"))
+            IgnoreRule(each.regex, each.include, line.rstrip().endswith("/**"))
             for each in patterns
             if each.regex is not None and each.include is not None
         ]

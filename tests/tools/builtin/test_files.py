@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
-from src.tools.fs.encoding import CHUNK
+from src.tools.fs.encoding import READ_BYTES
 from src.tools.sdk.result import SHOWN
 from src.types.messages import ToolCall
 
@@ -111,7 +111,7 @@ def test_what_is_held_depends_on_what_is_shown_and_not_on_the_file(run, workspac
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("size", range(CHUNK - 3, CHUNK + 3))
+@pytest.mark.parametrize("size", range(READ_BYTES - 3, READ_BYTES + 3))
 @pytest.mark.parametrize("tail", ["€\n", "€", "\u20ac\U0001f600"])
 def test_a_character_at_the_border_of_what_is_looked_at_together_stays_whole(size, tail, run, workspace):
     (workspace / "a.txt").write_text("x\n" + "y" * (size - 2) + tail, encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.tools.fs.diff import unified
+from src.tools.fs.diff import make_diff
 
 NUMBERED = "".join(f"{number}\n" for number in range(1, 21))
 
@@ -38,11 +38,11 @@ DIFFS = [
 
 @pytest.mark.parametrize(("before", "after", "diff"), [row[1:] for row in DIFFS], ids=[row[0] for row in DIFFS])
 def test_a_change_is_told_as_git_tells_it(before, after, diff):
-    assert unified("f", before, after) == diff
+    assert make_diff("f", before, after) == diff
 
 
 def test_changes_far_apart_are_told_apart():
-    diff = unified("f", NUMBERED, NUMBERED.replace("2\n", "x\n", 1).replace("18\n", "y\n"))
+    diff = make_diff("f", NUMBERED, NUMBERED.replace("2\n", "x\n", 1).replace("18\n", "y\n"))
     assert re.findall(r"^@@ .*", diff, re.MULTILINE) == ["@@ -1,5 +1,5 @@", "@@ -15,6 +15,6 @@"]
 
 
@@ -52,10 +52,10 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 @given(LINES, LINES)
 def test_it_is_what_the_standard_library_writes_where_it_compares_everything(old, new):
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
-    assert applied(before, unified("f", before, after)) == after
+    assert applied(before, make_diff("f", before, after)) == after
     if old and new and old[0] != new[0] and old[-1] != new[-1]:  # nothing was passed over
         theirs = difflib.unified_diff(old, new, "a/f", "b/f", lineterm="")
-        assert unified("f", before, after).splitlines() == list(theirs)
+        assert make_diff("f", before, after).splitlines() == list(theirs)
 
 
 @pytest.mark.parametrize(("step", "longer"), [(3, 0), (1, 0), (7, 1)], ids=["some", "every", "and one more"])
@@ -63,7 +63,7 @@ def test_a_large_change_is_told_in_bounded_time(step, longer):
     before = "".join(f"line {number}\n" for number in range(40_000))
     changed = [f"line {number}{'!' * (not number % step)}\n" for number in range(40_000)] + ["more\n"] * longer
     begun = time.process_time()
-    diff = unified("f", before, "".join(changed))
+    diff = make_diff("f", before, "".join(changed))
     assert time.process_time() - begun < 2
     assert applied(before, diff) == "".join(changed)
 

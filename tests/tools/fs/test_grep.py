@@ -12,15 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
-from src.tools.fs.grep import BLOCK, Line, Matcher, blocks, is_plain, matches, words
+from src.tools.fs.grep import (
+    BLOCK_BYTES,
+    FoundLine,
+    LineMatcher,
+    find_lines,
+    find_required_words,
+    is_plain,
+    read_blocks,
+)
 
 
-def matcher(pattern: str, **kind: bool) -> Matcher:
-    return Matcher(pattern, time.monotonic, **{"literal": False, "ignore_case": False} | kind)
+def matcher(pattern: str, **kind: bool) -> LineMatcher:
+    return LineMatcher(pattern, time.monotonic, **{"literal": False, "ignore_case": False} | kind)
 
 
-def find(data: bytes, pattern: str, before: int = 0, after: int = 0) -> list[Line]:
-    return list(matches(blocks(io.BytesIO(data)), matcher(pattern), before, after))
+def find(data: bytes, pattern: str, before: int = 0, after: int = 0) -> list[FoundLine]:
+    return list(find_lines(read_blocks(io.BytesIO(data)), matcher(pattern), before, after))
 
 
 @given(
@@ -35,23 +43,23 @@ def test_cut_into_any_blocks_the_lines_are_those_a_plain_search_finds(lines, bef
     for size in sizes:
         parts.append(b"".join(rest[:size]))
         rest = rest[size:]
-    found = list(matches(filter(None, [*parts, b"".join(rest)]), matcher(pattern), before, after))
+    found = list(find_lines(filter(None, [*parts, b"".join(rest)]), matcher(pattern), before, after))
     import re
 
     hits = {number for number, line in enumerate(lines, 1) if re.search(pattern, line)}
     near = {number for hit in hits for number in range(hit - before, hit + after + 1)}
-    assert found == [Line(n, line, n in hits) for n, line in enumerate(lines, 1) if n in near]
+    assert found == [FoundLine(n, line, n in hits) for n, line in enumerate(lines, 1) if n in near]
 
 
-@pytest.mark.parametrize("size", [BLOCK - 3, BLOCK, 2 * BLOCK - 3, 2 * BLOCK, 5 * BLOCK])
+@pytest.mark.parametrize("size", [BLOCK_BYTES - 3, BLOCK_BYTES, 2 * BLOCK_BYTES - 3, 2 * BLOCK_BYTES, 5 * BLOCK_BYTES])
 def test_of_a_line_longer_than_a_block_the_begin_is_looked_at(size):
-    data = b"first\n" + b"x" * (BLOCK - 10) + b"early" + b"y" * (size - BLOCK) + b"late\nlast\n"
+    data = b"first\n" + b"x" * (BLOCK_BYTES - 10) + b"early" + b"y" * (size - BLOCK_BYTES) + b"late\nlast\n"
     assert [line.number for line in find(data, "first|last")] == [1, 3]
     assert [line.number for line in find(data, "early")] == [2]
 
 
 def test_the_last_line_needs_no_newline():
-    assert find(b"a\nab", "ab") == [Line(2, "ab", True)]
+    assert find(b"a\nab", "ab") == [FoundLine(2, "ab", True)]
     assert find(b"", "a") == []
 
 
@@ -67,22 +75,22 @@ def test_a_large_file_is_searched_with_flat_memory():
 
     tracemalloc.start()
     try:
-        assert [line.text for line in matches(blocks(Endless()), matcher("ne+dle"), 0, 0)] == ["needle"]
-        assert tracemalloc.get_traced_memory()[1] < 8 * BLOCK
+        assert [line.text for line in find_lines(read_blocks(Endless()), matcher("ne+dle"), 0, 0)] == ["needle"]
+        assert tracemalloc.get_traced_memory()[1] < 8 * BLOCK_BYTES
     finally:
         tracemalloc.stop()
 
 
 def test_a_literal_is_taken_as_it_is():
-    found = list(matches([b"a.b\naxb\n(\n"], matcher("a.b", literal=True), 0, 0))
-    assert found == [Line(1, "a.b", True)]
-    assert list(matches([b"(\n"], matcher("(", literal=True), 0, 0))
+    found = list(find_lines([b"a.b\naxb\n(\n"], matcher("a.b", literal=True), 0, 0))
+    assert found == [FoundLine(1, "a.b", True)]
+    assert list(find_lines([b"(\n"], matcher("(", literal=True), 0, 0))
 
 
 @pytest.mark.parametrize("lines", [["a" * 1_000_000 + "b"], ["a" * 20 + "b"] * 1_000])
 def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
     begun = time.monotonic()
-    for_a_while = Matcher("(a|aa)+$", time.monotonic, literal=False, ignore_case=False, seconds=0.2)
+    for_a_while = LineMatcher("(a|aa)+$", time.monotonic, literal=False, ignore_case=False, timeout_s=0.2)
     with pytest.raises(ToolError, match="the pattern takes more than 0.2 s"):
         for line in lines * 1_000:
             for_a_while.find(line)
@@ -127,12 +135,12 @@ WORDS = [
 
 @pytest.mark.parametrize(("pattern", "found"), WORDS, ids=[row[0] for row in WORDS])
 def test_the_words_are_what_every_match_holds(pattern, found):
-    assert words(pattern, ignore_case=False) == found
+    assert find_required_words(pattern, ignore_case=False) == found
 
 
 def test_without_case_letters_that_have_a_third_form_are_not_looked_for():
-    assert words("first|Link", ignore_case=True) == ()
-    assert words("abcdkefg", ignore_case=True) == ("abcd",)
+    assert find_required_words("first|Link", ignore_case=True) == ()
+    assert find_required_words("abcdkefg", ignore_case=True) == ("abcd",)
 
 
 PIECES = st.sampled_from(
@@ -150,7 +158,7 @@ def test_what_matches_holds_one_of_the_words(pattern, lines, ignore_case):
         expression = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error:
         return
-    found = words(pattern, ignore_case=ignore_case)
+    found = find_required_words(pattern, ignore_case=ignore_case)
     for line in lines:
         if found and expression.search(line):
             text = line.encode().lower() if ignore_case else line.encode()

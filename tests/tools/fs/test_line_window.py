@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
-from src.tools.fs.line_window import CHUNK, MOST, WIDTH, Window, window
+from src.tools.fs.line_window import MAX_LINE_CHARS, MAX_WINDOW_BYTES, READ_BYTES, Window, read_window
 
 
 def look(text: str, first: int = 1, limit: int | None = None, codec: str = "utf-8") -> Window:
-    return window("it", io.BytesIO(text.encode(codec)), codec, first, limit)
+    return read_window("it", io.BytesIO(text.encode(codec)), codec, first, limit)
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "latin-1", "utf-16-le", "utf-16-be"])
@@ -36,21 +36,24 @@ def test_a_line_that_is_not_there_is_told_with_the_last(text, last, codec):
 
 
 def test_a_long_line_is_cut_and_its_rest_counted():
-    assert look("x" * WIDTH + "\ny").text == "1\t" + "x" * WIDTH + "\n2\ty\n"
-    assert look("x" * (WIDTH + 1) + "\ny").text == "1\t" + "x" * WIDTH + " [... 1 more characters]\n2\ty\n"
-    assert look("é" * 3_000_000 + "\r\n").text == "1\t" + "é" * WIDTH + " [... 2,998,001 more characters]\n"
+    assert look("x" * MAX_LINE_CHARS + "\ny").text == "1\t" + "x" * MAX_LINE_CHARS + "\n2\ty\n"
+    assert (
+        look("x" * (MAX_LINE_CHARS + 1) + "\ny").text
+        == "1\t" + "x" * MAX_LINE_CHARS + " [... 1 more characters]\n2\ty\n"
+    )
+    assert look("é" * 3_000_000 + "\r\n").text == "1\t" + "é" * MAX_LINE_CHARS + " [... 2,998,001 more characters]\n"
 
 
 def test_what_is_shown_at_once_is_bounded_in_bytes_and_ends_with_a_whole_line():
     for text in ("short line\n" * 20_000, "é" * 99 + "\n", ("é" * 5_000 + "\n") * 99):
         seen = look(text)
-        assert len(seen.text.encode()) <= MOST
+        assert len(seen.text.encode()) <= MAX_WINDOW_BYTES
         assert seen.text.endswith("\n")
     assert look("é" * 5_000 + "\n" * 99).next is None
 
 
 def test_what_no_terminal_and_no_text_holds_is_replaced():
-    seen = window("it", io.BytesIO(b"a\0b\xff\n"), "utf-8", 1, None)
+    seen = read_window("it", io.BytesIO(b"a\0b\xff\n"), "utf-8", 1, None)
     assert seen.text == "1\ta\ufffdb\ufffd\n"
 
 
@@ -74,7 +77,7 @@ def test_a_line_far_inside_is_reached_with_flat_memory(tmp_path: Path):
         out.write(b"the end\n")
     tracemalloc.start()
     try:
-        assert window("it", file.open("rb"), "utf-8", 400_001, None).text == "400001\tthe end\n"
-        assert tracemalloc.get_traced_memory()[1] < 3 * CHUNK
+        assert read_window("it", file.open("rb"), "utf-8", 400_001, None).text == "400001\tthe end\n"
+        assert tracemalloc.get_traced_memory()[1] < 3 * READ_BYTES
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.errors import ToolError
-from src.tools.fs.replace import replaced
+from src.tools.fs.replace import replace_text
 
 REPLACED = [
     ("in a line", "one two three", "two", "2", "one 2 three", 1),
@@ -30,7 +30,7 @@ REPLACED = [
     ("text", "old", "new", "changed", "line"), [row[1:] for row in REPLACED], ids=[r[0] for r in REPLACED]
 )
 def test_the_only_occurrence_is_replaced(text, old, new, changed, line):
-    assert replaced(text, old, new) == (changed, 1, (line,), "exact")
+    assert replace_text(text, old, new) == (changed, 1, (line,), "exact")
 
 
 REFUSED = [
@@ -59,7 +59,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "old", "said"), REFUSED, ids=[row[2][:60] for row in REFUSED])
 def test_what_does_not_occur_once_is_refused_with_what_is_there(text, old, said):
     with pytest.raises(ToolError) as refusal:
-        replaced(text, old, "new", mode="exact")
+        replace_text(text, old, "new", mode="exact")
     assert said in str(refusal.value)
 
 
@@ -73,7 +73,7 @@ def test_what_does_not_occur_once_is_refused_with_what_is_there(text, old, said)
 )
 def test_refusing_a_large_file_looks_at_a_bounded_part(text, old):
     with pytest.raises(ToolError) as refusal:
-        replaced(text, old, "new")
+        replace_text(text, old, "new")
     assert len(str(refusal.value)) < 500
 
 
@@ -83,7 +83,7 @@ def test_looking_for_a_similar_line_takes_no_seconds():
     lines = ["".join(words.choices("abcdefghij ", k=160)) for _ in range(5_000)]
     begun = time.process_time()
     with pytest.raises(ToolError, match="The nearest line is 4000"):
-        replaced("\n".join(lines), lines[3_999][:80] + "#####" + lines[3_999][85:], "new")
+        replace_text("\n".join(lines), lines[3_999][:80] + "#####" + lines[3_999][85:], "new")
     assert time.process_time() - begun < 0.5
 
 
@@ -92,23 +92,23 @@ def test_looking_for_a_similar_line_takes_no_seconds():
 
 @pytest.mark.parametrize("mode", ["exact", "auto"])
 def test_every_occurrence_is_replaced_where_that_is_asked_for(mode):
-    done = replaced("x\ny x\n" * 1_000, "x", "xx", every=True, mode=mode)
+    done = replace_text("x\ny x\n" * 1_000, "x", "xx", every=True, mode=mode)
     assert done.text == "xx\ny xx\n" * 1_000
     assert (done.times, done.lines[:3], done.mode) == (2_000, (1, 2, 3), "exact")
 
 
 def test_of_what_overlaps_every_second_is_replaced_as_anywhere():
-    assert replaced("aaaaa", "aa", "b", every=True).text == "bba"
+    assert replace_text("aaaaa", "aa", "b", every=True).text == "bba"
 
 
 def test_what_does_not_occur_as_often_as_expected_is_left():
     with pytest.raises(ToolError, match="oldText occurs 2 times, at lines 1, 2; expected_replacements is 3"):
-        replaced("x\nx\n", "x", "y", every=True, expected=3)
+        replace_text("x\nx\n", "x", "y", every=True, expected=3)
     with pytest.raises(ToolError, match="oldText occurs once, at line 1; expected_replacements is 2"):
-        replaced("x\n", "x", "y", expected=2)
+        replace_text("x\n", "x", "y", expected=2)
     with pytest.raises(ToolError, match="oldText occurs 2 times, at lines 1, 2\n.*replace_all"):
-        replaced("x\nx\n", "x", "y", expected=2)
-    assert replaced("x\nx\n", "x", "y", every=True, expected=2).text == "y\ny\n"
+        replace_text("x\nx\n", "x", "y", expected=2)
+    assert replace_text("x\nx\n", "x", "y", every=True, expected=2).text == "y\ny\n"
 
 
 # By lines, blanks at their ends aside
@@ -130,28 +130,28 @@ TRIMMED = [
     ("text", "old", "new", "changed", "line"), [row[1:] for row in TRIMMED], ids=[r[0] for r in TRIMMED]
 )
 def test_lines_are_found_with_other_blanks_at_their_ends(text, old, new, changed, line):
-    done = replaced(text, old, new)
+    done = replace_text(text, old, new)
     assert (done.text, done.times, done.lines) == (changed, 1, (line,))
     if done.mode != "exact":
-        assert replaced(text, old, new, mode="line_trimmed") == done
+        assert replace_text(text, old, new, mode="line_trimmed") == done
         with pytest.raises(ToolError, match="does not occur"):
-            replaced(text, old, new, mode="exact")
+            replace_text(text, old, new, mode="exact")
 
 
 def test_a_part_of_a_line_is_no_line():
     with pytest.raises(ToolError):
-        replaced("  one two\n", "one \n", "x", mode="line_trimmed")
+        replace_text("  one two\n", "one \n", "x", mode="line_trimmed")
 
 
 def test_lines_that_are_there_twice_are_ambiguous_unless_each_is_meant():
     text = "\ta\n\tb\nc\n  a\n  b\n"
     with pytest.raises(ToolError, match=r"oldText occurs 2 times \(line_trimmed\), at lines 1, 4"):
-        replaced(text, " a\nb", "x")
-    assert replaced(text, " a\nb", "x", every=True) == ("x\nc\nx\n", 2, (1, 4), "line_trimmed")
+        replace_text(text, " a\nb", "x")
+    assert replace_text(text, " a\nb", "x", every=True) == ("x\nc\nx\n", 2, (1, 4), "line_trimmed")
 
 
 def test_runs_of_lines_that_overlap_are_replaced_once():
-    assert replaced(" a\n a\n a\n", "a \na ", "x", every=True).text == "x\n a\n"
+    assert replace_text(" a\n a\n a\n", "a \na ", "x", every=True).text == "x\n a\n"
 
 
 # By the first and the last line
@@ -167,15 +167,15 @@ NEARLY = BLOCK.replace("# the measures\n    width = shape.width", "width = shape
 
 def test_a_block_is_found_by_its_first_and_last_line_and_what_is_most_like_between():
     other = BLOCK.replace("shape.width", "load()").replace("shape.height", "save()").replace("# the measures", "pass")
-    done = replaced(other + BLOCK, NEARLY, "gone\n")
+    done = replace_text(other + BLOCK, NEARLY, "gone\n")
     assert done == (other + "gone\n", 1, (6,), "block_anchor")
-    assert replaced(other + BLOCK, NEARLY, "gone\n", mode="block_anchor") == done
+    assert replace_text(other + BLOCK, NEARLY, "gone\n", mode="block_anchor") == done
 
 
 def test_blocks_equally_alike_are_ambiguous_unless_each_is_meant():
     with pytest.raises(ToolError, match=r"oldText occurs 2 times \(block_anchor\), at lines 1, 6"):
-        replaced(BLOCK * 2, NEARLY, "gone\n")
-    assert replaced(BLOCK * 2, NEARLY, "gone\n", every=True).text == "gone\n" * 2
+        replace_text(BLOCK * 2, NEARLY, "gone\n")
+    assert replace_text(BLOCK * 2, NEARLY, "gone\n", every=True).text == "gone\n" * 2
 
 
 @pytest.mark.parametrize("old", [
@@ -186,21 +186,21 @@ def test_blocks_equally_alike_are_ambiguous_unless_each_is_meant():
 ])  # fmt: skip
 def test_a_block_that_is_not_alike_is_not_replaced(old):
     with pytest.raises(ToolError, match="does not occur"):
-        replaced(BLOCK, old, "gone\n")
+        replace_text(BLOCK, old, "gone\n")
 
 
 def test_many_anchors_take_no_seconds():
     text = "begin\n" + "middle of it\nend\nbegin\n" * 20_000
     begun = time.process_time()
     with pytest.raises(ToolError):
-        replaced(text, "begin\n" + "xyz\n" * 300 + "end\n", "x")
+        replace_text(text, "begin\n" + "xyz\n" * 300 + "end\n", "x")
     assert time.process_time() - begun < 2
 
 
 def test_a_piece_that_begins_with_very_many_empty_lines_is_quickly_missed():
     begun = time.process_time()
     with pytest.raises(ToolError):
-        replaced(" \n" * 900_000, "\n" * 400_000 + "x", "y")
+        replace_text(" \n" * 900_000, "\n" * 400_000 + "x", "y")
     assert time.process_time() - begun < 3
 
 
@@ -213,15 +213,15 @@ TEXT = st.text(st.sampled_from("ab \n"), max_size=30)
 def test_what_stands_around_the_piece_stays_as_it_was(before, old, after, new):
     text = before + old + after
     assume(old and text.count(old) == 1 and text.find(old, text.find(old) + 1) < 0)
-    assert replaced(text, old, new) == (before + new + after, 1, (before.count("\n") + 1,), "exact")
+    assert replace_text(text, old, new) == (before + new + after, 1, (before.count("\n") + 1,), "exact")
     crlf = text.replace("\n", "\r\n")
-    assert replaced(crlf, old, new).text == (before + new + after).replace("\n", "\r\n") or "\n" not in text
+    assert replace_text(crlf, old, new).text == (before + new + after).replace("\n", "\r\n") or "\n" not in text
 
 
 @given(TEXT, TEXT.filter(bool), st.booleans(), st.sampled_from(["auto", "exact", "line_trimmed", "block_anchor"]))
 def test_it_replaces_or_refuses_and_never_fails_otherwise(text, old, every, mode):
     try:
-        done = replaced(text, old, "X", every=every, mode=mode)
+        done = replace_text(text, old, "X", every=every, mode=mode)
     except ToolError:
         return
     assert done.text.count("X") == done.times == len(done.lines) >= 1
