@@ -110,7 +110,7 @@ REFUSED = [
     ({}, "echo a\0b", "neither a NUL nor a lone surrogate"),
     ({}, "echo \ud800", "neither a NUL nor a lone surrogate"),
     ({}, "echo " + "x" * 3_000_000, "could not be started"),
-    ({"workspace": Path("/nowhere/at/all")}, "echo hi", "could not be started"),
+    ({"workspace": Path("/dev/null/none")}, "echo hi", "could not be started"),
 ]
 
 
@@ -332,7 +332,7 @@ def test_a_live_command_whose_output_cannot_be_shown_is_ended(workspace, somebod
 
 def test_a_live_command_that_cannot_be_started_is_an_error(workspace):
     with pytest.raises(ToolError, match="could not be started"):
-        run_live(["/nowhere/at/all"], workspace, os.environ, bytes)
+        run_live(["/dev/null/none"], workspace, os.environ, bytes)
 
 
 @pytest.mark.parametrize(
