@@ -116,7 +116,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("settings", "command", "said"), REFUSED, ids=[row[2] for row in REFUSED])
 def test_what_cannot_be_run_is_an_error(settings, command, said, run):
-    result = run("exec", command=command)
+    result = run("exec", settings, command=command)
     assert result.kind == "error"
     assert said in result.value
 
