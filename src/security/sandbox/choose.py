@@ -1,7 +1,6 @@
-"""Where commands run: chosen at start, and believed only after a command was tried in it.
+"""Chooses where commands run: bubblewrap, else Landlock with seccomp, else no sandbox but the limits.
 
-bubblewrap, else Landlock with seccomp, else nothing but limits, and that is said. What each protects from,
-and what not, is in docs/security.md.
+A sandbox counts only after a trial command ran in it. What each protects from, and what not, is in docs/security.md.
 """
 
 from __future__ import annotations
@@ -10,38 +9,38 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ...types.sandbox import Sandbox
 from . import seccomp
-from .box import Bare, Bubblewrap, Contained, Landlocked, Refused
+from .base import DisabledExec, NoSandbox, SandboxBase
+from .bubblewrap import BubblewrapSandbox
 from .limits import ResourceLimits
-from .view import View
+from .view import SandboxView
 
-WHOLE = ("/", "/dev")  # as a workspace they hold the kernel's own files, and everything else
-LONGEST_PROBE = 5.0  # seconds
-TRIED = 42  # the exit code of a probe that found what it should
-# Nothing but the shell's own: what lies outside cannot be read; the workspace can be, and where to write is
+TOO_WIDE = ("/", "/dev")  # as a workspace: they contain the kernel's own files, and everything else
+PROBE_TIMEOUT_S = 10.0
+PROBE_SUCCESS = 42  # exit code
+# Only builtins of the shell: what is outside cannot be read; the workspace can be entered, and TMPDIR written to
 PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/tried") && exit 42'
 
-Working: TypeAlias = "Bubblewrap | Landlocked"
 
-
-class Unfit(Exception):
-    """Why a kind of sandbox cannot be used here, in words."""
+class SandboxUnusable(Exception):
+    """Why a kind of sandbox cannot be used here."""
 
 
 class SandboxChoice(NamedTuple):
-    """`tried` says why each better one does not work."""
+    """`tried`: why each kind that comes before the chosen one cannot be used here."""
 
     sandbox: Sandbox
     tried: tuple[str, ...] = ()
 
     @property
     def warning(self) -> str:
-        """What the user must know before commands run; empty where they are contained, or that is not wanted."""
+        """What the user must know before commands run; empty if they are contained, or nobody wants them to be."""
         if not self.tried or self.sandbox.kind not in ("none", "refused"):
             return ""
         return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
@@ -49,83 +48,75 @@ class SandboxChoice(NamedTuple):
 
 def choose(
     wanted: str,
-    seen: View,
+    view: SandboxView,
     limits: ResourceLimits,
     environment: Mapping[str, str],
     kinds: tuple[str, ...] = ("bubblewrap", "landlock"),
 ) -> SandboxChoice:
-    """The first of `kinds` that works here. `wanted`: auto, required, off."""
+    """The first of `kinds` that works here. `wanted` is the setting: auto, required or off."""
     if wanted == "off":
-        return SandboxChoice(Bare(limits, "none (security.sandbox is off): commands can do what you can do"))
+        return SandboxChoice(NoSandbox(limits, "none (security.sandbox is off): commands can do what you can do"))
     tried: list[str] = []
-    if str(seen.workspace) in WHOLE or seen.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
-        kinds, tried = (), [f"no sandbox contains commands that may change all of {seen.workspace}"]
+    if str(view.workspace) in TOO_WIDE or view.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
+        kinds, tried = (), [f"no sandbox contains commands that may change all of {view.workspace}"]
     for kind in kinds:
         try:
-            made = MAKERS[kind](seen, limits, environment)
-            _try(made, seen, environment)
-        except Unfit as why:
+            is_bubblewrap = kind == "bubblewrap"
+            sandbox = _make_bubblewrap(view, limits, environment) if is_bubblewrap else _make_landlock(view, limits)
+            _try(sandbox, environment)
+        except SandboxUnusable as why:
             tried.append(f"{kind}: {why}")
         else:
-            return SandboxChoice(made, tuple(tried))
+            return SandboxChoice(sandbox, tuple(tried))
     if wanted == "required":
-        return SandboxChoice(Refused("none works here: commands are not run"), tuple(tried))
-    return SandboxChoice(Bare(limits, "none works here: commands can do what you can do"), tuple(tried))
+        return SandboxChoice(DisabledExec("none works here: commands are not run"), tuple(tried))
+    return SandboxChoice(NoSandbox(limits, "none works here: commands can do what you can do"), tuple(tried))
 
 
-def _bubblewrap(seen: View, limits: ResourceLimits, environment: Mapping[str, str]) -> Bubblewrap:
+def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
-    if program is None or os.path.realpath(program).startswith(f"{seen.workspace}{os.sep}"):
-        raise Unfit("not installed")
-    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK, *(() if seen.network else (seccomp.UNIX,)))
-    filter_program = _filter(families)
-    return Bubblewrap(program, Contained(seen, limits, environment.get("USER", "")), filter_program)
+    if program is None or os.path.realpath(program).startswith(f"{view.workspace}{os.sep}"):
+        raise SandboxUnusable("not installed")
+    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK, *(() if view.network else (seccomp.UNIX,)))
+    return BubblewrapSandbox(program, environment.get("USER", ""), view, limits, _build_filter(families))
 
 
-def _landlock(seen: View, limits: ResourceLimits, environment: Mapping[str, str]) -> Landlocked:
+def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
     if platform.system() != "Linux":
-        raise Unfit("only Linux has it")
-    from .landlock import landlock_abi
+        raise SandboxUnusable("only Linux has it")
+    from .landlock import LandlockSandbox, get_landlock_abi  # it loads the C library
 
-    abi = landlock_abi()
+    abi = get_landlock_abi()
     if not abi:
-        raise Unfit("not in this kernel, or switched off")
-    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK) if seen.network else ()
-    filter_program = _filter(families, may_truncate=abi >= 3)
-    return Landlocked(abi, Contained(seen, limits, environment.get("USER", "")), filter_program)
+        raise SandboxUnusable("not in this kernel, or switched off")
+    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK) if view.network else ()
+    return LandlockSandbox(abi, view, limits, _build_filter(families, may_truncate=abi >= 3))
 
 
-MAKERS: Mapping[str, Callable[[View, ResourceLimits, Mapping[str, str]], Working]] = {
-    "bubblewrap": _bubblewrap,
-    "landlock": _landlock,
-}
-
-
-def _filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes:
+def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes:
     machine = platform.machine()
     if machine not in seccomp.MACHINES:
-        raise Unfit(f"no filter is known for {machine}")
-    return seccomp.program(machine, families, may_truncate=may_truncate)
+        raise SandboxUnusable(f"no filter is known for {machine}")
+    return seccomp.build_filter(machine, families, may_truncate=may_truncate)
 
 
-def _try(sandbox: Working, seen: View, environment: Mapping[str, str]) -> None:
-    """Raises Unfit where a command does not run in it, or runs but sees what it must not."""
-    import tempfile
-
+def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:
+    """Raises SandboxUnusable if a command does not run in the sandbox, or can read what it must not."""
+    view = sandbox.view
     with tempfile.NamedTemporaryFile(prefix="vllm-bot-") as outside:
-        place = Path(os.path.realpath(outside.name))
-        is_seen = any(place.is_relative_to(each) for each in (seen.workspace, *seen.readable))
-        argv = ["/bin/sh", "-c", PROBE, "nowhere/at/all" if is_seen else str(place)]
+        path = Path(os.path.realpath(outside.name))
+        is_visible = any(path.is_relative_to(each) for each in (view.workspace, *view.readable))
+        argv = ["/bin/sh", "-c", PROBE, "nowhere/at/all" if is_visible else str(path)]
         try:
-            launch = sandbox.launch(argv, seen.workspace, {"PATH": environment.get("PATH", os.defpath)}, trial=True)
+            launch = sandbox.launch(argv, view.workspace, {"PATH": environment.get("PATH", os.defpath)}, trial=True)
             try:
-                done = subprocess.run(  # noqa: S603 - our own words
+                done = subprocess.run(  # noqa: S603 - our own command
                     launch.argv,
-                    cwd=seen.workspace,
+                    cwd=view.workspace,
                     env=launch.environment,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
-                    timeout=LONGEST_PROBE,
+                    timeout=PROBE_TIMEOUT_S,
                     preexec_fn=launch.before_exec,
                     pass_fds=launch.inherited_fds,
                     start_new_session=True,
@@ -135,7 +126,7 @@ def _try(sandbox: Working, seen: View, environment: Mapping[str, str]) -> None:
                 launch.settle()
                 launch.tidy_up()
         except (OSError, subprocess.SubprocessError) as error:
-            raise Unfit(str(error)) from error
-    if done.returncode != TRIED:
+            raise SandboxUnusable(str(error)) from error
+    if done.returncode != PROBE_SUCCESS:
         words = done.stderr.decode("utf-8", "replace").split("\n")[0].strip()
-        raise Unfit(words or f"a trial command ended with {done.returncode}")
+        raise SandboxUnusable(words or f"a trial command ended with {done.returncode}")

@@ -1,7 +1,8 @@
-"""The kernel's own means, by ctypes: what is called between fork and exec is made ready before.
+"""A sandbox by Landlock and seccomp: rules of the kernel on files and TCP, and a filter on system calls.
 
-Landlock: Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h; its three system calls
-have the same numbers on every machine. Needs no rights and no program.
+It needs no rights and no program. The system calls go through ctypes; all that the child calls between fork and exec
+is prepared before the fork. Sources: Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h, whose
+three system calls have the same numbers on every machine.
 """
 
 from __future__ import annotations
@@ -9,10 +10,22 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from ...types.sandbox import Launch
+from . import orphans
+from .base import SandboxBase
+from .limits import ResourceLimits
+from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+TOOLCHAIN_HOMES = {  # where toolchains look for themselves, since HOME leads elsewhere
+    "CARGO_HOME": ".cargo", "NVM_DIR": ".nvm", "PYENV_ROOT": ".pyenv", "RUSTUP_HOME": ".rustup", "VOLTA_HOME": ".volta",
+}  # fmt: skip
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 22, 36, 38
@@ -22,11 +35,11 @@ SIGKILL = 9
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 MAKE_CHAR, MAKE_BLOCK, IOCTL_DEV = 1 << 6, 1 << 11, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
-OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the others are a folder's
+FILES_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the other rights are for folders
 FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}  # by the ABI they came with
 TCP = 0b11  # bind and connect: ABI 4
 SCOPES = 0b11  # abstract sockets and signals: ABI 6
-ROOTS_OWN = {0, 1, 2, 3, 4, 6, 7}  # capabilities on files of others and on its own user: what root works with
+KEPT_CAPABILITIES = {0, 1, 2, 3, 4, 6, 7}  # of root: on files of other users, and on its own user
 LAST_CAPABILITY = 63
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -34,33 +47,103 @@ _syscall, _prctl = libc.syscall, libc.prctl
 _syscall.restype = ctypes.c_long
 
 
-class Filter(ctypes.Structure):
-    """struct sock_fprog."""
+class LandlockSandbox(SandboxBase):
+    """`abi` is the version of Landlock."""
+
+    kind = "landlock"
+
+    def __init__(self, abi: int, view: SandboxView, limits: ResourceLimits, filter_program: bytes) -> None:
+        super().__init__(view, limits, filter_program)
+        self._abi = abi
+        self._running = 0  # commands: processes that one left behind are known only once no other runs
+        self._lock = threading.Lock()
+        network = "with the network" if view.network else "no network, not even its own"
+        weak = "" if abi >= 6 else "; this kernel is too old to keep signals from your other processes"
+        weak += "" if orphans.can_list_children() else "; what makes itself a new session is not found here"
+        self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
+
+    def launch(
+        self,
+        argv: Sequence[str],
+        cwd: Path,  # noqa: ARG002
+        environment: Mapping[str, str],
+        *,
+        trial: bool = False,
+    ) -> Launch:
+        self.take_snapshot(trial=trial)
+        home, temporary = self.scratch / "home", self.scratch / "tmp"
+        adopt_orphans()
+        rules = PathRules(
+            [
+                *map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if self.view.network else ()), "/proc")),
+                *list_etc(),
+                *self.view.readable,
+            ],
+            [self.view.workspace, temporary, home],
+            [Path(name) for name in DEVICES],
+        )
+        fd = create_ruleset(rules, self._abi, network=self.view.network)
+        confine = Confinement(fd, self.filter_program, root=os.geteuid() == 0)
+        set_limits = self.limits.make_setter()
+
+        def before_exec() -> None:
+            die_with_parent()
+            set_limits()
+            confine()
+
+        with self._lock:
+            self._running += 1
+        return Launch(
+            argv,
+            {**self._list_toolchains(), **self.clean_environment(environment, str(home), str(temporary))},
+            before_exec,
+            (),
+            lambda: os.close(fd),
+            self._tidy_up,
+        )
+
+    def _list_toolchains(self) -> dict[str, str]:
+        home = self.view.home
+        return {
+            name: str(home / folder) for name, folder in TOOLCHAIN_HOMES.items() if home and (home / folder).is_dir()
+        }
+
+    def _tidy_up(self) -> list[str]:
+        with self._lock:
+            self._running -= 1
+            found, remain = (False, False) if self._running else orphans.end_orphans()
+        notes = [orphans.BACKGROUND_NOTE] if found else []
+        notes += ["some of what it started could not be ended"] if remain else []
+        return [*notes, *self.restore_snapshot()]
+
+
+class SockFprog(ctypes.Structure):
+    """struct sock_fprog: a seccomp filter's length in instructions, and its address."""
 
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def landlock_abi() -> int:
-    """The version of Landlock that the kernel has; 0: none, or switched off."""
+def get_landlock_abi() -> int:
+    """The version of Landlock in this kernel; 0 if there is none, or it is switched off."""
     return max(0, int(_syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))))
 
 
-class Rules(NamedTuple):
-    """What may be done to files below each path; where there is none, nothing is allowed."""
+class PathRules(NamedTuple):
+    """What may be done to files at and below each path. Anywhere else nothing may be done."""
 
     readable: Iterable[Path]
     writable: Iterable[Path]
-    devices: Iterable[Path] = ()  # read and written, but not made
+    devices: Iterable[Path] = ()  # may be read and written, but not created
 
 
-def ruleset(rules: Rules, abi: int, *, network: bool) -> int:
-    """A file descriptor of a Landlock ruleset. Raises OSError."""
+def create_ruleset(rules: PathRules, abi: int, *, network: bool) -> int:
+    """A file descriptor of a Landlock ruleset; paths that do not exist are left out. Raises OSError."""
     handled = FILE_RIGHTS[max(each for each in FILE_RIGHTS if each <= abi)]
     fields = (handled, 0 if network or abi < 4 else TCP, SCOPES if abi >= 6 else 0)
     attributes = struct.pack("=QQQ", *fields)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
     fd = int(_syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0)))
     if fd < 0:
-        raise _failed("landlock_create_ruleset")
+        raise _last_error("landlock_create_ruleset")
     for paths, rights in (
         (rules.readable, READ),
         (rules.writable, handled & ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)),
@@ -76,22 +159,22 @@ def _allow(ruleset_fd: int, path: Path, rights: int) -> None:
     place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not path.is_dir():
-            rights &= OF_FILES
+            rights &= FILES_ONLY
         attributes = struct.pack("=Qi", rights, place)
         if _syscall(ADD_RULE, ctypes.c_int(ruleset_fd), ctypes.c_int(1), attributes, ctypes.c_uint(0)):
-            raise _failed("landlock_add_rule")
+            raise _last_error("landlock_add_rule")
     finally:
         os.close(place)
 
 
 class Confinement:
-    """Called in the child between fork and exec: from then on the rules hold, for it and all it starts."""
+    """Call it in the child between fork and exec: the rules then hold for the child and all that it starts."""
 
     def __init__(self, ruleset_fd: int, filter_program: bytes, *, root: bool) -> None:
         self._ruleset = ctypes.c_int(ruleset_fd)
-        self._filter = Filter(len(filter_program) // 8, filter_program)
+        self._filter = SockFprog(len(filter_program) // 8, filter_program)
         self._address = ctypes.byref(self._filter)
-        self._dropped = [each for each in range(LAST_CAPABILITY) if root and each not in ROOTS_OWN]
+        self._dropped = [each for each in range(LAST_CAPABILITY) if root and each not in KEPT_CAPABILITIES]
         self._zero = ctypes.c_ulong(0)
         self._one = ctypes.c_ulong(1)
 
@@ -103,20 +186,20 @@ class Confinement:
             or _syscall(RESTRICT_SELF, self._ruleset, ctypes.c_uint(0))
             or _prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), self._address, self._zero, self._zero)
         ):
-            raise _failed("the sandbox")
+            raise _last_error("the sandbox")
 
 
 def die_with_parent() -> None:
-    """To be called in a child: it is killed when the thread that started it ends."""
+    """Call it in a child: the kernel then kills the child when the thread that started it ends."""
     _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(SIGKILL), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 def adopt_orphans() -> None:
-    """Make whatever is orphaned below this process its child, so that it can be found."""
+    """Make every process that is orphaned below this one its child, so that `orphans` finds it."""
     zero = ctypes.c_ulong(0)
     _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero)
 
 
-def _failed(what: str) -> OSError:
+def _last_error(what: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,4 +1,4 @@
-"""How much a command may take: memory, processes, the size of a file. They hold with and without a sandbox."""
+"""Limits on memory, processes and the size of files. They hold with and without a sandbox."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MB = 1_000_000
+BYTES_PER_MB = 1_000_000
 BASH = Path("/bin/bash")
-TASKS = Path("/proc/loadavg")
+LOAD_AVERAGE = Path("/proc/loadavg")
 
 
 class ResourceLimits(NamedTuple):
-    """Of each process `memory_mb` (its data: heap, stack, private maps) and `file_mb`; `processes` in all."""
+    """`memory_mb` (heap, stack and private maps) and `file_mb` for each process; `processes` in all."""
 
     memory_mb: int = 8192
     processes: int = 1024
     file_mb: int = 4096
 
-    def words(self, left_fd: int) -> list[str]:
-        """What stands before a command and runs it under them, alone in a namespace: no others are counted then.
+    def build_prefix(self, left_fd: int) -> list[str]:
+        """The words before a command that run it under the limits, alone in a process namespace.
 
-        A byte goes to `left_fd` where something still runs when the command has ended; a shell that is not bash
-        cannot close that for the command, and tells nothing.
+        bash writes a byte to `left_fd` if a process is left when the command has ended. Another shell writes none, as
+        it could not close `left_fd` for the command.
         """
         script = (
             "ulimit -c 0; "
-            f"ulimit -d {self.memory_mb * MB // 1024}; "  # KB
-            f"ulimit -f {self.file_mb * MB // self.block}; "
+            f"ulimit -d {self.memory_mb * BYTES_PER_MB // 1024}; "  # KB
+            f"ulimit -f {self.file_mb * BYTES_PER_MB // self._block_bytes}; "
             f"ulimit -u {self.processes} 2>/dev/null || ulimit -p {self.processes}; "  # bash's letter, and dash's
         )
         if not BASH.exists():
@@ -38,21 +38,21 @@ class ResourceLimits(NamedTuple):
         return [str(BASH), "-c", script + look, "bash"]
 
     @property
-    def block(self) -> int:
-        """What a shell counts the size of a file in, in bytes."""
+    def _block_bytes(self) -> int:
+        """The unit of `ulimit -f`."""
         return 1024 if BASH.exists() else 512
 
-    def setter(self) -> Callable[[], None]:
-        """What sets them in a child, beside all other processes of the user."""
+    def make_setter(self) -> Callable[[], None]:
+        """A function that sets the limits in a child, whose user may run other processes as well."""
         import resource
 
         wanted = (
             (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_DATA, self.memory_mb * MB),
-            (resource.RLIMIT_FSIZE, self.file_mb * MB),
-            (resource.RLIMIT_NPROC, self.processes + _tasks()),
+            (resource.RLIMIT_DATA, self.memory_mb * BYTES_PER_MB),
+            (resource.RLIMIT_FSIZE, self.file_mb * BYTES_PER_MB),
+            (resource.RLIMIT_NPROC, self.processes + _count_tasks()),
         )
-        values = [(which, _within(value, resource.getrlimit(which)[1])) for which, value in wanted]
+        values = [(which, _cap(value, resource.getrlimit(which)[1])) for which, value in wanted]
         setrlimit = resource.setrlimit
 
         def set_limits() -> None:
@@ -62,13 +62,13 @@ class ResourceLimits(NamedTuple):
         return set_limits
 
 
-def _within(value: int, most: int) -> int:
-    return value if most < 0 else min(value, most)  # -1: without a limit
+def _cap(value: int, limit: int) -> int:
+    return value if limit < 0 else min(value, limit)  # -1: no limit
 
 
-def _tasks() -> int:
-    """How many threads and processes there are, of everybody: the kernel counts all of a user's against its limit."""
+def _count_tasks() -> int:
+    """The number of threads on this machine. RLIMIT_NPROC counts all those of the user."""
     try:
-        return int(TASKS.read_text().split()[3].partition("/")[2])
+        return int(LOAD_AVERAGE.read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):
         return 0

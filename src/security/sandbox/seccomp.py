@@ -1,9 +1,9 @@
-"""A seccomp filter as bytes: a list of system calls that no command of a sandbox makes. Pure.
+"""A seccomp filter as bytes: the system calls that are refused to commands in a sandbox. Pure.
 
-A list of what is refused, not of what is allowed: commands are anybody's programs. Each of these reaches
-around a view of the files, into other processes, or into the kernel. They fail with EPERM, so that a
-program can say so; clone3 with ENOSYS, since its flags are out of a filter's sight and every libc then
-falls back to clone. Numbers: the kernel's asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
+It lists what is refused, not what is allowed, since commands are arbitrary programs. Each call listed reaches around
+the view of the files, into other processes, or into the kernel. They fail with EPERM; clone3 fails with ENOSYS, since
+a filter cannot see its flags and every libc then falls back to clone. Sources of the numbers: the kernel's
+asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-NONE = -1  # in the table: the machine has no such call
+NO_CALL = -1  # in the table: the machine has no such call
 
 
 class Machine(NamedTuple):
-    """What differs from one to the other: its AUDIT_ARCH, and its column in the table."""
+    """Its AUDIT_ARCH, and its column in the tables."""
 
     arch: int
     column: int
@@ -51,7 +51,7 @@ REFUSED = {
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
     "fanotify_init": (300, 262),
-    # what no rule on files mediates, and a program that cannot do it goes on
+    # not covered by Landlock; programs go on without it
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
@@ -79,8 +79,8 @@ REFUSED = {
     "reboot": (169, 142),
     "swapon": (167, 224),
     "swapoff": (168, 225),
-    "iopl": (172, NONE),
-    "ioperm": (173, NONE),
+    "iopl": (172, NO_CALL),
+    "ioperm": (173, NO_CALL),
     "acct": (163, 89),
     "vhangup": (153, 58),
     "settimeofday": (164, 170),
@@ -96,44 +96,46 @@ KEYBOARD = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into the terminal
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # socket families
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|..., BPF_RET
-NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # places in struct seccomp_data, little endian
+NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data, little endian
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
 
 Step = tuple[int, int, int, int]  # code, jump if true, jump if false, value
 
 
-def program(machine: str, families: Sequence[int], *, may_truncate: bool = True) -> bytes:
-    """The filter, as an array of struct sock_filter. `families`: whose sockets may be made.
+def build_filter(machine: str, families: Sequence[int], *, may_truncate: bool = True) -> bytes:
+    """The filter, as an array of struct sock_filter. `families`: the socket families that are allowed.
 
-    `may_truncate`: whether truncate(2), which old Landlocks do not see, may be called. Raises KeyError for a machine
-    that is not in MACHINES.
+    `may_truncate`: whether truncate(2), which Landlock before ABI 3 does not cover, is allowed. Raises KeyError for a
+    machine that is not in MACHINES.
     """
     arch, column = MACHINES[machine]
     fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
-        steps += _if(AT_LEAST, X32, errno.EPERM)
+        steps += _fail_if(AT_LEAST, X32, errno.EPERM)
     refused = [*REFUSED.values(), *(() if may_truncate else (TRUNCATE,))]
     for numbers in refused:
-        if numbers[column] != NONE:
-            steps += _if(EQUAL, numbers[column], errno.EPERM)
-    steps += _if(EQUAL, CLONE3[column], errno.ENOSYS)
-    steps += _of_call(CLONE[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)])
-    typed = [step for request in KEYBOARD for step in _if(EQUAL, request, errno.EPERM)]
-    steps += _of_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *typed])
+        if numbers[column] != NO_CALL:
+            steps += _fail_if(EQUAL, numbers[column], errno.EPERM)
+    steps += _fail_if(EQUAL, CLONE3[column], errno.ENOSYS)
+    steps += _filter_call(
+        CLONE[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *_fail_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)]
+    )
+    typed = [step for request in KEYBOARD for step in _fail_if(EQUAL, request, errno.EPERM)]
+    steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *typed])
     known: list[Step] = []
     for family in families:
         known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
-    steps += _of_call(SOCKET[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *known, fails])
+    steps += _filter_call(SOCKET[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *known, fails])
     steps.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def _if(test: int, value: int, error: int) -> Iterator[Step]:
+def _fail_if(test: int, value: int, error: int) -> Iterator[Step]:
     yield (test, 0, 1, value)
     yield (RETURN, 0, 0, FAIL | error)
 
 
-def _of_call(number: int, steps: Sequence[Step]) -> list[Step]:
-    """The steps for one call; what they let through is allowed, since the number is no longer loaded."""
+def _filter_call(number: int, steps: Sequence[Step]) -> list[Step]:
+    """The steps for one call. What they let through is allowed, since they have overwritten the call's number."""
     return [(EQUAL, 0, len(steps) + 1, number), *steps, (RETURN, 0, 0, ALLOW)]

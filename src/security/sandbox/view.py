@@ -1,8 +1,8 @@
-"""What a command may see and change: made once a session from the settings, the same for every kind of sandbox.
+"""What a command may read and write: derived once a session from the settings, the same for every sandbox.
 
-The workspace is writable, the system readable, and of the home nothing but what running programs takes:
-folders of PATH, the toolchains they belong to, Python's own installation. Where such a folder keeps
-credentials as well (~/.cargo, ~/.local), only parts of it are shown.
+The workspace is writable and the system readable. Of the home, a command sees only what the user's programs need: the
+folders of PATH, the toolchains they belong to, and Python's own installation. Of folders that also keep credentials
+(~/.cargo, ~/.local) it sees only parts.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..shell.workspace import SHELL_START_FILES
+
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-KERNEL = ("/sys/devices/system/cpu",)  # how many processors there are
-ETC = (  # files
-    "bash.bashrc", "debian_version", "gai.conf", "gitconfig", "host.conf", "hosts", "inputrc", "ld.so.cache",
-    "ld.so.conf", "ld-musl-aarch64.path", "ld-musl-x86_64.path", "locale.alias", "locale.conf", "localtime",
-    "login.defs", "lsb-release", "mime.types", "nsswitch.conf", "os-release", "profile", "protocols",
-    "resolv.conf", "rpc", "services", "shells", "ssl/openssl.cnf", "timezone",
+KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
+ETC = (  # files and folders that programs read, as glob patterns; none that keeps passwords, keys or users
+    "alternatives", "bash.bashrc", "crypto-policies", "debian_version", "fonts", "gai.conf", "gitconfig", "host.conf",
+    "hosts", "inputrc", "java", "ld-musl-*.path", "ld.so.cache", "ld.so.conf", "locale.alias", "locale.conf",
+    "localtime", "login.defs", "lsb-release", "mime.types", "nsswitch.conf", "os-release", "pki/ca-trust", "pki/java",
+    "pki/tls/certs", "profile", "protocols", "resolv.conf", "rpc", "services", "shells", "ssl/certs",
+    "ssl/openssl.cnf", "static", "timezone",
 )  # fmt: skip
-ETC_FOLDERS = (  # less what keeps private keys
-    "alternatives", "crypto-policies", "fonts", "java", "pki/ca-trust", "pki/java", "pki/tls/certs", "ssl/certs",
-    "static",
-)  # fmt: skip
-RESOLVER = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")  # what resolv.conf leads to
-TOOLCHAINS: Mapping[str, tuple[str, ...]] = {  # below the home: the parts that may be seen; ("",): all of it
+RESOLVER = (
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+)  # where /etc/resolv.conf may link to
+TOOLCHAINS: Mapping[str, tuple[str, ...]] = {  # folder of the home -> its parts that may be seen; "": all
     ".asdf": ("",),
     ".bun": ("",),
     ".cargo": ("bin", "config.toml", "env", "git", "registry"),
@@ -44,31 +47,25 @@ BIN = {"bin", "sbin", "shims"}
 LIBRARIES = ("lib", "lib64", "libexec", "include")
 INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go")
 
-START_FILES = (  # what a shell, git or a login runs by itself
-    ".bash_aliases", ".bash_login", ".bash_logout", ".bash_profile", ".bashrc", ".config/autostart", ".config/fish",
-    ".config/git", ".config/systemd", ".config/vllm-bot", ".gitconfig", ".inputrc", ".kshrc", ".login",
-    ".pam_environment",
-    ".profile", ".ssh", ".tcshrc", ".xprofile", ".xsessionrc", ".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc",
+START_FILES = (  # what a shell, git or a login runs by itself, and the bot's settings
+    *SHELL_START_FILES, ".config/autostart", ".config/git", ".config/systemd", ".config/vllm-bot",
+    ".gitconfig", ".inputrc", ".kshrc", ".login", ".pam_environment", ".ssh", ".tcshrc", ".xprofile", ".xsessionrc",
+    ".zlogout",
 )  # fmt: skip
-REPOSITORY = (
-    "hooks",
-    "config",
-    "config.worktree",
-    "commondir",
-)  # what makes git run programs, or look for them elsewhere
-MOST_REPOSITORIES = 100  # submodules and further worktrees that are looked at; and repositories in sub-folders
-MOST_FOLDERS = 5_000  # in which these are looked for
+GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir")  # they make git run programs, or look elsewhere
+MAX_REPOSITORIES = 100  # that are looked at: submodules and worktrees of one; repositories in sub-folders
+MAX_FOLDERS = 5_000  # that are searched for repositories
 
 
-class View(NamedTuple):
-    """`home` is a folder that commands must not see, or None where there is none."""
+class SandboxView(NamedTuple):
+    """`home` is a folder that commands must not see, or None if there is none."""
 
     workspace: Path
     home: Path | None = None
-    readable: tuple[Path, ...] = ()  # beside the system
-    protected: tuple[Path, ...] = ()  # never changed by a command, wherever they are, there or not
+    readable: tuple[Path, ...] = ()  # besides the system
+    protected: tuple[Path, ...] = ()  # no command changes them, whether they exist or not
     network: bool = False
-    hidden: tuple[Path, ...] = ()  # folders of the bot's own that no command sees
+    hidden: tuple[Path, ...] = ()  # folders of the bot that no command sees
 
 
 def build_view(
@@ -80,35 +77,42 @@ def build_view(
     readable: Iterable[str] = (),
     installations: Iterable[str] = (),
     network: bool = False,
-) -> View:
-    """`protected`: the bot's own files; `readable`: what the user names, `~` allowed; `installations`: Python's own."""
-    home = _folder(environment.get("HOME", ""))
+) -> SandboxView:
+    """`protected` and `hidden`: the bot's own; `readable`: paths that the user names, perhaps with `~`;
+    `installations`: prefixes of the Python that runs this.
+    """
+    home = _resolve_folder(environment.get("HOME", ""))
     named = [Path(os.path.expanduser(each)) for each in readable]  # noqa: PTH111 - raises nothing, as Path's does
-    own = [part for each in installations for part in _around(Path(each) / "bin", home)]
-    found = {*own, *_programs(environment, home), *_pythons_in(workspace), *_repository(workspace)}
-    shown = [each for each in found if not (_holds(each, home) or _holds(each, workspace))]
-    return View(workspace, home, _outermost([*named, *shown]), tuple(protected), network, tuple(hidden))
+    own = [part for each in installations for part in _list_installation(Path(each) / "bin", home)]
+    found = {*own, *_list_programs(environment, home), *_list_pythons(workspace), *_list_repository(workspace)}
+    seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
+    return SandboxView(workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden))
 
 
-def guarded(view: View) -> list[Path]:
-    """The protected paths in the workspace as it is now, there or not."""
+def list_etc() -> Iterator[Path]:
+    """The files and folders of /etc that commands may read."""
+    return (path for name in ETC for path in Path("/etc").glob(name))
+
+
+def list_protected(view: SandboxView) -> list[Path]:
+    """The protected paths in the workspace as it is now, whether they exist or not."""
     top = view.workspace
     paths = [path for path in view.protected if path.is_relative_to(top)]
-    paths += [folder / name for folder in _start_folders(view) for name in START_FILES]
-    return list(dict.fromkeys([*paths, top / ".git", *guarded_of(top / ".git")]))
+    paths += [folder / name for folder in _list_start_folders(view) for name in START_FILES]
+    return list(dict.fromkeys([*paths, top / ".git", *list_git_settings(top / ".git")]))
 
 
-def guarded_of(git: Path) -> list[Path]:
-    """Of a repository's `.git`: what makes git run programs, in its submodules and worktrees as well."""
-    return [each / name for each in _gits(git) for name in REPOSITORY]
+def list_git_settings(git: Path) -> list[Path]:
+    """The files by which git is made to run programs, in a `.git` and in its submodules and worktrees."""
+    return [each / name for each in _list_git_folders(git) for name in GIT_SETTINGS]
 
 
-def nested(top: Path) -> list[Path]:
-    """The `.git` of repositories in the sub-folders of a workspace, the nearest first; no link is followed."""
+def find_nested_repositories(top: Path) -> list[Path]:
+    """The `.git` of repositories in the sub-folders of a workspace, the nearest first. No link is followed."""
     found: list[Path] = []
     folders = deque([top])
-    for _ in range(MOST_FOLDERS):
-        if not folders or len(found) >= MOST_REPOSITORIES:
+    for _ in range(MAX_FOLDERS):
+        if not folders or len(found) >= MAX_REPOSITORIES:
             break
         folder = folders.popleft()
         try:
@@ -118,18 +122,18 @@ def nested(top: Path) -> list[Path]:
                         found += [folder / entry.name] if folder != top else []
                     elif entry.is_dir(follow_symlinks=False):
                         folders.append(folder / entry.name)
-        except OSError:  # nor can a command look into it
+        except OSError:  # a command cannot look into it either
             continue
     return found
 
 
-def _start_folders(view: View) -> Iterator[Path]:
+def _list_start_folders(view: SandboxView) -> Iterator[Path]:
     yield view.workspace
     if view.home and view.home != view.workspace and view.home.is_relative_to(view.workspace):
         yield view.home
 
 
-def _gits(git: Path) -> Iterator[Path]:
+def _list_git_folders(git: Path) -> Iterator[Path]:
     """The folders that git takes its configuration from: the repository's own, its submodules', its worktrees'."""
     yield git
     if git.is_symlink():
@@ -141,66 +145,66 @@ def _gits(git: Path) -> Iterator[Path]:
                 yield Path(folder)
                 folders[:] = [each for each in folders if each == "modules"]
             seen += 1
-            if seen > MOST_REPOSITORIES:
+            if seen > MAX_REPOSITORIES:
                 return
 
 
-def _programs(environment: Mapping[str, str], home: Path | None) -> Iterator[Path]:
-    """What running the user's programs takes, as folders that are there."""
-    folders = [each for each in map(_folder, environment.get("PATH", "").split(os.pathsep)) if each]
+def _list_programs(environment: Mapping[str, str], home: Path | None) -> Iterator[Path]:
+    """The folders that the user's programs need, of those that exist."""
+    folders = [each for each in map(_resolve_folder, environment.get("PATH", "").split(os.pathsep)) if each]
     for folder in folders:
-        yield from _around(folder, home)
-    installations = [*_virtual(environment.get("VIRTUAL_ENV", ""))]
+        yield from _list_installation(folder, home)
+    installations = [*_list_virtual(environment.get("VIRTUAL_ENV", ""))]
     for name in INTERPRETERS:
-        if found := next((folder / name for folder in folders if _is_there(folder / name)), None):
+        if found := next((folder / name for folder in folders if _exists(folder / name)), None):
             installations.append(Path(os.path.realpath(found)).parent.parent)
     for installation in installations:
-        yield from _around(installation / "bin", home)
+        yield from _list_installation(installation / "bin", home)
 
 
-def _around(folder: Path, home: Path | None) -> Iterator[Path]:
-    """A folder of programs, and the installation it is part of."""
+def _list_installation(folder: Path, home: Path | None) -> Iterator[Path]:
+    """A folder of programs, and the installation that it belongs to."""
     yield folder
     if home and folder.is_relative_to(home):
         top = folder.relative_to(home).parts[:1]
         if top and top[0] in TOOLCHAINS:
-            yield from (part for name in TOOLCHAINS[top[0]] if _is_there(part := home / top[0] / name))
-            if top[0] == ".cargo" and _is_there(home / ".rustup"):
+            yield from (part for name in TOOLCHAINS[top[0]] if _exists(part := home / top[0] / name))
+            if top[0] == ".cargo" and _exists(home / ".rustup"):
                 yield home / ".rustup"
             return
-    if folder.name in BIN and any(_is_there(folder.parent / name) for name in LIBRARIES):
+    if folder.name in BIN and any(_exists(folder.parent / name) for name in LIBRARIES):
         yield folder.parent
 
 
-def _virtual(name: str) -> Iterator[Path]:
+def _list_virtual(name: str) -> Iterator[Path]:
     """A virtual environment and the Python it was made from."""
-    folder = _folder(name)
+    folder = _resolve_folder(name)
     if folder is None:
         return
     yield folder
-    yield from _installation_behind(folder)
+    yield from _find_base_python(folder)
 
 
-def _pythons_in(workspace: Path) -> Iterator[Path]:
-    """The installations behind the virtual environments of a workspace.
+def _list_pythons(workspace: Path) -> Iterator[Path]:
+    """The installations that the virtual environments of a workspace were made from.
 
-    A model can write what leads to them, so that only what looks like a Python is believed.
+    A model can write the links to them, so only folders that look like a Python count.
     """
     for name in (".venv", "venv", "env"):
-        yield from _installation_behind(workspace / name)
+        yield from _find_base_python(workspace / name)
 
 
-def _installation_behind(virtual: Path) -> Iterator[Path]:
+def _find_base_python(virtual: Path) -> Iterator[Path]:
     for name in ("python3", "python"):
         program = Path(os.path.realpath(virtual / "bin" / name))
         prefix = program.parent.parent
-        if program.parent.name == "bin" and _is_there(program) and any(prefix.glob("lib/python3*/os.py")):
+        if program.parent.name == "bin" and _exists(program) and any(prefix.glob("lib/python3*/os.py")):
             yield prefix
             return
 
 
-def _repository(workspace: Path) -> Iterator[Path]:
-    """Where the workspace is a linked worktree: the repository it belongs to, which git must read."""
+def _list_repository(workspace: Path) -> Iterator[Path]:
+    """The repository that the workspace is a linked worktree of, if it is one: git must read it."""
     link = workspace / ".git"
     try:
         first = link.read_bytes()[:4096].decode("utf-8", "replace") if link.is_file() else ""
@@ -208,30 +212,30 @@ def _repository(workspace: Path) -> Iterator[Path]:
         return
     if first.startswith("gitdir: "):
         own = Path(os.path.realpath(workspace / first[8:].strip()))
-        if own.parent.name == "worktrees" and _is_there(own.parent.parent / "HEAD"):
+        if own.parent.name == "worktrees" and _exists(own.parent.parent / "HEAD"):
             yield own.parent.parent
 
 
-def _folder(name: str) -> Path | None:
+def _resolve_folder(name: str) -> Path | None:
     path = Path(name)
-    return Path(os.path.realpath(path)) if path.is_absolute() and _is_there(path) and path.is_dir() else None
+    return Path(os.path.realpath(path)) if path.is_absolute() and _exists(path) and path.is_dir() else None
 
 
-def _is_there(path: Path) -> bool:
-    """Path.exists raises for a name too long, and where a folder above may not be entered."""
+def _exists(path: Path) -> bool:
+    """Path.exists raises for a name that is too long, and in a folder that may not be entered."""
     with suppress(ValueError):  # a NUL in it
         return os.access(path, os.F_OK)
     return False
 
 
-def _holds(outer: Path, inner: Path | None) -> bool:
+def _contains(outer: Path, inner: Path | None) -> bool:
     return inner is not None and inner.is_relative_to(outer)
 
 
-def _outermost(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Those that are there, less what lies below another one or the system."""
+def _drop_nested(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The paths that exist, except those below another one or below the system."""
     found: list[Path] = []
-    for path in sorted({Path(os.path.realpath(each)) for each in paths if _is_there(each)}):
+    for path in sorted({Path(os.path.realpath(each)) for each in paths if _exists(each)}):
         if not any(path.is_relative_to(each) for each in (*map(Path, SYSTEM), *found)):
             found.append(path)
     return tuple(found)

@@ -15,7 +15,7 @@ LONGEST = 4096  # characters of a path
 MOST_LINKS = 40  # as Linux has it
 MOST_ENTRIES = 20_000  # of a workspace that are looked at for the sake of one command
 PROC = "/proc"
-START_FILES = (  # of shells, in the home folder: what is written there is run
+SHELL_START_FILES = (  # in the home folder: shells run them
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -145,7 +145,7 @@ def list_start_files(home: str) -> tuple[Path, ...]:
     """What shells run when they start, whether it is there or not; none without a home folder."""
     if not home.startswith("/"):
         return ()
-    usual = [Path(os.path.realpath(home), name) for name in START_FILES]
+    usual = [Path(os.path.realpath(home), name) for name in SHELL_START_FILES]
     return tuple(dict.fromkeys([*usual, *(Path(os.path.realpath(each)) for each in usual)]))
 
 

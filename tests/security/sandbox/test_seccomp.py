@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, UNIX, program
+from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, UNIX, build_filter
 
 
 def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
@@ -45,7 +45,7 @@ CASES = [  # on x86_64, with sockets of the family UNIX
 
 @pytest.mark.parametrize(("call", "expected"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
 def test_a_call_is_let_through_or_not(call, expected):
-    assert verdict(program("x86_64", [UNIX]), "x86_64", *call) == expected
+    assert verdict(build_filter("x86_64", [UNIX]), "x86_64", *call) == expected
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -53,12 +53,12 @@ def test_a_call_is_let_through_or_not(call, expected):
 def test_what_is_refused_is_refused_on_every_machine(name, machine):
     number = REFUSED[name][MACHINES[machine].column]
     if number >= 0:
-        assert verdict(program(machine, ()), machine, number) == EPERM
+        assert verdict(build_filter(machine, ()), machine, number) == EPERM
 
 
 def test_calls_of_another_machine_are_refused():
-    assert verdict(program("x86_64", ()), "aarch64", 0) == EPERM
+    assert verdict(build_filter("x86_64", ()), "aarch64", 0) == EPERM
 
 
 def test_truncate_is_refused_where_nobody_else_sees_it():
-    assert verdict(program("x86_64", (), may_truncate=False), "x86_64", 76) == EPERM
+    assert verdict(build_filter("x86_64", (), may_truncate=False), "x86_64", 76) == EPERM

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.snapshot import Keeper
+from src.security.sandbox.snapshot import Snapshot
 
 
 @pytest.fixture
@@ -148,46 +148,46 @@ def test_a_repository_in_a_sub_folder_may_go(run, with_repositories_in_folders):
 
 
 @pytest.fixture
-def keeper(workspace: Path) -> Keeper:
-    return Keeper(workspace)
+def snapshot(workspace: Path) -> Snapshot:
+    return Snapshot(workspace)
 
 
-def test_it_follows_no_link_out_of_the_workspace(keeper, workspace):
+def test_it_follows_no_link_out_of_the_workspace(snapshot, workspace):
     other = workspace.parent / "other"
     (other / "hooks").mkdir(parents=True)
     (other / "config").write_text("mine\n")
-    keeper.look([workspace / ".git" / "config", workspace / ".git" / "hooks"])
+    snapshot.take([workspace / ".git" / "config", workspace / ".git" / "hooks"])
     (workspace / ".git").symlink_to(other)
-    assert keeper.put_back().done == (".git",)
+    assert snapshot.restore().restored == (".git",)
     assert (other / "config").read_text() == "mine\n"
     assert (other / "hooks").is_dir()
 
 
-def test_a_link_that_was_there_is_put_back(keeper, workspace):
+def test_a_link_that_was_there_is_put_back(snapshot, workspace):
     (workspace / ".git").symlink_to("elsewhere")
-    keeper.look([workspace / ".git", workspace / ".git" / "config"])
+    snapshot.take([workspace / ".git", workspace / ".git" / "config"])
     (workspace / ".git").unlink()
     (workspace / ".git").symlink_to("evil")
-    keeper.put_back()
+    snapshot.restore()
     assert (workspace / ".git").readlink() == Path("elsewhere")
 
 
-def test_what_was_not_touched_is_not_spoken_of(keeper, workspace):
+def test_what_was_not_touched_is_not_spoken_of(snapshot, workspace):
     (workspace / "hooks").mkdir()
     (workspace / "hooks" / "a").write_text("a")
-    keeper.look([workspace / "hooks", workspace / "none"])
+    snapshot.take([workspace / "hooks", workspace / "none"])
     (workspace / "other").write_text("x")
-    assert keeper.put_back() == ((), ())
+    assert snapshot.restore() == ((), ())
 
 
-def test_the_same_size_and_time_do_not_hide_a_change(keeper, workspace):
+def test_the_same_size_and_time_do_not_hide_a_change(snapshot, workspace):
     import os
 
     file = workspace / "config"
     file.write_text("good")
     os.utime(file, ns=(0, 0))
-    keeper.look([file])
+    snapshot.take([file])
     file.write_text("evil")
     os.utime(file, ns=(0, 0))
-    keeper.put_back()
+    snapshot.restore()
     assert file.read_text() == "good"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.view import build_view, guarded
+from src.security.sandbox.view import build_view, list_protected
 
 
 def made(home: Path, *names: str) -> None:
@@ -87,11 +87,13 @@ def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
     seen = build_view(
         home, {"HOME": str(home), "PATH": "/usr/bin"}, protected=[home / "bot.json", Path("/etc/bot.json")]
     )
-    names = {str(each.relative_to(home)) for each in guarded(seen)}
+    names = {str(each.relative_to(home)) for each in list_protected(seen)}
     assert {".bashrc", ".ssh", ".config/systemd", ".git", ".git/hooks", ".git/config", "bot.json"} <= names
 
 
 def test_submodules_inside_a_repository_are_guarded(workspace, home):
     made(workspace, ".git/modules/sub/hooks")
     (workspace / ".git" / "modules" / "sub" / "HEAD").touch()
-    assert workspace / ".git" / "modules" / "sub" / "hooks" in guarded(build_view(workspace, {"HOME": str(home)}))
+    assert workspace / ".git" / "modules" / "sub" / "hooks" in list_protected(
+        build_view(workspace, {"HOME": str(home)})
+    )

@@ -1,0 +1,97 @@
+"""What the sandboxes share, and the two that are none: `choose` decides which one runs the commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...types.sandbox import Launch
+from .limits import ResourceLimits
+from .snapshot import Snapshot
+from .view import SandboxView, find_nested_repositories, list_git_settings, list_protected
+
+DROPPED_VARIABLES = {  # they lead out of the sandbox: to agents, buses and screens
+    "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "GPG_AGENT_INFO", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "SSH_CLIENT",
+    "SSH_CONNECTION", "SSH_TTY", "TMUX", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR",
+}  # fmt: skip
+
+
+class NoSandbox:
+    """Commands run uncontained, but within the limits."""
+
+    kind = "none"
+
+    def __init__(self, limits: ResourceLimits, description: str) -> None:
+        self.description = description
+        self._limits = limits
+
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
+        return Launch(argv, environment, self._limits.make_setter())
+
+
+class DisabledExec:
+    """No command runs: a sandbox is required, and none works here."""
+
+    kind = "refused"
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
+        raise OSError(f"{self.description} (security.sandbox is required)")
+
+
+class SandboxBase(ABC):
+    """Guards the protected files, and gives the commands of a session folders and an environment of their own.
+
+    `scratch` holds their `tmp` and `home`. Both keep their files from one command to the next; the folder is removed
+    with the sandbox.
+    """
+
+    kind: str
+    description: str
+
+    def __init__(self, view: SandboxView, limits: ResourceLimits, filter_program: bytes) -> None:
+        self.view = view
+        self.limits = limits
+        self.filter_program = filter_program
+        self.scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="vllm-bot-")))
+        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
+        for name in ("tmp", "home"):
+            (self.scratch / name).mkdir(mode=0o700)
+        self._snapshot = Snapshot(view.workspace)
+        self._nested_repositories: list[Path] | None = None
+
+    @abstractmethod
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], *, trial: bool = False) -> Launch:
+        """How to start a command in the sandbox. `trial`: it is our own, and leaves protected files alone.
+
+        Raises OSError if the command cannot be contained as promised.
+        """
+
+    def take_snapshot(self, *, trial: bool) -> list[Path]:
+        """Record the protected files, and return their paths.
+
+        The repositories in sub-folders are those that are there before the first command.
+        """
+        if self._nested_repositories is None and not trial:
+            self._nested_repositories = find_nested_repositories(self.view.workspace)
+        paths = list_protected(self.view)
+        self._snapshot.take(paths, {git: list_git_settings(git) for git in self._nested_repositories or ()})
+        return paths
+
+    def restore_snapshot(self) -> list[str]:
+        """Undo what a command did to the protected files; one note for the model on what was done, if anything."""
+        restored, failed = self._snapshot.restore()
+        notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
+        return notes + [f"protected, but changed, and could not be put back: {each}" for each in failed]
+
+    def clean_environment(self, given: Mapping[str, str], home: str, temporary: str) -> dict[str, str]:
+        """The variables given, except those that lead out of the sandbox, with HOME and TMPDIR inside it."""
+        kept = {name: value for name, value in given.items() if name not in DROPPED_VARIABLES}
+        return {**kept, "HOME": home, "TMPDIR": temporary}
