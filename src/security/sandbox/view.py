@@ -19,11 +19,14 @@ from ..shell.workspace import SHELL_START_FILES
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
 ETC = (  # files and folders that programs read, as glob patterns; none that keeps passwords, keys or users
-    "alternatives", "bash.bashrc", "crypto-policies", "debian_version", "fonts", "gai.conf", "gitconfig", "host.conf",
-    "hosts", "inputrc", "java", "ld-musl-*.path", "ld.so.cache", "ld.so.conf", "locale.alias", "locale.conf",
-    "localtime", "login.defs", "lsb-release", "mime.types", "nsswitch.conf", "os-release", "pki/ca-trust", "pki/java",
-    "pki/tls/certs", "profile", "protocols", "resolv.conf", "rpc", "services", "shells", "ssl/certs",
-    "ssl/openssl.cnf", "static", "timezone",
+    "*-release", "ImageMagick-*", "R", "alternatives", "bash.bashrc", "crypto-policies", "debian_version", "fonts",
+    "gai.conf", "gitattributes", "gitconfig", "host.conf", "hostname", "hosts", "inputrc", "java", "java-*",
+    "ld-musl-*.path", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime",
+    "login.defs", "magic", "magic.mime", "mailname", "manpath.config", "mime.types", "networks",
+    "nsswitch.conf", "perl", "pki/ca-trust", "pki/java", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
+    "profile", "profile.d", "protocols", "python3*", "resolv.conf", "rpc", "services", "shells", "ssh/ssh_config",
+    "ssh/ssh_config.d", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "static", "terminfo", "texmf", "timezone",
+    "wgetrc",
 )  # fmt: skip
 RESOLVER = (
     "/run/systemd/resolve",

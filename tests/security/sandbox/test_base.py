@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.view import list_etc
 
 OK = "[exit code 0]"
 
@@ -39,6 +40,12 @@ def test_what_a_developer_needs_works(command, run):
 def test_what_one_command_leaves_for_the_next_is_there(run):
     assert run("echo kept >$TMPDIR/a; echo too >~/b") == OK
     assert run("cat $TMPDIR/a ~/b") == f"kept\ntoo\n{OK}"
+
+
+def test_files_of_etc_that_programs_read_can_be_read(run):
+    names = [str(path) for path in list_etc() if path.is_file() and os.access(path, os.R_OK)]
+    assert "/etc/hosts" in names
+    assert run(f"cat {' '.join(names)} >/dev/null") == OK
 
 
 UNSEEN = [

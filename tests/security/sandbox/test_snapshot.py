@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.snapshot import Snapshot
+from src.security.sandbox.snapshot import MAX_SAVED_BYTES, Snapshot
 
 
 @pytest.fixture
@@ -191,3 +191,12 @@ def test_the_same_size_and_time_do_not_hide_a_change(snapshot, workspace):
     os.utime(file, ns=(0, 0))
     snapshot.restore()
     assert file.read_text() == "good"
+
+
+def test_a_file_too_large_to_be_saved_is_reported(snapshot, workspace):
+    file = workspace / "large"
+    with file.open("wb") as sparse:
+        sparse.truncate(MAX_SAVED_BYTES + 1)
+    snapshot.take([file])
+    file.write_text("evil")
+    assert snapshot.restore() == ((), ("large: its content was not saved",))
