@@ -8,7 +8,7 @@ from src import config
 from src.app.connect import Connections
 from src.app.discovery import NEXT_STEPS, USUAL_PORTS, Target, UsualPort, discover, may_scan, probe_call_path
 from src.app.factory import Factory
-from src.cli.chat.open import banner
+from src.cli.chat.open import format_banner
 from src.config import BASE_URLS
 from src.errors import ConfigError, NeverReached
 from src.model import CallPath
@@ -143,12 +143,12 @@ class TestThePath:
 class TestTheBanner:
     def test_all_that_is_known_is_in_two_lines(self):
         target = Target(settings(base_url="http://gpu:8000/v1", model="tiny"), "0.32.0", 16384, CallPath())
-        lines = banner(target, yes=False).splitlines()
+        lines = format_banner(target, yes=False).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1 (vLLM 0.32.0)"]
         assert lines[2].split(None, 1) == ["model", "tiny, 16,384 tokens of context, native tool calls"]
 
     def test_what_is_not_known_is_not_said(self):
-        lines = banner(Target(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
+        lines = format_banner(Target(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
         assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
         assert "without asking" in lines[3]

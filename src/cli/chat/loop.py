@@ -16,119 +16,119 @@ from ...security.text.sanitize import sanitize
 from ...types.events import Notice
 from ...types.messages import UserMessage
 from ..tracing.debug import Debug
-from .input.mentions import with_mentioned
-from .input.multiline import PROMPT, finished, is_open, with_more
+from .input.mentions import add_mentioned_files
+from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
 from .slash.table import run_command
 from .state import Display, State
 
 if TYPE_CHECKING:
     from ...app.runtime import Runtime
 
-GOES_ON = ". "
-LEAVING = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
-TWICE = 5.0  # seconds in which a second Ctrl-C leaves
+CONTINUATION_PROMPT = ". "
+EXIT_HINT = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
+EXIT_CONFIRM_S = 5.0  # seconds in which a second Ctrl-C leaves
 
 
-class Front(NamedTuple):
+class ChatIO(NamedTuple):
     """The terminal, as the chat sees it.
 
-    `read` works like input(); `turn` is entered around each answer, `quiet` around each command without an editor.
+    `read` works like input(); `turn` is entered around each answer, `no_echo` around each command without an editor.
     """
 
     read: Callable[[str], str] = input
     turn: Callable[[], AbstractContextManager[None]] = nullcontext
-    quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+    no_echo: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Chat:
     """One conversation at the terminal."""
 
-    def __init__(self, state: State, front: Front) -> None:
+    def __init__(self, state: State, io: ChatIO) -> None:
         self.state = state
-        self._front = front
+        self._io = io
 
     def run(self) -> int:
         """Run until the user leaves. Returns the exit code."""
         state = self.state
-        hinted = -TWICE
-        while not state.left:
+        hinted = -EXIT_CONFIRM_S
+        while not state.should_exit:
             try:
-                line = self._next()
+                line = self._get_line()
             except EOFError:
                 state.screen.say("")
                 return 0
             except KeyboardInterrupt:
-                if time.monotonic() - hinted < TWICE:
+                if time.monotonic() - hinted < EXIT_CONFIRM_S:
                     return 0
-                state.screen.say(f"\n{LEAVING}")
+                state.screen.say(f"\n{EXIT_HINT}")
                 hinted = time.monotonic()
                 continue
-            hinted = -TWICE
+            hinted = -EXIT_CONFIRM_S
             if line:
-                self._take(line)
+                self._handle_line(line)
         return 0
 
-    def _next(self) -> str:
+    def _get_line(self) -> str:
         """The next message: a queued one, else one from the prompt."""
         state = self.state
-        if not state.questions:
-            return self._message()
-        line = finished(state.questions.pop(0))
+        if not state.queue:
+            return self._read_message()
+        line = strip_quotes(state.queue.pop(0))
         state.screen.say(f"{PROMPT}{sanitize(line)}")
         return line
 
-    def _message(self) -> str:
-        text = self._front.read(PROMPT)
+    def _read_message(self) -> str:
+        text = self._io.read(PROMPT)
         while is_open(text):
-            text = with_more(text) + self._front.read(GOES_ON)
-        return finished(text)
+            text = start_next_line(text) + self._io.read(CONTINUATION_PROMPT)
+        return strip_quotes(text)
 
-    def _take(self, line: str) -> None:
+    def _handle_line(self, line: str) -> None:
         """Carry out a line. Errors are shown, and the chat continues."""
         try:
             if line.startswith("/"):
-                run_command(self.state, line, self._front.quiet)
+                run_command(self.state, line, self._io.no_echo)
             elif line.startswith("!"):
                 from .input.shell_escape import run_user_command  # start-up is measured
 
                 run_user_command(self.state, line[1:].strip())
             else:
-                self._answer(line)
+                self._answer_question(line)
         except KeyboardInterrupt:
             self.state.screen.say("(stopped)")
         except BotError as error:
             self.state.screen.draw(Notice(str(error)))
             self.state.debug.traceback()
 
-    def _answer(self, question: str) -> None:
+    def _answer_question(self, question: str) -> None:
         state = self.state
-        asked = UserMessage("\n\n".join([*state.notes, with_mentioned(question, state.settings.root)]))
+        asked = UserMessage("\n\n".join([*state.notes, add_mentioned_files(question, state.settings.root)]))
         state.conversation.append(asked)
         try:
-            self._draw_answer()
+            self._run_turn()
             state.notes = []
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
             state.session.forget_last(asked)  # if it got no answer, so that it can be asked again
-        if state.made_bot and (unkept := state.made_bot.save_server_facts()):
+        if state.runtime and (unkept := state.runtime.save_server_facts()):
             state.screen.draw(Notice(unkept))
 
-    def _draw_answer(self) -> None:
+    def _run_turn(self) -> None:
         state = self.state
-        with self._front.turn():
-            runtime = state.bot()
+        with self._io.turn():
+            runtime = state.ensure_runtime()
             events = state.debug.follow(runtime.answer(state.session), runtime.describe(state.session))
             try:
                 for event in events:
-                    state.count(event)
+                    state.count_usage(event)
                     state.screen.draw(event)
-                state.context_length = state.bot().model.context_length
+                state.context_length = state.ensure_runtime().model.context_length
             finally:
                 events.close()  # an interrupt while drawing ends the turn now, not at garbage collection
 
 
-def new_state(target: Target, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
+def make_state(target: Target, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
     """A new chat. `approver` is called when the agent is made."""
 
     def before_write(path: str, content: bytes | None) -> None:
@@ -144,24 +144,24 @@ def new_state(target: Target, screen: Display, debug: Debug, approver: Callable[
     return state
 
 
-def converse(state: State, front: Front, resume: str | None) -> int:
+def run_chat(state: State, io: ChatIO, resume: str | None) -> int:
     """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
     try:
         if resume is not None:
             from .slash.history import resume_session
 
             resume_session(state, resume)
-        return Chat(state, front).run()
+        return Chat(state, io).run()
     finally:
         state.session.close()
 
 
-def load_behind() -> None:
+def preload_in_background() -> None:
     """Load what the first answer needs while the user reads and types."""
-    threading.Thread(target=_load_rooms, daemon=True).start()
+    threading.Thread(target=_import_packages, daemon=True).start()
 
 
-def _load_rooms() -> None:
+def _import_packages() -> None:
     """Imports requests and everything that needs it."""
     from ... import model  # noqa: F401
     from ...agent import loop  # noqa: F401

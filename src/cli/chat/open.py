@@ -1,4 +1,4 @@
-"""Opening a chat: finding the server, choosing the screen, printing the banner."""
+"""Opening a chat: finding the server, choosing the screen, printing the format_banner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..render.plain import PlainScreen, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
-PATHS = {
+PATH_DESCRIPTIONS = {
     "native": "native tool calls",
     "template": "tool calls read from its text (its template shows the tools)",
     "text": "tool calls in its text",
@@ -33,22 +33,22 @@ def open_chat(
     only_plain: bool = False,
 ) -> int:
     """`resume`: the session to continue; "" is the last one. `only_plain`: as with --plain. Raises BotError."""
-    screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_styled() and not only_plain)
-    target = _draw_all(discover(factory, _choose), screen)
+    screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_can_dim() and not only_plain)
+    target = _draw_all(discover(factory, _choose_model), screen)
     if not factory.settings.vllm.model:  # the server has been asked already: it may show this, too
         target = probe_call_path(target)
-    print(banner(target, yes=yes, columns=get_columns(sys.stdout)))
-    if not only_plain and _is_full():
-        from .rich_chat import run_full
+    print(format_banner(target, yes=yes, columns=get_columns(sys.stdout)))
+    if not only_plain and _can_redraw():
+        from .rich_chat import run_rich_chat
 
-        return run_full(target, debug, yes=yes, resume=resume)
+        return run_rich_chat(target, debug, yes=yes, resume=resume)
     from .input.approve import choose_approver
-    from .loop import Front, converse, load_behind, new_state
+    from .loop import ChatIO, make_state, preload_in_background, run_chat
 
-    _edit_lines()
-    state = new_state(target, screen, debug, lambda: choose_approver(yes, target.settings))
-    load_behind()
-    return converse(state, Front(), resume)
+    _enable_readline()
+    state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings))
+    preload_in_background()
+    return run_chat(state, ChatIO(), resume)
 
 
 def _draw_all(notices: Generator[Notice, None, Target], screen: PlainScreen) -> Target:
@@ -60,7 +60,7 @@ def _draw_all(notices: Generator[Notice, None, Target], screen: PlainScreen) -> 
             return target
 
 
-def _is_full() -> bool:
+def _can_redraw() -> bool:
     """Whether the terminal supports redrawing, and rich and prompt_toolkit are installed."""
     from importlib.util import find_spec
 
@@ -70,7 +70,7 @@ def _is_full() -> bool:
     return all(each.isatty() for each in streams) and all(map(find_spec, ("rich", "prompt_toolkit")))
 
 
-def _choose(names: list[str]) -> str:
+def _choose_model(names: list[str]) -> str:
     """Ask which of several models to use."""
     for number, name in enumerate(names, 1):
         print(f"  {number}  {sanitize(name)}")
@@ -86,7 +86,7 @@ def _choose(names: list[str]) -> str:
             return names[int(answer) - 1]
 
 
-def _edit_lines() -> None:
+def _enable_readline() -> None:
     """Arrow keys and history for input(), if readline is available."""
     with contextlib.suppress(ImportError):
         import readline
@@ -95,11 +95,11 @@ def _edit_lines() -> None:
             readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
 
 
-def _styled() -> bool:
+def _can_dim() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def banner(target: Target, *, yes: bool, columns: int = 0) -> str:
+def format_banner(target: Target, *, yes: bool, columns: int = 0) -> str:
     """Lines about the server, the model and the workspace.
 
     `columns`: of the terminal; 0 if there is none.
@@ -109,7 +109,7 @@ def banner(target: Target, *, yes: bool, columns: int = 0) -> str:
     asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
     rows = {
         "server": f"{settings.vllm.base_url}{f' (vLLM {target.version})' if target.version else ''}",
-        "model": f"{target.model}{context}, {_path(target)}",
+        "model": f"{target.model}{context}, {_describe_path(target)}",
         "workspace": f"{settings.root}; {asking}",
     }
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]
@@ -117,7 +117,11 @@ def banner(target: Target, *, yes: bool, columns: int = 0) -> str:
     return wrap_text(text, columns - 1) if columns else text
 
 
-def _path(target: Target) -> str:
+def _describe_path(target: Target) -> str:
     if target.path:
-        return PATHS[target.path.mode]
-    return "native tool calls, else in its text" if target.settings.vllm.enable_function_calling else PATHS["text"]
+        return PATH_DESCRIPTIONS[target.path.mode]
+    return (
+        "native tool calls, else in its text"
+        if target.settings.vllm.enable_function_calling
+        else PATH_DESCRIPTIONS["text"]
+    )

@@ -10,34 +10,34 @@ from collections.abc import Iterator
 
 from ...app.discovery import Target
 from ..tracing.debug import Debug
-from .input.key_reader import unecho
+from .input.key_reader import disable_echo
 from .input.multiline import PROMPT
 
 
-def run_full(target: Target, debug: Debug, *, yes: bool, resume: str | None) -> int:
+def run_rich_chat(target: Target, debug: Debug, *, yes: bool, resume: str | None) -> int:
     """Returns the exit code. Always restores the terminal. Raises BotError."""
-    with _as_it_was():
-        with _prompt_shown():
-            from .input.approve import AtTerminal, choose_approver
+    with _restore_terminal():
+        with _show_early_prompt():
+            from .input.approve import TerminalApprover, choose_approver
             from .input.editor import edit_text
-            from .input.terminal import Terminal, live_screen
-            from .loop import Front, converse, load_behind, new_state
+            from .input.terminal import Terminal, make_live_screen
+            from .loop import ChatIO, make_state, preload_in_background, run_chat
 
-            live = live_screen()
-            state = new_state(target, live, debug, lambda: approver)
+            live = make_live_screen()
+            state = make_state(target, live, debug, lambda: approver)
             debug.show = live.put
             terminal = Terminal(state, live, target.settings.state)
-            asking = AtTerminal(
+            asking = TerminalApprover(
                 terminal.ask,
                 _print,
                 coloured=True,
-                paused=terminal.paused,
+                pause=terminal.pause,
                 edit=lambda text: edit_text(text, "arguments.json"),
                 remember=state.factory.saved_rules.save,
             )
             approver = choose_approver(yes, target.settings) if yes else asking
-        load_behind()
-        return converse(state, Front(terminal.read, terminal.turn, terminal.quiet), resume)
+        preload_in_background()
+        return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume)
 
 
 def _print(text: str) -> None:
@@ -45,11 +45,11 @@ def _print(text: str) -> None:
 
 
 @contextlib.contextmanager
-def _prompt_shown() -> Iterator[None]:
+def _show_early_prompt() -> Iterator[None]:
     """What is typed meanwhile is not echoed; the real prompt reads it later."""
     terminal = sys.stdin.fileno()
     before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
-    unecho(terminal)
+    disable_echo(terminal)
     print(PROMPT, end="", flush=True)
     try:
         yield
@@ -60,7 +60,7 @@ def _prompt_shown() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _as_it_was() -> Iterator[None]:
+def _restore_terminal() -> Iterator[None]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:

@@ -47,7 +47,7 @@ class Display(Protocol):
 class State:
     """The state of one chat.
 
-    `make_bot` makes the bot for a model's name when it is first needed, and again after a change. `store` saves
+    `make_runtime` makes the bot for a model's name when it is first needed, and again after a change. `store` saves
     conversations; without one they are not saved.
     """
 
@@ -56,7 +56,7 @@ class State:
         settings: Settings,
         screen: Display,
         debug: Debug,
-        make_bot: Callable[[str], Runtime],
+        make_runtime: Callable[[str], Runtime],
         model_name: str = "",
         store: Store | None = None,
     ) -> None:
@@ -66,46 +66,41 @@ class State:
         self.model_name = model_name
         self.store = store
         self.session = self._new_session()
-        self.questions: list[str] = []  # queued: answered before the user is prompted again
+        self.queue: list[str] = []  # queued: answered before the user is prompted again
         self.draft = ""  # already in the prompt, for the user to edit
         self.notes: list[str] = []  # sent to the model above the next question
-        self.left = False
-        self.spent = Usage()  # of this chat
-        self.last: Usage | None = None  # of the last answer
-        self.beside = 0  # tokens of tools and form, which every request has; known from the last answer
+        self.should_exit = False
+        self.total_usage = Usage()  # of this chat
+        self.last_usage: Usage | None = None  # of the last answer
+        self.overhead_tokens = 0  # tokens of tools and form, which every request has; known from the last answer
         self.context_length: int | None = None  # in tokens, once the server has said it
         self.known_path = ""  # how tools are called, as found at start
-        self._make_bot = make_bot
-        self._bot: Runtime | None = None
+        self._make_runtime = make_runtime
+        self.runtime: Runtime | None = None
 
     @property
     def factory(self) -> Factory:
         """Makes what the settings describe."""
         return Factory(self.settings)
 
-    @property
-    def made_bot(self) -> Runtime | None:
-        """The bot, if it has been made."""
-        return self._bot
-
-    def bot(self) -> Runtime:
+    def ensure_runtime(self) -> Runtime:
         """The bot; made if need be. Raises BotError."""
-        if self._bot is None:
-            self._bot = self._make_bot(self.model_name)
-            self._bot.restore_todos(self.session)
-            if self._bot.warning:
-                self.screen.draw(Notice(self._bot.warning))
-        return self._bot
+        if self.runtime is None:
+            self.runtime = self._make_runtime(self.model_name)
+            self.runtime.restore_todos(self.session)
+            if self.runtime.warning:
+                self.screen.draw(Notice(self.runtime.warning))
+        return self.runtime
 
     @property
     def path(self) -> str:
         """How tools are called; empty if not known yet."""
-        return self._bot.model.path.mode if self._bot else self.known_path
+        return self.runtime.model.path.mode if self.runtime else self.known_path
 
-    def switch(self, model_name: str) -> None:
+    def switch_model(self, model_name: str) -> None:
         """Continue the conversation with another model of the server."""
-        self.model_name, self._bot, self.last, self.context_length = model_name, None, None, None
-        self.known_path, self.beside = "", 0
+        self.model_name, self.runtime, self.last_usage, self.context_length = model_name, None, None, None
+        self.known_path, self.overhead_tokens = "", 0
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property
@@ -113,40 +108,40 @@ class State:
         """The messages; the agent appends to them."""
         return self.session.messages
 
-    def renew_bot(self) -> None:
+    def discard_runtime(self) -> None:
         """Make the bot again when it is next needed, because something it depends on has changed."""
-        self._bot = None
+        self.runtime = None
 
-    def begin_anew(self) -> None:
-        self.go_on_with(self._new_session())
+    def start_conversation(self) -> None:
+        self.switch_session(self._new_session())
 
-    def go_on_with(self, session: Session) -> None:
+    def switch_session(self, session: Session) -> None:
         """Switch to another conversation; this one stays in its journal."""
         self.session.close()
         self.session = session
-        self.notes, self.last = [], None
-        if self._bot:
-            self._bot.restore_todos(session)
+        self.notes, self.last_usage = [], None
+        if self.runtime:
+            self.runtime.restore_todos(session)
 
     def _new_session(self) -> Session:
         return self.factory.make_session(self.model_name, self.store)
 
-    def count(self, event: Event) -> None:
+    def count_usage(self, event: Event) -> None:
         """Add up the tokens an answer took."""
         if isinstance(event, Completed) and (usage := event.response.usage):
-            self.last = usage
+            self.last_usage = usage
             sent = [message for message in self.conversation if message is not event.response]
-            self.beside = max(0, usage.input_tokens - estimated(sent))
-            self.spent = Usage(
-                self.spent.input_tokens + usage.input_tokens, self.spent.output_tokens + usage.output_tokens
+            self.overhead_tokens = max(0, usage.input_tokens - estimate_tokens(sent))
+            self.total_usage = Usage(
+                self.total_usage.input_tokens + usage.input_tokens, self.total_usage.output_tokens + usage.output_tokens
             )
 
     @property
     def context_used(self) -> int:
         """Tokens of the next request: as last counted by the server, else an estimate."""
-        if self.last:
-            return self.last.input_tokens + self.last.output_tokens
-        return estimated(self.conversation) + self.beside
+        if self.last_usage:
+            return self.last_usage.input_tokens + self.last_usage.output_tokens
+        return estimate_tokens(self.conversation) + self.overhead_tokens
 
     @property
     def last_answer(self) -> str:
@@ -155,12 +150,12 @@ class State:
         return next((text for text in said if text.strip()), "")
 
 
-def estimated(messages: Iterable[Message]) -> int:
+def estimate_tokens(messages: Iterable[Message]) -> int:
     """Tokens, about."""
     return sum(len(str(message)) for message in messages) // CHARACTERS_PER_TOKEN
 
 
-class Command(NamedTuple):
+class SlashCommand(NamedTuple):
     """A slash command. `argument` describes its argument; `complete` gives the possible values."""
 
     name: str  # with its slash

@@ -15,7 +15,7 @@ from ...session.export import FORMATS, Conversation, markdown
 from ...session.index import seconds
 from ...session.replay import replay
 from ..arguments import load_settings, parse_number
-from ..chat.slash.history import listed
+from ..chat.slash.history import format_sessions
 
 OLD_DAYS = 90.0
 
@@ -65,7 +65,7 @@ def _list(given: argparse.Namespace, factory: Factory) -> int:
         for each in found:
             print(json.dumps(each._asdict()))
         return 0
-    for line in listed(found, str(factory.settings.root)):
+    for line in format_sessions(found, str(factory.settings.root)):
         print(line.strip())
     if not found:
         print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)

@@ -29,7 +29,7 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import MalformedCall, ToolCall, ToolResult
-from ..chat.input.keys import Typed
+from ..chat.input.keys import TypedInput
 from .blocks import Block, BlockSplitter
 from .plain import MAX_FOLDED, FoldedItem, describe_result, fold_call, has_failed, split_call
 from .region import LiveRegion, ScreenLine
@@ -87,7 +87,7 @@ class LiveScreen:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lock = threading.RLock()
-        self.typed = Typed()
+        self.typed = TypedInput()
         self.thinking = "fold"
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._size = size

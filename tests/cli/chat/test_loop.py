@@ -6,7 +6,7 @@ import pytest
 
 from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
-from src.cli.chat.loop import LEAVING, Chat, Front
+from src.cli.chat.loop import EXIT_HINT, Chat, ChatIO
 from src.cli.chat.slash.table import COMMANDS
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
@@ -35,7 +35,7 @@ class Session:
             replace(Settings(), vllm=replace(Settings().vllm, base_url=url)), screen, Debug(0), self._bot, "tiny"
         )
         self.registry = registry
-        self.code = Chat(self.state, Front(self._read)).run()
+        self.code = Chat(self.state, ChatIO(self._read)).run()
 
     def _bot(self, name):
         where = replace(context(), todos=self.todos)
@@ -81,9 +81,9 @@ def test_what_was_taken_back_is_not_to_be_done():
 
 def test_another_model_knows_what_there_is_to_do():
     session = Session("a", turns=SOWING)
-    session.state.switch("other")
+    session.state.switch_model("other")
     session.todos.clear()
-    session.state.bot()
+    session.state.ensure_runtime()
     assert session.todos == [("sow", "pending")]
 
 
@@ -116,7 +116,7 @@ def test_tools_are_listed_with_their_signatures():
 
 def test_ctrl_c_at_the_prompt_hints_and_stays():
     session = Session(KeyboardInterrupt(), "hi", turns=[says("Hello.")])
-    assert LEAVING in session.aside.getvalue()
+    assert EXIT_HINT in session.aside.getvalue()
     assert session.answer.getvalue() == "Hello.\n"
 
 

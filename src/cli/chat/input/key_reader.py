@@ -14,20 +14,20 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .keys import Typed
+from .keys import TypedInput
 
-TICK = 0.1  # seconds between looks at the clock
+POLL_S = 0.1  # seconds between looks at the clock
 _INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
-PASTES_MARKED, PASTES_PLAIN = "\x1b[?2004h", "\x1b[?2004l"
+BRACKETED_PASTE_ON, BRACKETED_PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
-class TypeAhead:
+class KeyReader:
     """`typed` receives the keys; `changed` is called after each, `tick` after a while without any."""
 
     def __init__(
         self,
         terminal: int,
-        typed: Typed,
+        typed: TypedInput,
         changed: Callable[[], None],
         tick: Callable[[], None],
         write: Callable[[str], Any],
@@ -42,11 +42,11 @@ class TypeAhead:
         self._wake = -1
 
     @property
-    def reading(self) -> bool:
+    def is_reading(self) -> bool:
         return self._thread is not None
 
     def start(self) -> None:
-        self.take()
+        self.enter_raw_mode()
         listening, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._listen, args=(listening,), daemon=True)
         self._thread.start()
@@ -57,26 +57,26 @@ class TypeAhead:
         os.close(self._wake)
         self._thread.join()
         self._thread = None
-        self.give_back()
+        self.leave_raw_mode()
 
-    def take(self) -> None:
+    def enter_raw_mode(self) -> None:
         """Turn off echo and line editing."""
         with contextlib.suppress(termios.error):
             self._before = termios.tcgetattr(self._terminal)
-            unecho(self._terminal)
-        self._write(PASTES_MARKED)
+            disable_echo(self._terminal)
+        self._write(BRACKETED_PASTE_ON)
 
-    def give_back(self) -> None:
+    def leave_raw_mode(self) -> None:
         with contextlib.suppress(termios.error, OSError):  # the terminal is gone
             if self._before is not None:
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
-            self._write(PASTES_PLAIN)
+            self._write(BRACKETED_PASTE_OFF)
 
     def _listen(self, woken: int) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         try:
             while True:
-                ready, _, _ = select.select([self._terminal, woken], [], [], TICK)
+                ready, _, _ = select.select([self._terminal, woken], [], [], POLL_S)
                 if woken in ready:
                     return
                 if ready:
@@ -86,15 +86,15 @@ class TypeAhead:
                     self._typed.feed(decode(data))
                     self._changed()
                 else:
-                    self._typed.lone_escape()
-                    self._changed() if self._typed.wishes else self._tick()
+                    self._typed.end_escape()
+                    self._changed() if self._typed.actions else self._tick()
         except OSError:  # the terminal is gone; the program is told by a signal
             return
         finally:
             os.close(woken)
 
 
-def unecho(terminal: int) -> None:
+def disable_echo(terminal: int) -> None:
     """Keys arrive one by one, unchanged and without echo; Ctrl-C and Ctrl-Z stay signals. Raises termios.error."""
     mode = termios.tcgetattr(terminal)
     mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)

@@ -8,23 +8,23 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from .multiline import is_open, with_more
+from .multiline import is_open, start_next_line
 
 ESCAPE = "\x1b"
-PASTE, PASTED = "[200~", "[201~"
+PASTE_BEGIN, PASTE_END = "[200~", "[201~"
 SEQUENCE = re.compile(r"[\[O][0-9;<>?]*[ -/]*[@-~]|\r|\n|[ -NP-Z\\-~]|[^\x00-\x7f]")  # what may follow ESC
-UNENDED = re.compile(r"(?:[\[O][0-9;<>?]*[ -/]*)?")  # so far
-LONGEST_SEQUENCE = 32
+SEQUENCE_BEGIN = re.compile(r"(?:[\[O][0-9;<>?]*[ -/]*)?")  # so far
+MAX_SEQUENCE_CHARS = 32
 
 
-class Typed:
-    """`text` is the line so far, `queue` the finished lines; `wishes` are keys that are not text:
+class TypedInput:
+    """`text` is the line so far, `queue` the finished lines; `actions` are keys that are not text:
     "stop", "expand", "redraw"."""
 
     def __init__(self) -> None:
         self.text = ""
         self.queue: list[str] = []
-        self.wishes: list[str] = []
+        self.actions: list[str] = []
         self._sequence: str | None = None  # what came after an ESC
         self._pasting = False
         self._pasted: list[str] = []
@@ -33,36 +33,36 @@ class Typed:
     def feed(self, characters: str) -> None:
         for each in characters:
             if self._pasting:
-                self._paste(each)
+                self._take_pasted(each)
             elif self._sequence is not None:
-                self._escape(each)
+                self._take_escaped(each)
             elif each == ESCAPE:
                 self._sequence = ""
             else:
-                self._key(each)
+                self._take_key(each)
 
-    def lone_escape(self) -> None:
+    def end_escape(self) -> None:
         """No key followed an ESC for a while: it was the Escape key."""
         if self._sequence == "":
             self._sequence = None
-            self.wishes.append("stop")
+            self.actions.append("stop")
 
-    def take_back(self) -> str:
+    def take_unsent(self) -> str:
         """Take everything typed and not sent, as one text."""
         text = "\n".join([*self.queue, *([self.text] if self.text else [])])
         self.queue, self.text = [], ""
         return text
 
-    def _paste(self, character: str) -> None:
+    def _take_pasted(self, character: str) -> None:
         self._pasted.append(character)
         self._tail = (self._tail + character)[-6:]
-        if self._tail == ESCAPE + PASTED:
+        if self._tail == ESCAPE + PASTE_END:
             self.text += "".join(self._pasted)[:-6].replace("\r\n", "\n").replace("\r", "\n")
             self._pasting, self._pasted, self._tail = False, [], ""
 
-    def _escape(self, character: str) -> None:
+    def _take_escaped(self, character: str) -> None:
         self._sequence = (self._sequence or "") + character
-        if self._sequence == PASTE:
+        if self._sequence == PASTE_BEGIN:
             self._sequence, self._pasting = None, True
         elif SEQUENCE.fullmatch(self._sequence):
             done, self._sequence = self._sequence, None
@@ -70,39 +70,39 @@ class Typed:
                 self.text += "\n"
             elif done in ("[A", "OA") and self.queue and not self.text:
                 self.text = self.queue.pop()
-        elif not UNENDED.fullmatch(self._sequence) or len(self._sequence) > LONGEST_SEQUENCE:
+        elif not SEQUENCE_BEGIN.fullmatch(self._sequence) or len(self._sequence) > MAX_SEQUENCE_CHARS:
             self._sequence = None
 
-    def _key(self, character: str) -> None:
+    def _take_key(self, character: str) -> None:
         if character == "\r":
-            self._enter()
+            self._press_enter()
         elif character == "\n":  # Ctrl-J
             self.text += "\n"
         elif character in "\x7f\b":
-            self.text = _without_last(self.text)
+            self.text = _drop_last_character(self.text)
         elif character == "\x15":  # Ctrl-U
             self.text = ""
         elif character == "\x17":  # Ctrl-W
             self.text = re.sub(r"\S*\s*\Z", "", self.text)
         elif character == "\x04" and not self.text:  # Ctrl-D
             self.queue.append("/exit")
-        elif character in _WISHES:
-            self.wishes.append(_WISHES[character])
+        elif character in _ACTIONS:
+            self.actions.append(_ACTIONS[character])
         elif character == "\t" or character.isprintable():
             self.text += character
 
-    def _enter(self) -> None:
+    def _press_enter(self) -> None:
         if is_open(self.text):
-            self.text = with_more(self.text)
+            self.text = start_next_line(self.text)
         elif self.text.strip():
             self.queue.append(self.text)
             self.text = ""
 
 
-_WISHES = {"\x0f": "expand", "\x0c": "redraw"}  # Ctrl-O, Ctrl-L
+_ACTIONS = {"\x0f": "expand", "\x0c": "redraw"}  # Ctrl-O, Ctrl-L
 
 
-def _without_last(text: str) -> str:
+def _drop_last_character(text: str) -> str:
     """Without the last visible character and what is combined with it."""
     while text:
         last, text = text[-1], text[:-1]

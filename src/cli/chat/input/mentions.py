@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MENTION = re.compile(r"(?:^|(?<=[\s(]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
-MOST_BYTES = 50_000  # of all files of one message; the model can read the rest
-ENTRIES = 200  # of a folder
+MAX_CONTENT_BYTES = 50_000  # of all files of one message; the model can read the rest
+MAX_FOLDER_ENTRIES = 200  # of a folder
 
 
-def with_mentioned(text: str, root: Path) -> str:
+def add_mentioned_files(text: str, root: Path) -> str:
     """The message, followed by the content of each file it mentions. Other words with @ are left alone."""
     from ....types.special_tokens import neutralize_with_note  # start-up is measured
 
-    parts, left, seen = [text], MOST_BYTES, set()
-    for path, name in _mentioned(text, root):
+    parts, left, seen = [text], MAX_CONTENT_BYTES, set()
+    for path, name in _find_mentions(text, root):
         if path in seen:
             continue
         seen.add(path)
         try:
-            part, used = _content(path, name, left)
+            part, used = _read_content(path, name, left)
         except OSError as error:
             part, used = f"{name} cannot be read: {error.strerror}", 0
         parts.append(neutralize_with_note(part))
@@ -29,17 +29,17 @@ def with_mentioned(text: str, root: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _mentioned(text: str, root: Path) -> Iterator[tuple[Path, str]]:
+def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path, str]]:
     """The existing paths and how they were written, without punctuation after them."""
     for found in MENTION.finditer(text):
         written = found[1] or found[2]
         for name in (written, written.rstrip(".,;:!?)")):
-            if name and (path := _there(root, name)):
+            if name and (path := _resolve(root, name)):
                 yield path, name
                 break
 
 
-def _there(root: Path, name: str) -> Path | None:
+def _resolve(root: Path, name: str) -> Path | None:
     try:
         path = root / Path(name).expanduser()
         return path if path.exists() else None
@@ -47,12 +47,12 @@ def _there(root: Path, name: str) -> Path | None:
         return None
 
 
-def _content(path: Path, name: str, room: int) -> tuple[str, int]:
+def _read_content(path: Path, name: str, room: int) -> tuple[str, int]:
     """The text for a file or folder, and how many bytes of `room` it took. Raises OSError."""
     if path.is_dir():
         entries = sorted(each.name + ("/" if each.is_dir() else "") for each in path.iterdir())
-        more = f"\n({len(entries) - ENTRIES} more)" if len(entries) > ENTRIES else ""
-        return f"In the folder {name}:\n" + "\n".join(entries[:ENTRIES]) + more, 0
+        more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
+        return f"In the folder {name}:\n" + "\n".join(entries[:MAX_FOLDER_ENTRIES]) + more, 0
     if not path.is_file():
         return f"{name} is not a file.", 0
     with path.open("rb") as file:

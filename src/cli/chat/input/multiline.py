@@ -14,7 +14,7 @@ def is_open(text: str) -> bool:
     return text.endswith("\\")
 
 
-def finished(text: str) -> str:
+def strip_quotes(text: str) -> str:
     """The message without the triple quotes around it."""
     stripped = text.strip()
     if stripped.startswith(QUOTES) and stripped.endswith(QUOTES) and len(stripped) >= 2 * len(QUOTES):
@@ -22,6 +22,6 @@ def finished(text: str) -> str:
     return stripped
 
 
-def with_more(text: str) -> str:
+def start_next_line(text: str) -> str:
     """An open text after Enter."""
     return f"{text[:-1]}\n" if text.endswith("\\") and not text.lstrip().startswith(QUOTES) else f"{text}\n"

@@ -21,12 +21,12 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.styles import Style
 
 from ..state import State
-from .completion import completions
-from .multiline import is_open, with_more
+from .completion import complete
+from .multiline import is_open, start_next_line
 
-LONG_PASTE = 2_000  # characters, or
-LONG_PASTE_LINES = 20  # lines: what is longer stands in the line as a note of its size
-KEPT = 20_000  # characters of one entry of the history
+MAX_INLINE_PASTE_CHARS = 2_000  # characters, or
+MAX_INLINE_PASTE_LINES = 20  # lines: what is longer stands in the line as a note of its size
+MAX_HISTORY_CHARS = 20_000  # characters of one entry of the history
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack", "prompt": "bold"})
 
 
@@ -36,24 +36,24 @@ class Pastes:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def note(self, text: str) -> str:
+    def shorten(self, text: str) -> str:
         """What goes into the line: the text itself, where it is short."""
         lines = text.count("\n") + (not text.endswith("\n"))
-        if len(text) <= LONG_PASTE and lines <= LONG_PASTE_LINES:
+        if len(text) <= MAX_INLINE_PASTE_CHARS and lines <= MAX_INLINE_PASTE_LINES:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         note = f"[pasted text {len(self._texts) + 1}: {size}]"
         self._texts[note] = text
         return note
 
-    def whole(self, line: str) -> str:
+    def expand(self, line: str) -> str:
         """The line with the texts in place of their notes."""
         for note, text in self._texts.items():
             line = line.replace(note, text)
         return line
 
 
-class _KeptHistory(FileHistory):
+class _PasteHistory(FileHistory):
     """Of this and earlier chats; pasted texts are kept whole, where they are not too long."""
 
     def __init__(self, file: Path, pastes: Pastes) -> None:
@@ -61,23 +61,23 @@ class _KeptHistory(FileHistory):
         self._pastes = pastes
 
     def store_string(self, string: str) -> None:
-        whole = self._pastes.whole(string)
+        whole = self._pastes.expand(string)
         try:
-            super().store_string(whole if len(whole) <= KEPT else string)
+            super().store_string(whole if len(whole) <= MAX_HISTORY_CHARS else string)
         except OSError:  # a full disk, a home that is read-only: it is known until the end of this chat
             return
 
 
-class _Completer(Completer):
+class _PromptCompleter(Completer):
     def __init__(self, state: State) -> None:
         self._state = state
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Offer]:  # noqa: ARG002
-        for each in completions(document.text_before_cursor, self._state):
+        for each in complete(document.text_before_cursor, self._state):
             yield Offer(each.text, -each.start, display_meta=each.about)
 
 
-class Prompt:
+class ChatPrompt:
     """`expand` shows what was folded; `toolbar` is the line below."""
 
     def __init__(
@@ -85,41 +85,41 @@ class Prompt:
     ) -> None:
         self._state = state
         self._pastes = Pastes()
-        self._history = _history(folder, self._pastes)
+        self._history = _open_history(folder, self._pastes)
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", "> ")],
             history=self._history,
-            completer=_Completer(state),
+            completer=_PromptCompleter(state),
             complete_while_typing=True,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_keys(self._pastes, expand),
+            key_bindings=_make_key_bindings(self._pastes, expand),
             bottom_toolbar=lambda: _toolbar(toolbar()),
             style=STYLE,
             reserve_space_for_menu=6,
         )
-        self._short: PromptSession[str] = PromptSession(history=InMemoryHistory())
+        self._question_session: PromptSession[str] = PromptSession(history=InMemoryHistory())
 
     def read(self) -> str:
         """The next message. Raises EOFError and KeyboardInterrupt."""
         draft, self._state.draft = self._state.draft, ""
-        return self._pastes.whole(self._session.prompt(default=draft))
+        return self._pastes.expand(self._session.prompt(default=draft))
 
     def ask(self, question: str, default: str = "") -> str:
         """One line, typed after the question. Raises as read()."""
-        clear_typeahead(self._short.input)
-        return self._short.prompt(question, default=default)
+        clear_typeahead(self._question_session.input)
+        return self._question_session.prompt(question, default=default)
 
     def remember(self, text: str) -> None:
         """A message that was typed elsewhere goes into the history as well."""
         self._history.append_string(text)
 
-    def typed_ahead(self) -> str:
+    def take_typed_ahead(self) -> str:
         """Keys that came after the last Enter and are not used yet."""
         return "".join(key.data for key in get_typeahead(self._session.input))
 
 
-def _history(folder: Path | None, pastes: Pastes) -> History:
+def _open_history(folder: Path | None, pastes: Pastes) -> History:
     """Kept in a file that nobody else can read; where that cannot be, in memory."""
     if folder is None:
         return InMemoryHistory()
@@ -130,17 +130,17 @@ def _history(folder: Path | None, pastes: Pastes) -> History:
         file.chmod(0o600)
     except OSError:
         return InMemoryHistory()
-    return _KeptHistory(file, pastes)
+    return _PasteHistory(file, pastes)
 
 
-def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
+def _make_key_bindings(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter", filter=~completion_is_selected & ~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.cursor_position == len(buffer.text) and is_open(buffer.text):
-            buffer.text = with_more(buffer.text)
+            buffer.text = start_next_line(buffer.text)
             buffer.cursor_position = len(buffer.text)
         else:
             buffer.validate_and_handle()
@@ -178,7 +178,7 @@ def _keys(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
     @keys.add(Keys.BracketedPaste)
     def _(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        event.current_buffer.insert_text(pastes.note(text))
+        event.current_buffer.insert_text(pastes.shorten(text))
 
     return keys
 

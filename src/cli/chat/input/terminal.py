@@ -15,18 +15,18 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...render.live import LiveScreen
-from ..slash.info import status_line
+from ..slash.info import format_status_line
 from ..state import State
-from .key_reader import TypeAhead
-from .prompt import Prompt
+from .key_reader import KeyReader
+from .prompt import ChatPrompt
 
 if TYPE_CHECKING:
     from ...render.markdown import MarkdownRenderer
 
 
-def live_screen() -> LiveScreen:
+def make_live_screen() -> LiveScreen:
     """The screen of a full terminal, drawn on standard output."""
-    return LiveScreen(sys.stdout, _size, _painter)
+    return LiveScreen(sys.stdout, _get_size, _make_renderer)
 
 
 class Terminal:
@@ -35,8 +35,8 @@ class Terminal:
     def __init__(self, state: State, live: LiveScreen, folder: Path | None) -> None:
         self._state = state
         self._live = live
-        self._prompt = Prompt(state, folder, live.expand, lambda: status_line(state, _size()[0]))
-        self._keys = TypeAhead(sys.stdin.fileno(), live.typed, self._typed, live.draw_frame, self._write)
+        self._prompt = ChatPrompt(state, folder, live.expand, lambda: format_status_line(state, _get_size()[0]))
+        self._keys = KeyReader(sys.stdin.fileno(), live.typed, self._handle_actions, live.draw_frame, self._write)
 
     def read(self, _prompt: str) -> str:
         """The next message. Raises EOFError and KeyboardInterrupt, as input() does."""
@@ -51,10 +51,10 @@ class Terminal:
         """While the model works: keys are collected for the next message, and the screen is drawn in place."""
         live, typed = self._live, self._live.typed
         typed.text, self._state.draft = self._state.draft, ""  # begun in the turn before, if this one was queued
-        typed.feed(self._prompt.typed_ahead())
+        typed.feed(self._prompt.take_typed_ahead())
         live.begin()
         try:
-            with self._signals():
+            with self._defer_signals():
                 try:
                     with live.hold_signals():
                         self._keys.start()
@@ -63,28 +63,28 @@ class Terminal:
                     with live.hold_signals():
                         self._keys.stop()
         except BaseException:
-            typed.text = typed.take_back()  # what was to be asked next may not be wanted any more
+            typed.text = typed.take_unsent()  # what was to be asked next may not be wanted any more
             raise
         finally:
             live.end()
             for each in typed.queue:
                 self._prompt.remember(each)
-            self._state.questions += typed.queue
+            self._state.queue += typed.queue
             self._state.draft, typed.queue, typed.text = typed.text, [], ""
 
     @contextlib.contextmanager
-    def quiet(self) -> Iterator[None]:
+    def no_echo(self) -> Iterator[None]:
         """While a command runs: what is typed is not echoed, and the prompt reads it afterwards, Enter as Enter."""
-        self._keys.take()
+        self._keys.enter_raw_mode()
         try:
             yield
         finally:
-            self._keys.give_back()
+            self._keys.leave_raw_mode()
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
-        running = self._keys.reading
+        running = self._keys.is_reading
         with self._live.hold_signals():
             self._keys.stop()
             self._live.hide()
@@ -96,12 +96,12 @@ class Terminal:
                 if running:
                     self._keys.start()
 
-    def _typed(self) -> None:
-        wishes, self._live.typed.wishes = self._live.typed.wishes, []
-        for wish in wishes:
-            if wish == "stop":
+    def _handle_actions(self) -> None:
+        actions, self._live.typed.actions = self._live.typed.actions, []
+        for action in actions:
+            if action == "stop":
                 os.kill(os.getpid(), signal.SIGINT)
-            elif wish == "expand":
+            elif action == "expand":
                 self._live.expand()
             else:
                 self._live.redraw()
@@ -112,14 +112,14 @@ class Terminal:
         sys.stdout.flush()
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _defer_signals(self) -> Iterator[None]:
         """Ctrl-C and Ctrl-Z wait for the end of a drawing."""
 
-        def handler(wish: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-            return lambda _number, _frame: self._live.call_when_drawn(wish)
+        def handler(action: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+            return lambda _number, _frame: self._live.call_when_drawn(action)
 
-        wishes = {signal.SIGINT: _interrupt, signal.SIGTSTP: self._suspend}
-        before = {number: signal.signal(number, handler(wish)) for number, wish in wishes.items()}
+        actions = {signal.SIGINT: _raise_interrupt, signal.SIGTSTP: self._suspend}
+        before = {number: signal.signal(number, handler(action)) for number, action in actions.items()}
         try:
             yield
         finally:
@@ -128,22 +128,22 @@ class Terminal:
 
     def _suspend(self) -> None:
         """Leave the terminal as it was until fg; while somebody else reads it there is nothing to leave."""
-        if not self._keys.reading:
+        if not self._keys.is_reading:
             os.kill(os.getpid(), signal.SIGSTOP)
             return
         with self._live.hold_signals(), self._live.lock:  # the clock draws nothing in between
             self._live.hide()
-            self._keys.give_back()
+            self._keys.leave_raw_mode()
             os.kill(os.getpid(), signal.SIGSTOP)
-            self._keys.take()
+            self._keys.enter_raw_mode()
             self._live.redraw()
 
 
-def _interrupt() -> None:
+def _raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _painter() -> MarkdownRenderer:
+def _make_renderer() -> MarkdownRenderer:
     from rich.console import Console
 
     from ...render.markdown import MarkdownRenderer
@@ -151,7 +151,7 @@ def _painter() -> MarkdownRenderer:
     return MarkdownRenderer(Console(file=sys.stdout).color_system)
 
 
-def _size() -> tuple[int, int]:
+def _get_size() -> tuple[int, int]:
     try:
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
     except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....security.text.sanitize import sanitize
-from ..state import Command, State
+from ..state import SlashCommand, State
 
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
 THINKING = {
@@ -15,21 +15,21 @@ THINKING = {
 }
 
 
-def _leave(state: State, _: str) -> None:
-    state.left = True
+def _exit(state: State, _: str) -> None:
+    state.should_exit = True
 
 
-def _new(state: State, _: str) -> None:
-    state.begin_anew()
+def _start_new(state: State, _: str) -> None:
+    state.start_conversation()
     state.screen.say("New conversation.")
 
 
 def _clear(state: State, _: str) -> None:
     state.screen.wipe()
-    _new(state, "")
+    _start_new(state, "")
 
 
-def _model(state: State, name: str) -> None:
+def _show_or_switch_model(state: State, name: str) -> None:
     """Show the model, or switch to another one."""
     if not name:
         state.screen.say(f"  {sanitize(state.model_name)}; /models lists what the server serves, /model NAME switches")
@@ -38,19 +38,19 @@ def _model(state: State, name: str) -> None:
     if name not in served:
         state.screen.say(f"The server does not serve {sanitize(name)}. It serves: {sanitize(', '.join(served))}.")
         return
-    state.switch(name)
+    state.switch_model(name)
     state.screen.say(f"  {sanitize(name)} now answers.")
 
 
-def _model_names(state: State) -> Iterable[str]:
+def _complete_model(state: State) -> Iterable[str]:
     return state.settings.vllm.available_models or ((state.model_name,) if state.model_name else ())
 
 
-def _path(state: State, mode: str) -> None:
+def _show_or_choose_path(state: State, mode: str) -> None:
     """Show the call path and why it is used, or switch to another one."""
     from ....model import MODES
 
-    path = state.bot().model.path
+    path = state.ensure_runtime().model.path
     if chosen := next((each for each in MODES if each == mode), None):
         path.choose(chosen)
     elif mode:
@@ -59,13 +59,13 @@ def _path(state: State, mode: str) -> None:
     state.screen.say(f"  {path.mode}: {path.reason}")
 
 
-def _path_names(_: State) -> Iterable[str]:
+def _complete_path(_: State) -> Iterable[str]:
     from ....model import MODES
 
     return MODES
 
 
-def _debug(state: State, level: str) -> None:
+def _set_debug_level(state: State, level: str) -> None:
     if level and level not in DEBUG_LEVELS:
         state.screen.say(f"There is no level {sanitize(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
         return
@@ -75,7 +75,7 @@ def _debug(state: State, level: str) -> None:
     state.screen.say(f"  debug is {name}")
 
 
-def _thinking(state: State, mode: str) -> None:
+def _set_thinking(state: State, mode: str) -> None:
     if mode and mode not in THINKING:
         state.screen.say(f"There is no mode {sanitize(mode)}. Choose one of {', '.join(THINKING)}.")
         return
@@ -84,7 +84,7 @@ def _thinking(state: State, mode: str) -> None:
     screen.say(f"  {screen.thinking}: {THINKING[screen.thinking]}")
 
 
-def _edit(state: State, words: str) -> None:
+def _edit_message(state: State, words: str) -> None:
     """Write the next message in an editor; an empty one is not sent, and one left as it was is in the prompt again."""
     from ..input.editor import edit_text
 
@@ -92,22 +92,28 @@ def _edit(state: State, words: str) -> None:
     text = edit_text(before)
     state.draft = text if text == before else ""
     if text.strip() and not state.draft:
-        state.questions.append(text)
+        state.queue.append(text)
 
 
-STEER = (
-    Command("/exit", "leave the chat", _leave, aliases=("/quit",)),
-    Command("/new", "start a new conversation; this one is kept", _new, aliases=("/reset",)),
-    Command("/clear", "start a new conversation on an empty screen", _clear),
-    Command("/model", "show the model, or switch to another one", _model, "[NAME]", complete=_model_names),
-    Command("/path", "show how tools are called, or change it", _path, "[PATH]", complete=_path_names),
-    Command("/edit", "write the next message in your editor", _edit, "[TEXT]", opens_editor=True),
-    Command(
+CONTROL_COMMANDS = (
+    SlashCommand("/exit", "leave the chat", _exit, aliases=("/quit",)),
+    SlashCommand("/new", "start a new conversation; this one is kept", _start_new, aliases=("/reset",)),
+    SlashCommand("/clear", "start a new conversation on an empty screen", _clear),
+    SlashCommand(
+        "/model", "show the model, or switch to another one", _show_or_switch_model, "[NAME]", complete=_complete_model
+    ),
+    SlashCommand(
+        "/path", "show how tools are called, or change it", _show_or_choose_path, "[PATH]", complete=_complete_path
+    ),
+    SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", opens_editor=True),
+    SlashCommand(
         "/thinking",
         "choose how the model's thoughts are shown",
-        _thinking,
+        _set_thinking,
         "[fold|show|hide]",
         complete=lambda _: THINKING,
     ),
-    Command("/debug", "choose what is traced", _debug, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS),
+    SlashCommand(
+        "/debug", "choose what is traced", _set_debug_level, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS
+    ),
 )

@@ -13,19 +13,19 @@ from ....errors import BotError, ToolError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
 from ...render.plain import format_call
-from ..state import Command, State
+from ..state import SlashCommand, State
 
 if TYPE_CHECKING:
     from ....session.index import Summary
     from ....session.session import Undone
     from ....session.snapshots import Put
 
-SHOWN = 10  # sessions in a list
-LONGEST_DIFF = 400  # lines
-RECORDED = ("write", "edit")  # tools that record every file they write, as long as the session is saved
+MAX_SESSIONS = 10  # sessions in a list
+MAX_DIFF_LINES = 400  # lines
+RECORDING_TOOLS = ("write", "edit")  # tools that record every file they write, as long as the session is saved
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
-FORMATS = ("md", "json", "html")
-INIT = """\
+EXPORT_FORMATS = ("md", "json", "html")
+INIT_PROMPT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
 README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
 out, the exact commands to set up, run, test and check it, and the conventions its code keeps to. Leave out what you did
@@ -39,26 +39,26 @@ def resume_session(state: State, wanted: str) -> None:
     if state.store.find(wanted, state.settings.root) == state.session.id:
         raise BotError("You are already in that conversation.")
     session, notices = state.store.resume(wanted, state.session.messages[:1], state.settings.root)
-    state.go_on_with(session)
+    state.switch_session(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
     turns = session.turns
     state.screen.say(f"  {sanitize(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
     if last := session.last_question:
-        state.screen.say(f"  Your last question: {_short(last)}")
+        state.screen.say(f"  Your last question: {_shorten(last)}")
 
 
-def listed(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
+def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
     """One line per session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         place = "" if each.workspace == root else f"  [{sanitize(each.workspace)}]"
         name = f"{sanitize(each.name)}: " if each.name else ""
         turns = "turn " if each.turns == 1 else "turns"
-        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_short(each.title)}{place}"
+        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_shorten(each.title)}{place}"
 
 
-def restoring(state: State) -> Put:
+def make_restorer(state: State) -> Put:
     """How a file is restored: like a tool writes one, only inside the workspace."""
     from ....tools.fs import paths
 
@@ -77,34 +77,34 @@ def restoring(state: State) -> Put:
 
 
 def _undo(state: State, _: str) -> None:
-    undone = state.session.undo(restoring(state))
+    undone = state.session.undo(make_restorer(state))
     if undone is None:
         state.screen.say("There is nothing to undo.")
         return
-    _say_undone(state, undone)
+    _report_undo(state, undone)
 
 
-def _say_undone(state: State, undone: Undone) -> None:
-    state.last = None  # the last count no longer applies
-    if state.made_bot:
-        state.made_bot.restore_todos(state.session)
-    lines = [f"Undone: {_short(undone.question)}" if undone.question else SUMMARY_UNDONE]
+def _report_undo(state: State, undone: Undone) -> None:
+    state.last_usage = None  # the last count no longer applies
+    if state.runtime:
+        state.runtime.restore_todos(state.session)
+    lines = [f"Undone: {_shorten(undone.question)}" if undone.question else SUMMARY_UNDONE]
     restored = undone.restored
-    lines += [f"  restored {_place(state, path)}" for path in restored.back]
-    lines += [f"  removed {_place(state, path)} (it was new)" for path in restored.removed]
-    lines += [f"! left {_place(state, path)} alone: {sanitize(why)}" for path, why in restored.left]
+    lines += [f"  restored {_make_relative(state, path)}" for path in restored.back]
+    lines += [f"  removed {_make_relative(state, path)} (it was new)" for path in restored.removed]
+    lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in restored.left]
     state.screen.say("\n".join(lines))
-    risky = [call for call in undone.calls if _changes_things(state, call.name)]
+    risky = [call for call in undone.calls if _may_change_files(state, call.name)]
     if risky:
         calls = "\n".join(f"  {format_call(call)}" for call in risky)
         state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
 
 
-def _changes_things(state: State, name: str) -> bool:
+def _may_change_files(state: State, name: str) -> bool:
     """Whether a call that recorded no write may have changed something."""
     from ....app.runtime import make_tools
 
-    if name in RECORDED and state.session.path:
+    if name in RECORDING_TOOLS and state.session.path:
         return False
     return make_tools(state.settings).risk(name) == "high"
 
@@ -118,23 +118,23 @@ def _diff(state: State, _: str) -> None:
     for path, write in first.items():
         before = state.session.before(write)
         if write.before is not None and before is None:
-            state.screen.say(f"  {_place(state, path)}: its earlier content was not saved")
+            state.screen.say(f"  {_make_relative(state, path)}: its earlier content was not saved")
             continue
-        lines = list(_difference(_place(state, path), before, _content(Path(path))))
-        state.screen.put("\n".join(lines[:LONGEST_DIFF]) or f"  {_place(state, path)}: unchanged")
-        if len(lines) > LONGEST_DIFF:
-            state.screen.say(f"  ({len(lines) - LONGEST_DIFF:,} more lines)")
+        lines = list(_make_diff(_make_relative(state, path), before, _read_content(Path(path))))
+        state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {_make_relative(state, path)}: unchanged")
+        if len(lines) > MAX_DIFF_LINES:
+            state.screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
 
 
-def _difference(name: str, before: bytes | None, after: bytes | None) -> Iterable[str]:
-    old, new = (_lines(each) for each in (before, after))
+def _make_diff(name: str, before: bytes | None, after: bytes | None) -> Iterable[str]:
+    old, new = (_split_lines(each) for each in (before, after))
     if old is None or new is None:
         return [] if before == after else [f"  {name}: changed, and not a text file"]
     names = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
     return (sanitize(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
 
 
-def _lines(content: bytes | None) -> list[str] | None:
+def _split_lines(content: bytes | None) -> list[str] | None:
     """None if it is not text."""
     try:
         return (content or b"").decode().splitlines()
@@ -142,7 +142,7 @@ def _lines(content: bytes | None) -> list[str] | None:
         return None
 
 
-def _content(path: Path) -> bytes | None:
+def _read_content(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:
@@ -153,23 +153,23 @@ def _resume(state: State, wanted: str) -> None:
     if wanted:
         resume_session(state, wanted)
         return
-    _sessions(state, "")
+    _list_sessions(state, "")
     state.screen.say("  Continue one with /resume ID or /resume NAME.")
 
 
-def _sessions(state: State, words: str) -> None:
+def _list_sessions(state: State, words: str) -> None:
     if not state.store:
         raise BotError("Conversations are not saved here.")
     if words:
-        found = state.store.search(words, SHOWN)
-        lines = [f"  {each.session.id}  {each.speaker}: {_short(each.snippet)}" for each in found]
+        found = state.store.search(words, MAX_SESSIONS)
+        lines = [f"  {each.session.id}  {each.speaker}: {_shorten(each.snippet)}" for each in found]
     else:
-        lines = list(listed(state.store.all()[:SHOWN], str(state.settings.root)))
+        lines = list(format_sessions(state.store.all()[:MAX_SESSIONS], str(state.settings.root)))
     state.screen.say("\n".join(lines) or "  No conversation found.")
 
 
-def _ids(state: State) -> Iterable[str]:
-    return [each.name or each.id for each in state.store.all()[: 2 * SHOWN]] if state.store else ()
+def _complete_session(state: State) -> Iterable[str]:
+    return [each.name or each.id for each in state.store.all()[: 2 * MAX_SESSIONS]] if state.store else ()
 
 
 def _rename(state: State, name: str) -> None:
@@ -186,7 +186,7 @@ def _fork(state: State, _: str) -> None:
     if not state.store:
         raise BotError("Conversations are not saved here.")
     old = state.session.id
-    state.go_on_with(state.session.fork(state.store.journal()))
+    state.switch_session(state.session.fork(state.store.journal()))
     state.screen.say(f"  You are now in a copy; the original is {old}.")
 
 
@@ -199,7 +199,7 @@ def _export(state: State, file: str) -> None:
     path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
     writer = WRITERS.get(path.suffix.lstrip("."))
     if writer is None:
-        raise BotError(f"{path.name}: the name must end in one of .{', .'.join(FORMATS)}.")
+        raise BotError(f"{path.name}: the name must end in one of .{', .'.join(EXPORT_FORMATS)}.")
     facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
     kept = state.session.path
     messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
@@ -216,7 +216,7 @@ def _export(state: State, file: str) -> None:
 
 
 def _compact(state: State, hint: str) -> None:
-    compactor = state.bot().agent.compactor
+    compactor = state.ensure_runtime().agent.compactor
     if compactor is None:
         raise BotError("This conversation cannot be summarized.")
     state.screen.say("Summarizing the conversation...")
@@ -225,11 +225,11 @@ def _compact(state: State, hint: str) -> None:
             state.screen.draw(event)
     except KeyboardInterrupt:
         state.screen.say("(stopped; nothing was summarized)")
-    state.last = None  # the last count no longer applies
+    state.last_usage = None  # the last count no longer applies
 
 
-def _init(state: State, _: str) -> None:
-    state.questions.append(INIT)
+def _ask_for_agents_md(state: State, _: str) -> None:
+    state.queue.append(INIT_PROMPT)
 
 
 def _retry(state: State, _: str) -> None:
@@ -237,33 +237,33 @@ def _retry(state: State, _: str) -> None:
     if not state.session.last_question:
         state.screen.say("There is no question to ask again.")
         return
-    undone = state.session.undo(restoring(state))
+    undone = state.session.undo(make_restorer(state))
     if undone:
-        _say_undone(state, undone)
+        _report_undo(state, undone)
         if undone.question:
-            state.questions.insert(0, undone.question)
+            state.queue.insert(0, undone.question)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(sanitize(text).split())
     return line if len(line) <= 80 else f"{line[:77]}..."
 
 
-def _place(state: State, path: str) -> str:
+def _make_relative(state: State, path: str) -> str:
     where = Path(path)
     root = state.settings.root
     return sanitize(str(where.relative_to(root) if where.is_relative_to(root) else where))
 
 
-HISTORY = (
-    Command("/undo", "undo the last turn, including its changes to files", _undo),
-    Command("/retry", "undo the last turn and ask the same question again", _retry),
-    Command("/diff", "show what the tools have changed in files", _diff),
-    Command("/sessions", "list past conversations, or search them", _sessions, "[WORDS]"),
-    Command("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_ids),
-    Command("/rename", "name this conversation", _rename, "[NAME]"),
-    Command("/fork", "continue in a copy of this conversation", _fork),
-    Command("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
-    Command("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]"),
-    Command("/init", "have the model write AGENTS.md for this project", _init),
+HISTORY_COMMANDS = (
+    SlashCommand("/undo", "undo the last turn, including its changes to files", _undo),
+    SlashCommand("/retry", "undo the last turn and ask the same question again", _retry),
+    SlashCommand("/diff", "show what the tools have changed in files", _diff),
+    SlashCommand("/sessions", "list past conversations, or search them", _list_sessions, "[WORDS]"),
+    SlashCommand("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_complete_session),
+    SlashCommand("/rename", "name this conversation", _rename, "[NAME]"),
+    SlashCommand("/fork", "continue in a copy of this conversation", _fork),
+    SlashCommand("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
+    SlashCommand("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]"),
+    SlashCommand("/init", "have the model write AGENTS.md for this project", _ask_for_agents_md),
 )

@@ -10,13 +10,18 @@ import sys
 
 from ....security.text.sanitize import sanitize
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
-from ..state import Command, State, estimated
+from ..state import SlashCommand, State, estimate_tokens
 
 GAP = "  "  # between the parts of the status line
-KINDS = {SystemMessage: "system prompt", UserMessage: "your messages", Response: "answers", ToolResults: "tool results"}
-BAR = 30  # columns
-CODE = re.compile(r"^(```+|~~~+)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
-PROGRAMS = (  # command, and the variable that must be set for it to work
+MESSAGE_KINDS = {
+    SystemMessage: "system prompt",
+    UserMessage: "your messages",
+    Response: "answers",
+    ToolResults: "tool results",
+}
+BAR_COLUMNS = 30
+CODE_BLOCK = re.compile(r"^(```+|~~~+)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
+CLIPBOARD_PROGRAMS = (  # command, and the variable that must be set for it to work
     (("pbcopy",), ""),
     (("wl-copy",), "WAYLAND_DISPLAY"),
     (("xclip", "-selection", "clipboard"), "DISPLAY"),
@@ -26,34 +31,34 @@ PROGRAMS = (  # command, and the variable that must be set for it to work
 CLIPBOARD_TIMEOUT_S = 5
 
 
-def status_line(state: State, columns: int | None = None) -> str:
+def format_status_line(state: State, columns: int | None = None) -> str:
     """Model, path, context and tokens, for the line below the prompt.
 
     Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the path.
     """
     path = f"{state.path} calls" if state.path else ""
     name, context = sanitize(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
-    tokens = f"tokens {_describe_usage(state.spent)}" if state.spent != Usage() else ""
+    tokens = f"tokens {_describe_usage(state.total_usage)}" if state.total_usage != Usage() else ""
     choices = ((name, path, context, tokens), (name, path, context), (name, context))
     lines = [GAP.join(filter(None, parts)) for parts in choices]
     return next((line for line in lines if columns is None or len(line) <= columns), lines[-1])
 
 
-def _tools(state: State, _: str) -> None:
+def _list_tools(state: State, _: str) -> None:
     from ....app.runtime import make_tools
 
     for tool in make_tools(state.settings):
         state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
 
 
-def _models(state: State, _: str) -> None:
+def _list_models(state: State, _: str) -> None:
     for name, length in state.factory.connections.list_models().items():
         mark = "*" if name == state.model_name else " "
         state.screen.say(f"{mark} {sanitize(name)}" + (f"  {length:,} tokens" if length else ""))
 
 
-def _status(state: State, _: str) -> None:
-    made = state.made_bot
+def _show_status(state: State, _: str) -> None:
+    made = state.runtime
     rows = {
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
@@ -65,45 +70,45 @@ def _status(state: State, _: str) -> None:
     state.screen.say("\n".join(f"  {name:10} {sanitize(value)}" for name, value in rows.items()))
 
 
-def _context(state: State, _: str) -> None:
+def _show_context(state: State, _: str) -> None:
     """Show how full the context is, and with what."""
-    sizes = dict.fromkeys(KINDS.values(), 0)
+    sizes = dict.fromkeys(MESSAGE_KINDS.values(), 0)
     for message in state.conversation:
-        sizes[KINDS[type(message)]] += estimated([message])
-    if state.beside:
+        sizes[MESSAGE_KINDS[type(message)]] += estimate_tokens([message])
+    if state.overhead_tokens:
         sizes["tools and form"] = max(0, state.context_used - sum(sizes.values()))
     rows = [f"    {name:14} about {size:,} tokens" for name, size in sizes.items() if size]
-    length = state.context_length = state.bot().model.context_length
+    length = state.context_length = state.ensure_runtime().model.context_length
     bar = ""
     if length:
-        filled = min(BAR, round(BAR * state.context_used / length))
-        bar = f"  [{'#' * filled}{'.' * (BAR - filled)}]\n"
+        filled = min(BAR_COLUMNS, round(BAR_COLUMNS * state.context_used / length))
+        bar = f"  [{'#' * filled}{'.' * (BAR_COLUMNS - filled)}]\n"
     state.screen.say("\n".join([f"{bar}  {_describe_context(state)}", *rows]))
 
 
 def _describe_context(state: State, about: str = "about ", unit: str = " tokens") -> str:
     """How full the context is. `about` marks an estimate."""
     used, length = state.context_used, state.context_length
-    about = "" if state.last else about
+    about = "" if state.last_usage else about
     return f"{about}{used:,} of {length:,}{unit} ({used / length:.0%})" if length else f"{about}{used:,}{unit}"
 
 
-def _tokens(state: State, _: str) -> None:
+def _show_tokens(state: State, _: str) -> None:
     state.screen.say(f"  {_describe_tokens(state)}")
 
 
 def _describe_tokens(state: State) -> str:
-    if state.spent == Usage():
+    if state.total_usage == Usage():
         return "none counted yet"
-    last = f"; the last answer {_describe_usage(state.last)}" if state.last else ""
-    return f"{_describe_usage(state.spent)} in this chat{last}"
+    last = f"; the last answer {_describe_usage(state.last_usage)}" if state.last_usage else ""
+    return f"{_describe_usage(state.total_usage)} in this chat{last}"
 
 
 def _describe_usage(usage: Usage) -> str:
     return f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
 
 
-def _config(state: State, words: str) -> None:
+def _show_settings(state: State, words: str) -> None:
     """Show the settings; with words: those that contain them."""
     from ...commands.simple import list_settings
 
@@ -129,7 +134,7 @@ def copy_to_clipboard(text: str) -> str:
     import shutil  # start-up is measured
     import subprocess
 
-    for command, variable in PROGRAMS:
+    for command, variable in CLIPBOARD_PROGRAMS:
         if (not variable or os.environ.get(variable)) and shutil.which(command[0]):
             try:
                 subprocess.run(  # noqa: S603 - a program of the table above
@@ -145,18 +150,18 @@ def copy_to_clipboard(text: str) -> str:
 
 def find_last_code(text: str) -> str:
     """The last code block in a Markdown text; empty if there is none."""
-    blocks = CODE.findall(text)
+    blocks = CODE_BLOCK.findall(text)
     return str(blocks[-1][1]) if blocks else ""
 
 
-def _permissions(state: State, words: str) -> None:
+def _show_permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
     from ....security.permissions.policy import PROFILES
 
     kept = state.factory.saved_rules
     if words == "forget":
         kept.forget()
-        state.renew_bot()
+        state.discard_runtime()
         state.screen.say("  What you always allowed in this folder will be asked about again.")
         return
     if words:
@@ -172,18 +177,18 @@ def _permissions(state: State, words: str) -> None:
     rows += [
         f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in kept.read()
     ]
-    rows.append(f"  commands run in: {state.bot().sandbox or 'no sandbox'}")
+    rows.append(f"  commands run in: {state.ensure_runtime().sandbox or 'no sandbox'}")
     state.screen.say("\n".join(rows))
 
 
-def _todos(state: State, _: str) -> None:
-    todos = state.bot().todos or ()
+def _show_todos(state: State, _: str) -> None:
+    todos = state.ensure_runtime().todos or ()
     state.screen.say(
         "\n".join(f"  {status:12} {sanitize(content)}" for content, status in todos) or "  The list is empty."
     )
 
 
-def _doctor(state: State, _: str) -> None:
+def _run_doctor(state: State, _: str) -> None:
     from ...commands.doctor import report
 
     report(lambda: state.settings)
@@ -193,28 +198,28 @@ def _expand(state: State, _: str) -> None:
     state.screen.expand()
 
 
-ABOUT = (
-    Command(
+INFO_COMMANDS = (
+    SlashCommand(
         "/permissions",
         "show what runs without asking; forget: reset it",
-        _permissions,
+        _show_permissions,
         "[forget]",
         complete=lambda _: ("forget",),
     ),
-    Command("/todos", "show the model's to-do list", _todos),
-    Command("/doctor", "check the server, the model and the terminal", _doctor),
-    Command(
+    SlashCommand("/todos", "show the model's to-do list", _show_todos),
+    SlashCommand("/doctor", "check the server, the model and the terminal", _run_doctor),
+    SlashCommand(
         "/copy",
         "copy the last answer, or the last code block in it",
         _copy,
         "[code]",
         complete=lambda _: ("code",),
     ),
-    Command("/expand", "show the last call or thought in full; again: the one before", _expand),
-    Command("/models", "list the server's models", _models),
-    Command("/tools", "list the tools the model can call", _tools),
-    Command("/status", "show server, model, workspace, context and tokens", _status),
-    Command("/context", "show how full the context is, and with what", _context),
-    Command("/tokens", "show the tokens used in this chat", _tokens),
-    Command("/config", "show the settings and where each comes from", _config, "[WORD]"),
+    SlashCommand("/expand", "show the last call or thought in full; again: the one before", _expand),
+    SlashCommand("/models", "list the server's models", _list_models),
+    SlashCommand("/tools", "list the tools the model can call", _list_tools),
+    SlashCommand("/status", "show server, model, workspace, context and tokens", _show_status),
+    SlashCommand("/context", "show how full the context is, and with what", _show_context),
+    SlashCommand("/tokens", "show the tokens used in this chat", _show_tokens),
+    SlashCommand("/config", "show the settings and where each comes from", _show_settings, "[WORD]"),
 )

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from src.cli.chat.input.approve import AtTerminal
+from src.cli.chat.input.approve import TerminalApprover
 from src.errors import BotError
 from src.security.permissions.approval import Request
 from src.types.messages import ToolCall
@@ -16,19 +16,19 @@ class Asked:
         self.answers, self.shown, self.questions = list(answers), "", []
         call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
         revise = fields.pop("revise", lambda call: Request(call, "it changes files", revise))
-        terminal = AtTerminal(
+        terminal = TerminalApprover(
             self._ask,
             self._show,
             edit=edit,
             remember=remember,
-            paused=self._paused,
+            pause=self._pause,
             coloured=fields.pop("coloured", False),
         )
         self.inside = False
         self.answer = terminal.approve(Request(call, "it changes files", revise, **fields))
 
     @contextlib.contextmanager
-    def _paused(self):
+    def _pause(self):
         self.inside = True
         yield
         self.inside = False

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from src.cli.chat.input.completion import completions
+from src.cli.chat.input.completion import complete
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -41,9 +41,9 @@ def state(tmp_path):
     ],
 )
 def test_what_is_offered(state, before, offered):
-    assert sorted(each.text for each in completions(before, state)) == sorted(offered)
+    assert sorted(each.text for each in complete(before, state)) == sorted(offered)
 
 
 def test_it_takes_the_place_of_what_was_typed(state):
-    (offer,) = completions("see @note", state)
+    (offer,) = complete("see @note", state)
     assert offer == ("@notes.txt", len("@note"), "")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from src.cli.chat.input.keys import Typed
+from src.cli.chat.input.keys import TypedInput
 
 
 def typed(*chunks):
-    line = Typed()
+    line = TypedInput()
     for chunk in chunks:
         line.feed(chunk)
     return line
@@ -47,19 +47,19 @@ def test_what_keys_do(keys, text, queue):
 
 def test_a_lone_escape_is_a_wish_to_stop_and_the_start_of_a_sequence_is_not():
     line = typed("\x1b")
-    line.lone_escape()
-    line.lone_escape()
-    assert line.wishes == ["stop"]
+    line.end_escape()
+    line.end_escape()
+    assert line.actions == ["stop"]
     line = typed("\x1b[")
-    line.lone_escape()
-    assert line.wishes == []
+    line.end_escape()
+    assert line.actions == []
 
 
 def test_other_wishes():
-    assert typed("\x0f\x0c").wishes == ["expand", "redraw"]
+    assert typed("\x0f\x0c").actions == ["expand", "redraw"]
 
 
 def test_all_is_taken_back_in_order():
     line = typed("one\rtwo\rthr")
-    assert line.take_back() == "one\ntwo\nthr"
+    assert line.take_unsent() == "one\ntwo\nthr"
     assert (line.text, line.queue) == ("", [])

@@ -1,6 +1,6 @@
 import pytest
 
-from src.cli.chat.input.multiline import finished, is_open, with_more
+from src.cli.chat.input.multiline import is_open, start_next_line, strip_quotes
 
 
 @pytest.mark.parametrize("text", ["a\\", '"""', '"""a', ' """a\nb', "a\\\nb\\"])
@@ -17,9 +17,9 @@ def test_it_is_finished(text):
     ("typed", "meant"), [(" a ", "a"), ('"""a\nb"""', "a\nb"), ('"""\na\n\nb\n"""', "a\n\nb"), ('""', '""')]
 )
 def test_what_is_meant(typed, meant):
-    assert finished(typed) == meant
+    assert strip_quotes(typed) == meant
 
 
 def test_enter_takes_the_backslash():
-    assert with_more("a\\") == "a\n"
-    assert with_more('"""a\\') == '"""a\\\n'
+    assert start_next_line("a\\") == "a\n"
+    assert start_next_line('"""a\\') == '"""a\\\n'

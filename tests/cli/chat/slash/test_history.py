@@ -8,8 +8,8 @@ import pytest
 
 from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
-from src.cli.chat.loop import Chat, Front
-from src.cli.chat.slash.history import INIT, resume_session
+from src.cli.chat.loop import Chat, ChatIO
+from src.cli.chat.slash.history import INIT_PROMPT, resume_session
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -38,7 +38,7 @@ class Chatting:
         self.state = State(Settings(root=folder), screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
         if resume is not None:
             resume_session(self.state, resume)
-        Chat(self.state, Front(self._read)).run()
+        Chat(self.state, ChatIO(self._read)).run()
         self.state.session.close()
 
     def _bot(self, name):
@@ -182,7 +182,7 @@ class TestExport:
 
 
 def test_init_asks_the_model_to_write_agents_md(folder):
-    assert Chatting(folder, "/init", turns=[says("Written.")]).questions == [[INIT]]
+    assert Chatting(folder, "/init", turns=[says("Written.")]).questions == [[INIT_PROMPT]]
 
 
 @pytest.mark.parametrize("wanted", ["", "my", "my chat"])

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from src.cli.chat.slash.info import find_last_code, status_line
+from src.cli.chat.slash.info import find_last_code, format_status_line
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -20,7 +20,7 @@ def state(tmp_path):
 
 
 def test_before_anything_was_counted_the_context_is_a_guess(state):
-    assert status_line(state).startswith("tiny  native calls  context ~")
+    assert format_status_line(state).startswith("tiny  native calls  context ~")
 
 
 @pytest.mark.parametrize(
@@ -34,19 +34,19 @@ def test_before_anything_was_counted_the_context_is_a_guess(state):
     ],
 )
 def test_on_a_narrow_terminal_it_says_less(state, columns, line):
-    state.count(Completed(Response((), usage=Usage(900, 100))))
-    assert status_line(state, columns) == line
+    state.count_usage(Completed(Response((), usage=Usage(900, 100))))
+    assert format_status_line(state, columns) == line
 
 
 def test_tokens_stay_spent_with_another_model(state):
-    state.count(Completed(Response((), usage=Usage(900, 100))))
-    state.switch("other")
-    assert status_line(state).endswith("tokens 900 in, 100 out")
+    state.count_usage(Completed(Response((), usage=Usage(900, 100))))
+    state.switch_model("other")
+    assert format_status_line(state).endswith("tokens 900 in, 100 out")
 
 
 def test_another_model_is_not_known_yet(state):
-    state.switch("other")
-    assert "native" not in status_line(state)
+    state.switch_model("other")
+    assert "native" not in format_status_line(state)
 
 
 @pytest.mark.parametrize(

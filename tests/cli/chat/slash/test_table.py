@@ -2,8 +2,8 @@
 
 import pytest
 
-from src.cli.chat.slash.table import COMMANDS, find, help_lines, nearest
-from src.cli.chat.state import Command
+from src.cli.chat.slash.table import COMMANDS, find_command, format_help, suggest_command
+from src.cli.chat.state import SlashCommand
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
@@ -19,18 +19,18 @@ def test_no_two_rows_share_a_name():
 
 
 def test_a_row_is_found_by_name_and_alias_in_any_case():
-    assert find("/EXIT") is find("/quit")
-    assert find("/nothing") is None
+    assert find_command("/EXIT") is find_command("/quit")
+    assert find_command("/nothing") is None
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("/exti", "/exit"), ("/modle", "/model"), ("/xyzzy", "")])
 def test_the_nearest_name(typed, meant):
-    assert nearest(typed) == meant
+    assert suggest_command(typed) == meant
 
 
 def test_help_has_a_line_for_each():
-    assert len(help_lines()) == len(COMMANDS)
+    assert len(format_help()) == len(COMMANDS)
 
 
 def test_usage_shows_what_may_stand_behind_the_name():
-    assert Command("/x", "y", lambda *_: None, "[NAME]").usage == "/x [NAME]"
+    assert SlashCommand("/x", "y", lambda *_: None, "[NAME]").usage == "/x [NAME]"
