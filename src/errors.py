@@ -1,29 +1,27 @@
-"""Every error of ours. What went wrong is the message, what to do next is the hint.
+"""All errors of this program. The message says what went wrong, the hint what to do next.
 
-BotError                 message, hint, exit_code (1 where nothing else is said)
-  ConfigError            the user's settings (exit code 2)
-  ClientError            below the wire: no bytes could be had (exit code 4)
-    ConnectFailed        nobody listens there
-      NeverReached       nor did anybody since the program began
-      HostUnknown        no such name
-    TlsFailed            the connection cannot be trusted, or is none
-    NotHttp              something listens that does not speak HTTP
-    Timeout              one of the clocks ran out (exit code 1)
-    StreamCut            the connection ended before the answer did (exit code 1)
-      AnswerEmpty        and before it began
-    Undecodable          the body's compression is broken (exit code 1)
-  ServerError            the server said no: status, body, retry_after (seconds it asks to wait)
-    ServerLoading        it has no model yet (HTTP 503)
-    ToolsUnsupported     it takes no `tools`: started without --enable-auto-tool-choice (HTTP 400)
-    TemplateRejected     its chat template refuses the roles it was given (HTTP 400)
-    ContentRejected      its model takes nothing but text (HTTP 400)
+BotError                 message, hint, exit_code (1 unless stated), max_retries (0 unless stated)
+  ConfigError            the user's settings are wrong (exit code 2)
+  ClientError            no answer arrived (exit code 4)
+    ConnectFailed        the connection failed (any number of retries)
+      NeverReached       and the server has not answered since the program began (no retry)
+      HostUnknown        the name does not resolve (no retry)
+    TlsFailed            the certificate is not trusted, or the server does not speak TLS
+    NotHttp              the server does not speak HTTP
+    Timeout              a time limit was reached (exit code 1)
+    StreamCut            the answer ended too early or cannot be read (exit code 1, any number of retries)
+  ServerError            the server refused: status, body, retry_after (retries depend on the status)
+    ServerLoading        its model is not loaded yet (HTTP 503; retry.py has a time limit of its own for it)
+    ToolsUnsupported     it accepts no `tools`: started without --enable-auto-tool-choice (HTTP 400)
+    TemplateRejected     its chat template refuses these roles (HTTP 400)
+    ContentRejected      its model accepts only text (HTTP 400)
     ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
     ModelNotFound        it serves no model of that name (HTTP 404)
     Unauthorized         the API key is missing or wrong (HTTP 401, 403)
   WireError              the server's bytes break its own protocol
-  LimitReached           the run took more turns, tokens or time than it may (exit code 3)
-  Cancelled              a program that uses the library stopped the run (exit code 130)
-  ToolError              a tool could not do it; becomes a tool result
+  LimitReached           the run reached its limit of turns, tokens or time (exit code 3)
+  Cancelled              the caller stopped the run (exit code 130)
+  ToolError              a tool failed; becomes a tool result
 """
 
 from __future__ import annotations
@@ -32,8 +30,16 @@ from __future__ import annotations
 ANSWERED, FAILED, USAGE, LIMIT, UNREACHABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
+ANY_NUMBER = 1_000_000  # of retries: the settings set the limit
+# 408 timeout, 425 too early, 429 too many requests; a server or proxy in trouble, and 529 overloaded.
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+
+
 class BotError(Exception):
+    """`max_retries`: how often the request may be worth repeating."""
+
     exit_code = FAILED
+    max_retries = 0
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -58,15 +64,15 @@ class ClientError(BotError):
 
 
 class ConnectFailed(ClientError):
-    pass
+    max_retries = ANY_NUMBER
 
 
 class NeverReached(ConnectFailed):
-    pass
+    max_retries = 0  # who starts the program wants to know at once
 
 
 class HostUnknown(ConnectFailed):
-    pass
+    max_retries = 0
 
 
 class TlsFailed(ClientError):
@@ -84,23 +90,22 @@ class Timeout(ClientError):
 class StreamCut(ClientError):
     exit_code = FAILED
 
-
-class AnswerEmpty(StreamCut):
-    pass
-
-
-class Undecodable(ClientError):
-    exit_code = FAILED
+    def __init__(self, message: str, hint: str = "", *, max_retries: int = ANY_NUMBER) -> None:
+        super().__init__(message, hint)
+        self.max_retries = max_retries
 
 
 class ServerError(BotError):
+    """`retry_after`: seconds that the server asks to wait; `in_answer`: it came after a part of the answer."""
+
     retry_after: float | None = None
-    in_answer = False  # whether it came in place of an answer's end, and not of the answer
+    in_answer = False
 
     def __init__(self, message: str, hint: str = "", *, status: int = 0, body: str = "") -> None:
         super().__init__(message, hint)
         self.status = status
         self.body = body
+        self.max_retries = ANY_NUMBER if status in TRANSIENT_STATUS else 0
 
 
 class ServerLoading(ServerError):

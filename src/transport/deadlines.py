@@ -1,13 +1,13 @@
 """How long an answer may take, whatever the server does. The current time is passed in.
 
-There are four clocks: connect, first token, idle and total. The first runs until the first line of the body, since
-vLLM sends the headers before it has read the prompt. After that the idle clock runs, restarted by each complete line
-or kilobyte, so that a trickle of single bytes does not keep it alive. Comments (": keep-alive") are lines too. The
-total is never restarted.
+Four limits: connect, first token, idle and total. The first-token limit holds until the first line of the body, since
+vLLM sends the headers before it has read the prompt. After that the idle limit starts anew with each complete line or
+kilobyte, so that a trickle of single bytes does not extend it. Comments (": keep-alive") are lines too. The total
+limit never starts anew.
 
-The read timeout of requests restarts with each byte, so DeadlineAdapter puts a raw stream below http.client's buffer
-that asks the clocks before each read. `get_connection_with_tls_context` is where requests lets an adapter choose its
-connections.
+The read timeout of requests starts anew with each byte, so DeadlineAdapter puts a raw stream below http.client's
+buffer that asks the deadline before each read. `get_connection_with_tls_context` is where requests lets an adapter
+choose its connections.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from requests.adapters import HTTPAdapter
 
 from ..errors import Timeout
 
-MIN_PROGRESS_BYTES = 1024  # bytes that count as progress without a line end
+MIN_PROGRESS_BYTES = 1024  # that count as progress without a line end
+POLL_INTERVAL_S = 0.25  # between looks at the deadline; an unchanged timeout costs no system call
+BUFFER_BYTES = 65536  # so that a burst of chunks costs one system call
 
 
 class Timeouts(NamedTuple):
@@ -35,12 +37,12 @@ class Timeouts(NamedTuple):
 
 
 class Deadline:
-    """The clocks of one request after the other. `now` gives seconds from any fixed point.
+    """The limits of one request after the other. `now` gives seconds from any fixed point.
 
-    `cancelled`: whether nobody waits for the answer any more.
+    `is_cancelled`: whether the caller has stopped waiting.
     """
 
-    cancelled: Callable[[], bool] = staticmethod(lambda: False)
+    is_cancelled: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, limits: Timeouts, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -49,43 +51,43 @@ class Deadline:
 
     def start(self) -> None:
         self._next_byte_by = self._now() + self.limits.first_token
-        self._end = self._now() + self.limits.total
-        self._begun = False
-        self._trickled = 0
+        self._end_by = self._now() + self.limits.total
+        self._has_begun = False
+        self._partial_bytes = 0  # since the last line end
 
     def remaining(self) -> float:
-        """Seconds that may be waited for the next byte.
+        """Seconds to wait for the next byte.
 
-        Raises TimeoutError where there are none, and what Ctrl-C raises where it was cancelled.
+        Raises TimeoutError if there are none, and KeyboardInterrupt if it was cancelled.
         """
-        if self.cancelled():
+        if self.is_cancelled():
             raise KeyboardInterrupt
-        left = min(self._next_byte_by, self._end) - self._now()
-        if left <= 0:
+        seconds = min(self._next_byte_by, self._end_by) - self._now()
+        if seconds <= 0:
             raise TimeoutError
-        return left
+        return seconds
 
     def note_progress(self, data: bytes) -> None:
         """Bytes of the body have arrived."""
-        self._trickled += len(data)
-        if b"\n" in data or self._trickled >= MIN_PROGRESS_BYTES:
+        self._partial_bytes += len(data)
+        if b"\n" in data or self._partial_bytes >= MIN_PROGRESS_BYTES:
             self._next_byte_by = self._now() + self.limits.idle
-            self._begun = True
-            self._trickled = 0
+            self._has_begun = True
+            self._partial_bytes = 0
 
     def cap(self, seconds: float) -> None:
         """Allow at most this long from now on."""
-        self._end = min(self._end, self._now() + seconds)
+        self._end_by = min(self._end_by, self._now() + seconds)
 
     def timeout_error(self, base_url: str) -> Timeout:
-        """The error for the clock that ran out, naming its setting."""
+        """The error for the limit that was reached, which names its setting."""
         limits = self.limits
-        if self._now() >= self._end:
+        if self._now() >= self._end_by:
             return Timeout(
                 f"{base_url} did not finish within {limits.total:g} seconds.",
                 "The limit is vllm.total_timeout.",
             )
-        if self._begun:
+        if self._has_begun:
             return Timeout(
                 f"{base_url} fell silent: nothing for {limits.idle:g} seconds.",
                 "The limit is vllm.timeout.",
@@ -96,10 +98,6 @@ class Deadline:
         )
 
 
-POLL_INTERVAL_S = 0.25  # seconds between looks at the deadline; an unchanged timeout costs no system call
-BUFFER_BYTES = 65536  # so that a burst of chunks costs one system call
-
-
 class DeadlineAdapter(HTTPAdapter):
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -107,11 +105,11 @@ class DeadlineAdapter(HTTPAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **named: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **named)
-        pool.ConnectionCls = partial(_connection, type(pool).ConnectionCls, self._deadline)
+        pool.ConnectionCls = partial(_make_connection, type(pool).ConnectionCls, self._deadline)
         return pool
 
 
-def _connection(kind: Any, deadline: Deadline, *args: Any, **named: Any) -> Any:
+def _make_connection(kind: Any, deadline: Deadline, *args: Any, **named: Any) -> Any:
     connection = kind(*args, **named)
     connection.response_class = partial(_DeadlineResponse, deadline)
     return connection
@@ -128,21 +126,21 @@ class _DeadlineStream(io.RawIOBase):
         self._raw = raw
         self._sock = sock
         self._deadline = deadline
-        self._wait = 0.0
+        self._timeout = 0.0  # of the socket, in seconds
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Raises TimeoutError or KeyboardInterrupt when the deadline says so."""
+        """Raises what Deadline.remaining raises."""
         while True:
-            wait = min(self._deadline.remaining(), POLL_INTERVAL_S)
-            if wait != self._wait:
-                self._sock.settimeout(wait)
-                self._wait = wait
+            timeout = min(self._deadline.remaining(), POLL_INTERVAL_S)
+            if timeout != self._timeout:
+                self._sock.settimeout(timeout)
+                self._timeout = timeout
             try:
                 return int(self._sock.recv_into(buffer))
-            except TimeoutError:  # one tick has passed; the deadline decides whether time is up
+            except TimeoutError:  # of this interval; the deadline decides whether to go on
                 continue
 
     def close(self) -> None:

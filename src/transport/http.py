@@ -1,4 +1,4 @@
-"""Requests to one server, and its answers as they stream.
+"""Requests to one server and its answers as they stream; and which ports of this machine are open.
 
 Bodies are read with `raw.read1`, the only call that is prompt for both chunked and close-delimited answers
 (`iter_lines` waits for 512 bytes or the end, and is quadratic in a long line). The API key is sent to no other host:
@@ -24,7 +24,7 @@ import requests
 from urllib3 import disable_warnings
 from urllib3 import exceptions as urllib3_errors
 
-from ..errors import ClientError, ConfigError, StreamCut, Undecodable, WireError
+from ..errors import ClientError, ConfigError, StreamCut, WireError
 from .deadlines import Deadline, DeadlineAdapter, Timeouts
 from .errors import is_stale_connection, translate
 
@@ -32,7 +32,8 @@ READ_BYTES = 65536
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # redirects that keep method and body
-DRAIN_TIMEOUT_S = 0.1  # seconds to wait for the end of a body nobody reads, to keep the connection
+LOOPBACK = "127.0.0.1"
+DRAIN_TIMEOUT_S = 0.1  # for the rest of a body that is not used, so that the connection can be reused
 
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
 
@@ -50,7 +51,7 @@ class HttpReply(NamedTuple):
 
     def read(self) -> bytes:
         """The whole body, up to MAX_BODY_BYTES bytes."""
-        return _whole(self.chunks)
+        return _read_all(self.chunks)
 
 
 class Client:
@@ -96,13 +97,13 @@ class Client:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 
     def bind_cancellation(self, cancelled: Event) -> None:
-        """Once it is set, by whatever thread, what waits for the server raises what Ctrl-C raises."""
+        """Once it is set, by any thread, what waits for the server raises KeyboardInterrupt."""
 
         def sleep(seconds: float) -> None:
             if cancelled.wait(seconds):
                 raise KeyboardInterrupt
 
-        self.sleep, self._deadline.cancelled = sleep, cancelled.is_set
+        self.sleep, self._deadline.is_cancelled = sleep, cancelled.is_set
 
     def __enter__(self) -> Client:
         return self
@@ -118,7 +119,7 @@ class Client:
 
         `path` is relative to base_url, or with a leading slash to the server's root, above /v1.
         `within`: a tighter limit on the total time, in seconds.
-        Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut, Timeout, Undecodable.
+        Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut and Timeout.
         """
         url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
         log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
@@ -126,15 +127,15 @@ class Client:
         if within is not None:
             self._deadline.cap(within)
         with self._follow(method, url, body) as answer:
-            chunks = self._chunks(answer)
+            chunks = self._stream(answer)
             headers = answer.headers
             try:
                 yield HttpReply(
                     answer.status_code,
                     headers.get("Content-Type", ""),
                     headers.get("Location", ""),
-                    chunks if answer.status_code < 400 else self._without_key(chunks),
-                    _seconds(headers.get("Retry-After", "")),
+                    chunks if answer.status_code < 400 else self._redact_key(chunks),
+                    _parse_retry_after(headers.get("Retry-After", "")),
                 )
             except WireError as error:  # the reader of the body does not know the address
                 error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
@@ -148,7 +149,7 @@ class Client:
         for _ in range(MAX_REDIRECTS + 1):
             answer = self._send(method, url, body)
             target = urljoin(url, answer.headers.get("Location", ""))
-            if answer.status_code not in SAME_METHOD or _origin(target) != _origin(url):
+            if answer.status_code not in SAME_METHOD or _get_origin(target) != _get_origin(url):
                 return answer
             answer.close()
             url = target
@@ -170,7 +171,7 @@ class Client:
         except OSError as error:  # RequestException is an OSError; so is a missing CA file
             self._reuses_connection = False
             limit = self._deadline.limits.connect
-            raise translate(error, self.base_url, limit, was_there=self._has_answered) from error
+            raise translate(error, self.base_url, limit, has_answered=self._has_answered) from error
         self._has_answered = True
         self._reuses_connection = answer.headers.get("Connection", "").lower() != "close"
         return answer
@@ -187,7 +188,7 @@ class Client:
             **self._settings,
         )
 
-    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
+    def _stream(self, answer: requests.Response) -> Iterator[bytes]:
         tracing = log.isEnabledFor(logging.DEBUG)
         received, read1 = self._deadline.note_progress, answer.raw.read1
         try:
@@ -195,18 +196,18 @@ class Client:
                 if tracing:
                     log.debug("received %s", chunk.decode(errors="replace").rstrip())
                 yield chunk
-                received(chunk)  # after its reader has had it: what is shown is not kept waiting
+                received(chunk)  # after the reader has it, so that it is shown at once
         except urllib3_errors.ReadTimeoutError as error:
             raise self._deadline.timeout_error(self.base_url) from error
         except urllib3_errors.DecodeError as error:
             self._headers["Accept-Encoding"] = "identity"  # from now on: this server or its proxy cannot compress
-            raise Undecodable(f"The answer of {self.base_url} could not be decompressed.") from error
+            raise StreamCut(f"The answer of {self.base_url} could not be decompressed.", max_retries=1) from error
         except (urllib3_errors.HTTPError, OSError) as error:
             raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
 
-    def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    def _redact_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """The body without the API key, which a refusal may quote."""
-        body = _whole(chunks)
+        body = _read_all(chunks)
         yield body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
 
     def _authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -216,7 +217,7 @@ class Client:
         return request
 
 
-def _whole(chunks: Iterator[bytes]) -> bytes:
+def _read_all(chunks: Iterator[bytes]) -> bytes:
     body = bytearray()
     for chunk in chunks:
         body += chunk
@@ -225,21 +226,18 @@ def _whole(chunks: Iterator[bytes]) -> bytes:
     return bytes(body)
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _get_origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc
 
 
-def _seconds(retry_after: str) -> float | None:
+def _parse_retry_after(retry_after: str) -> float | None:
     """Seconds from a Retry-After header, which holds seconds or a date."""
     with suppress(ValueError):
         return max(0.0, float(retry_after))
     with suppress(ValueError, TypeError):
         return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
     return None
-
-
-LOOPBACK = "127.0.0.1"
 
 
 def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:

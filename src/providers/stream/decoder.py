@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...errors import AnswerEmpty, ServerError, StreamCut, WireError
+from ...errors import ServerError, StreamCut, WireError
 from ...types.events import Completed, ModelEvent
 from ...types.messages import Response, StopReason, Usage
 from ..base import Broken, Decoder, WireEvent
@@ -113,11 +113,11 @@ class BodySniffer:
         return self._decoder.feed(self._start) if self._decoder else []
 
     def close(self) -> Sequence[WireEvent]:
-        """Raises AnswerEmpty if nothing came."""
+        """Raises StreamCut if nothing came."""
         if self._decoder:
             return self._decoder.close()
         if not self._start:
-            raise AnswerEmpty("The server's answer was empty.", "Its log may say why.")
+            raise StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1)
         raise _not_a_completion(self._kind, self._start)
 
     def _choose(self, start: bytes) -> Decoder | None:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from src.errors import AnswerEmpty, WireError
+from src.errors import StreamCut, WireError
 from src.providers.server_errors import read_error_message
 from src.providers.stream.decoder import BodySniffer
 
@@ -63,7 +63,7 @@ def test_a_whole_answer_has_a_largest_size():
 def test_nothing_is_an_empty_answer(kind, body):
     answer = BodySniffer(kind, Recorder())
     answer.feed(body)
-    with pytest.raises(AnswerEmpty):
+    with pytest.raises(StreamCut, match="empty"):
         answer.close()
 
 
