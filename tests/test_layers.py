@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 import pytest
 
 from src.model import CallPath, Model
-from src.parsing import instructions
+from src.parsing import render_instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
 from src.types.messages import SystemMessage, UserMessage
 from tests.doubles import ScriptedClient
@@ -274,7 +274,7 @@ class TestAToolIsDescribedInOnePlace:
 
         (entry,) = registry.openai_tools
         assert entry["function"]["name"] == "weigh"
-        assert instructions(registry.definitions).count("Weigh a parcel on the scales.") == 1
+        assert render_instructions(registry.definitions).count("Weigh a parcel on the scales.") == 1
 
         server = ScriptedClient([{"content": "Yes."}, {"finish": "stop"}])
         model = Model(server, "any")
@@ -283,7 +283,7 @@ class TestAToolIsDescribedInOnePlace:
         assert body["tools"] == registry.openai_tools
         prompt = body["messages"][0]["content"]
         assert prompt.startswith("Be brief.")
-        assert instructions(registry.definitions, native=True) in prompt
+        assert render_instructions(registry.definitions, native=True) in prompt
 
     def test_the_request_holds_the_list_as_it_is(self):
         server = ScriptedClient([{"content": "Yes."}, {"finish": "stop"}])
@@ -294,4 +294,7 @@ class TestAToolIsDescribedInOnePlace:
         server = ScriptedClient([{"content": "Yes."}, {"finish": "stop"}])
         list(Model(server, "any", path=CallPath("text")).respond([UserMessage("Hello")], REGISTRY.definitions))
         assert "tools" not in server.requests[0]
-        assert server.requests[0]["messages"][0] == {"role": "system", "content": instructions(REGISTRY.definitions)}
+        assert server.requests[0]["messages"][0] == {
+            "role": "system",
+            "content": render_instructions(REGISTRY.definitions),
+        }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..parsing import as_text, instructions
+from ..parsing import render_instructions, render_message
 from ..types.caching import MessageMemo
 from ..types.messages import (
     TEXT,
@@ -32,8 +32,8 @@ class MessageRenderer:
 
     def __init__(self) -> None:
         self._neutralized = MessageMemo(_neutralize)
-        self._as_text = MessageMemo(as_text)
-        self._instructed = MessageMemo(as_text)
+        self._as_text = MessageMemo(render_message)
+        self._instructed = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
         self.system = ""  # the text of the system message as last rendered, wherever it went
@@ -56,7 +56,7 @@ class MessageRenderer:
             return
         self._instructed_for = wanted
         # On the template path the template has told the model all of it.
-        text = "" if path.mode == "template" else instructions(tools, native=path.mode == "native")
+        text = "" if path.mode == "template" else render_instructions(tools, native=path.mode == "native")
         self._instructed = MessageMemo(lambda message: _instruct(message, text))
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..parsing import Malformed, ParsedCall, ParserEvent, Reasoned, StreamParser, example
+from ..parsing import EventFold, Malformed, ParserEvent, StreamParser, render_example
 from ..providers.base import Broken, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
@@ -23,9 +23,7 @@ class ResponseAssembler:
         self._new_id = new_id
         self._given = given
         self._parser = StreamParser(tools, new_id=new_id, given=given)
-        self._thoughts: list[str] = []
-        self._blocks: list[Block] = []
-        self._text: list[str] = []
+        self._answer = EventFold()
         self.repeats = False  # whether it says the same without end, so that no more of it is read
         self._degeneration = DegenerationDetector()
         self._thought: list[str] = []  # as the server gave it
@@ -60,31 +58,31 @@ class ResponseAssembler:
 
     def flush(self) -> list[ModelEvent]:
         """What was held back of an answer that breaks off, where some of it has been shown."""
-        return self._absorb(self._parser.close(truncated=True)) if self._text or self._blocks else []
+        return self._absorb(self._parser.close(truncated=True)) if self._answer.blocks else []
 
     def response(self) -> Response:
         """The server's text replaced by what was found in it; a call made natively and in the text is one.
 
         Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
         """
-        self._end_text()
         if self.repeats:
             return self._build_shortened()
-        if self._blocks == ([Text(self.completed.text)] if self.completed.text else []):
+        if self._answer.blocks == ([Text(self.completed.text)] if self.completed.text else []):
             return replace_content(self.completed, self.completed.content)
         native: list[Block] = [*self.completed.calls, *self.completed.malformed]
-        parsed = [block for block in self._blocks if not self._is_native_too(block)]
+        parsed = [block for block in self._answer.blocks if not self._is_native_too(block)]
         return replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
 
     def _build_shortened(self) -> Response:
         """What was said before it repeated itself; calls in it are left out, for the turn did not end."""
-        thought, text = "".join(self._thought), "".join(each.text for each in self._blocks if isinstance(each, Text))
+        thought = "".join(self._thought)
+        text = "".join(block.text for block in self._answer.blocks if isinstance(block, Text))
         said: list[Block] = [Reasoning(cut_repetition(thought))] if thought else []
         return Response((*said, *([Text(cut_repetition(text))] if text else [])), "repetition")
 
     def _collect_reasoning(self) -> list[Block]:
         """What the server called a thought, and what of its text turned out to be one."""
-        found = "".join(self._thoughts)
+        found = self._answer.reasoning
         said: list[Block] = [block for block in self.completed.content if isinstance(block, Reasoning)]
         return [*said, Reasoning(found)] if found else said
 
@@ -101,9 +99,8 @@ class ResponseAssembler:
         again = ResponseAssembler(self._tools, self._new_id, self._given)
         truncated = said is not None and said.stop_reason == "max_tokens"
         again._absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
-        again._end_text()
         thoughts = again._collect_reasoning() if said else self._collect_reasoning() or again._collect_reasoning()
-        return replace_content(said or self.completed, [*thoughts, *again._blocks])
+        return replace_content(said or self.completed, [*thoughts, *again._answer.blocks])
 
     def has_losses(self, told_all: bool) -> bool:
         """Whether the server's parser seems to have lost or garbled part of the answer.
@@ -117,7 +114,7 @@ class ResponseAssembler:
 
     def _is_empty(self) -> bool:
         """Tokens were made, and neither text nor thought nor call came of them."""
-        usage, silent = self.completed.usage, not self.completed.content and not self._blocks
+        usage, silent = self.completed.usage, not self.completed.content and not self._answer.blocks
         return silent and (self.lacks_promised_calls() or bool(usage and usage.output_tokens > 1))
 
     def lacks_promised_calls(self) -> bool:
@@ -129,38 +126,18 @@ class ResponseAssembler:
         return "".join(block.text for block in self.completed.content if isinstance(block, (Text, Reasoning)))
 
     def _absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
-        shown: list[ModelEvent] = []
         for event in found:
-            if isinstance(event, TextDelta):
-                self._text.append(event.text)
-                shown.append(event)
-            elif isinstance(event, ReasoningDelta):
-                self._thoughts.append(event.text)
-                shown.append(event)
-            elif isinstance(event, Reasoned):
-                self._reclassify_as_thought()
-            elif isinstance(event, (ParsedCall, Malformed)):
-                self._end_text()
-                self._blocks.append(event.call if isinstance(event, ParsedCall) else self._add_example(event.malformed))
-        return shown
+            if isinstance(event, Malformed):
+                event = event._replace(malformed=self._add_example(event.malformed))
+            self._answer.add(event)
+        return [event for event in found if isinstance(event, (TextDelta, ReasoningDelta))]
 
     def _add_example(self, call: MalformedCall) -> MalformedCall:
         """A model that was asked for our format and missed it is shown one right call."""
         tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
         if call.origin != TEXT or tool is None:
             return call
-        return replace(call, reason=f"{call.reason} A correct call: {example(tool)}")
-
-    def _reclassify_as_thought(self) -> None:
-        """A thought that was never opened has been closed: what was said in it was not said, and no call."""
-        self._end_text()
-        self._thoughts += [block.text for block in self._blocks if isinstance(block, Text)]
-        self._blocks = []
-
-    def _end_text(self) -> None:
-        if text := "".join(self._text):
-            self._blocks.append(Text(text))
-        self._text = []
+        return replace(call, reason=f"{call.reason} A correct call: {render_example(tool)}")
 
 
 def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:

@@ -1,4 +1,7 @@
-"""What the text parser emits. The text and reasoning shown and every event's `raw`, joined in order, are the input."""
+"""What the stream parser emits, and the one fold of it.
+
+The text, the reasoning and every event's `raw`, joined in order, are the input.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Union
 
 from ..types.events import ReasoningDelta, TextDelta, ToolCallDelta
-from ..types.messages import MalformedCall, ToolCall
+from ..types.messages import MalformedCall, Text, ToolCall
 
 
 class ParsedCall(NamedTuple):
@@ -17,20 +20,20 @@ class ParsedCall(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A block meant as a call that is none; it is answered with `malformed.reason`, never run."""
+    """A block that was meant as a call and is none: it never runs, `malformed.reason` is the answer to it."""
 
     malformed: MalformedCall
     raw: str
 
 
 class Cut(NamedTuple):
-    """Text that is neither shown nor a call: a fabricated result, a reasoning marker."""
+    """Text that is neither shown nor a call: a result that the model made up, a reasoning marker."""
 
     raw: str
 
 
 class Reasoned(NamedTuple):
-    """A closing marker of reasoning that was never opened: all before it was reasoning, and its calls are void."""
+    """A closing reasoning marker that none opened: all before it was reasoning, and calls in it do not count."""
 
     raw: str
 
@@ -47,22 +50,44 @@ class Extraction(NamedTuple):
     reasoning: str = ""
 
 
-def gathered(events: Iterable[ParserEvent]) -> Extraction:
-    """The events of one answer as what they come to: text that turned out to be reasoning is no content."""
-    content: list[str] = []
-    reasoning: list[str] = []
-    calls: list[ToolCall] = []
-    malformed: list[MalformedCall] = []
-    for event in events:
+class EventFold:
+    """The events of one answer, added as they come, as its blocks in order and its reasoning."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []  # since the last block
+        self._blocks: list[Text | ToolCall | MalformedCall] = []
+        self._reasoning: list[str] = []
+
+    @property
+    def blocks(self) -> list[Text | ToolCall | MalformedCall]:
+        text = "".join(self._text)
+        return [*self._blocks, Text(text)] if text else self._blocks
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._reasoning)
+
+    def add(self, event: ParserEvent) -> None:
         if isinstance(event, TextDelta):
-            content.append(event.text)
-        elif isinstance(event, ParsedCall):
-            calls.append(event.call)
-        elif isinstance(event, Malformed):
-            malformed.append(event.malformed)
+            self._text.append(event.text)
         elif isinstance(event, ReasoningDelta):
-            reasoning.append(event.text)
+            self._reasoning.append(event.text)
+        elif isinstance(event, (ParsedCall, Malformed)):
+            call = event.call if isinstance(event, ParsedCall) else event.malformed
+            self._blocks, self._text = [*self.blocks, call], []
         elif isinstance(event, Reasoned):
-            reasoning += content
-            content, calls, malformed = [], [], []
-    return Extraction("".join(content), tuple(calls), tuple(malformed), "".join(reasoning))
+            self._reasoning += [block.text for block in self.blocks if isinstance(block, Text)]
+            self._blocks, self._text = [], []
+
+
+def gathered(events: Iterable[ParserEvent]) -> Extraction:
+    """The events of one answer in sum."""
+    fold = EventFold()
+    for event in events:
+        fold.add(event)
+    return Extraction(
+        "".join(block.text for block in fold.blocks if isinstance(block, Text)),
+        tuple(block for block in fold.blocks if isinstance(block, ToolCall)),
+        tuple(block for block in fold.blocks if isinstance(block, MalformedCall)),
+        fold.reasoning,
+    )

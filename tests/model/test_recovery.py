@@ -10,7 +10,7 @@ from src.model import CallPath, Model
 from src.model.call_path import LOST_CALLS
 from src.model.recovery import ASKING_AGAIN_NOTICE, mark_truncated
 from src.model.response_assembler import fits
-from src.parsing import instructions
+from src.parsing import render_instructions
 from src.types.events import Completed, Notice, TextDelta
 from src.types.messages import (
     MalformedCall,
@@ -318,7 +318,7 @@ class TestThoughtsInTheText:
 
 
 def test_a_call_like_the_example_that_shows_how_to_write_one_is_no_echo_wherever_the_instructions_stand():
-    example = re.search('TOOL_CALL: {"name": "read".*', instructions([READ]))[0]
+    example = re.search('TOOL_CALL: {"name": "read".*', render_instructions([READ]))[0]
     merged = CallPath("text", alternate=True, fold_system=True)
     for path in (merged, CallPath("text", fold_system=True), CallPath("text")):
         client = ScriptedClient([{"content": example}, {"finish": "stop"}])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from src.parsing import instructions
+from src.parsing import render_instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS
 
 FACTS = Path(__file__).resolve().parents[3] / "shared" / "facts" / "io_cases.json"
@@ -84,4 +84,4 @@ def test_all_tools_together_take_less_than_two_thousand_tokens_of_a_prompt():
         entry for entry in TOOL_DEFINITIONS if entry["function"]["name"] in {t.definition.name for t in REGISTRY}
     ]
     assert len(json.dumps(builtin, ensure_ascii=False)) / 3 < 2_000
-    assert len(instructions(REGISTRY.definitions)) / 3 < 2_000
+    assert len(render_instructions(REGISTRY.definitions)) / 3 < 2_000
