@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
-from threading import Event as CancelToken
-from threading import Lock, Thread
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TypeAlias
 
 from ..tools.sdk.context import ToolContext
@@ -136,16 +136,18 @@ class ToolDispatcher:
             yield from self._run_in_threads(turn, calls, ctx)
 
     def _run_in_threads(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> Events:
-        pool = DaemonPool(lambda call: self._registry.run(call, ctx), list(calls.values()), self._max_parallel)
-        futures = dict(zip(calls, pool.futures, strict=True))
+        started = start_threads(lambda call: self._registry.run(call, ctx), list(calls.values()), self._max_parallel)
+        futures = dict(zip(calls, started, strict=True))
         try:
             for place, future in futures.items():
                 yield turn.finish(place, future.result())
         finally:
             in_time = [place for place, future in futures.items() if future.done()]
+            begun = {place: future for place, future in futures.items() if not future.cancel()}
             if len(in_time) < len(futures):  # interrupted
-                pool.stop(ctx.cancelled)
-            for place, future in futures.items():
+                ctx.cancelled.set()
+                wait(begun.values(), CANCEL_GRACE_S)
+            for place, future in begun.items():
                 # A call that fails after the interrupt fails because of it.
                 if future.done() and not future.exception():
                     result = future.result()
@@ -153,42 +155,37 @@ class ToolDispatcher:
                         turn.finish(place, result)
 
 
-class DaemonPool:
-    """Runs calls in order in at most so many threads.
+def start_threads(
+    run: Callable[[ToolCall], ToolResult], calls: Sequence[ToolCall], max_threads: int
+) -> list[Future[ToolResult]]:
+    """Run the calls, the first ones first, in daemon threads.
 
-    The threads are daemons, so a call that hangs does not hold up the program's exit, as a ThreadPoolExecutor would.
+    A call that hangs then does not hold up the program's exit, as a thread of a ThreadPoolExecutor would.
     """
+    futures: list[Future[ToolResult]] = [Future() for _ in calls]
+    tasks: SimpleQueue[tuple[Future[ToolResult], ToolCall]] = SimpleQueue()
+    for task in zip(futures, calls, strict=True):
+        tasks.put(task)
 
-    def __init__(self, run: Callable[[ToolCall], ToolResult], calls: Sequence[ToolCall], max_threads: int) -> None:
-        self.futures: list[Future[ToolResult]] = [Future() for _ in calls]
-        self._run = run
-        self._waiting = list(zip(self.futures, calls, strict=True))[::-1]
-        self._lock = Lock()
-        for number in range(min(max_threads, len(calls))):
-            Thread(target=self._work, daemon=True, name=f"call {number}").start()
-
-    def stop(self, cancelled: CancelToken) -> None:
-        """Begin no further call, cancel those that run, and give them CANCEL_GRACE_S to end."""
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        cancelled.set()
-        never = {future for future, _ in waiting}
-        wait([future for future in self.futures if future not in never], CANCEL_GRACE_S)
-
-    def _work(self) -> None:
-        while task := self._next():
-            future, call = task
+    def work() -> None:
+        while True:
             try:
-                future.set_result(self._run(call))
+                future, call = tasks.get_nowait()
+            except Empty:
+                return
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(run(call))
             except (KeyboardInterrupt, SystemExit) as error:  # for the program: raised where the result is waited for
                 future.set_exception(error)
             finally:
                 if not future.done():  # an error of ours, which must not leave the program waiting
                     future.set_exception(SystemExit(f"{call.name} broke its thread"))
 
-    def _next(self) -> tuple[Future[ToolResult], ToolCall] | None:
-        with self._lock:
-            return self._waiting.pop() if self._waiting else None
+    for number in range(min(max_threads, len(calls))):
+        Thread(target=work, daemon=True, name=f"call {number}").start()
+    return futures
 
 
 def make_error(call: RequestedCall, text: str) -> ToolResult:

@@ -7,7 +7,7 @@ yielded as notices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -24,25 +24,18 @@ if TYPE_CHECKING:
 Choose = Callable[[list[str]], str]
 
 
-class UsualPort(NamedTuple):
-    """A port, and the server that uses it by default, according to its documentation."""
-
-    port: int
-    server: str
-
-
-USUAL_PORTS = (
-    UsualPort(8000, "vLLM"),
-    UsualPort(8001, "vLLM"),
-    UsualPort(30000, "SGLang"),
-    UsualPort(11434, "Ollama"),
-    UsualPort(8080, "llama.cpp"),
-    UsualPort(1234, "LM Studio"),
-    UsualPort(23333, "LMDeploy"),
-    UsualPort(5000, "text-generation-webui"),
-    UsualPort(1337, "Jan"),
-    UsualPort(4000, "LiteLLM"),
-)
+USUAL_PORTS: Mapping[int, str] = {  # of servers, according to their documentation
+    8000: "vLLM",
+    8001: "vLLM",
+    30000: "SGLang",
+    11434: "Ollama",
+    8080: "llama.cpp",
+    1234: "LM Studio",
+    23333: "LMDeploy",
+    5000: "text-generation-webui",
+    1337: "Jan",
+    4000: "LiteLLM",
+}
 IDENTIFY_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 2.0  # for finding out how tools are called
 PLACE = "found on this machine"  # where a setting comes from, as `vllm-bot config` names it
@@ -53,7 +46,7 @@ Use another one: --base-url http://HOST:PORT/v1
 Try without one: --demo"""
 
 
-class Target(NamedTuple):
+class ServerTarget(NamedTuple):
     """The server and model that answer: `settings` lead to the server and name the model.
 
     `version` is vLLM's, empty where it is none or was not asked; `context` is in tokens and `path` how its tools are
@@ -71,8 +64,8 @@ class Target(NamedTuple):
 
 
 def discover(
-    factory: Factory, choose: Choose, ports: Sequence[UsualPort] = USUAL_PORTS
-) -> Generator[Notice, None, Target]:
+    factory: Factory, choose: Choose, ports: Mapping[int, str] = USUAL_PORTS
+) -> Generator[Notice, None, ServerTarget]:
     """The server and model that will answer. If the settings name a model, nothing is asked of the network.
 
     `choose` picks one of several models. Raises BotError.
@@ -80,7 +73,7 @@ def discover(
     settings = factory.settings
     yield from _warn(settings)
     if settings.vllm.model:
-        return Target(settings)
+        return ServerTarget(settings)
     try:
         models = yield from factory.connections.wait_for_models()
     except NeverReached as error:
@@ -93,10 +86,10 @@ def discover(
     model = models[0] if len(models) == 1 else choose(models)
     settings = replace(settings, vllm=replace(settings.vllm, model=model))
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-        return Target(settings, server.version(), server.context_length(model))
+        return ServerTarget(settings, server.version(), server.context_length(model))
 
 
-def probe_call_path(target: Target) -> Target:
+def probe_call_path(target: ServerTarget) -> ServerTarget:
     """Add how tools are called: as learned before, else as found out by one short request.
 
     If the server takes too long, it stays unknown until the first question.
@@ -127,13 +120,13 @@ def may_scan(settings: Settings) -> bool:
     return not is_given and settings.vllm.base_url == BASE_URLS["vllm"]
 
 
-def scan_ports(settings: Settings, ports: Sequence[UsualPort] = USUAL_PORTS) -> list[tuple[Settings, list[str]]]:
+def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> list[tuple[Settings, list[str]]]:
     """The servers on this machine that list models: settings for each, and its models."""
     from concurrent.futures import ThreadPoolExecutor  # loads logging
 
     from ..transport.http import find_open_ports  # loads requests
 
-    numbers = find_open_ports([each.port for each in ports])
+    numbers = find_open_ports(list(ports))
     if not numbers:
         return []
     with ThreadPoolExecutor(len(numbers)) as pool:
@@ -141,11 +134,11 @@ def scan_ports(settings: Settings, ports: Sequence[UsualPort] = USUAL_PORTS) -> 
     return [each for each in found if each[1]]
 
 
-def _find_first(settings: Settings, ports: Sequence[UsualPort], error: NeverReached) -> tuple[Settings, list[str]]:
+def _find_first(settings: Settings, ports: Mapping[int, str], error: NeverReached) -> tuple[Settings, list[str]]:
     for found in scan_ports(settings, ports):
         return found
     servers: dict[str, list[str]] = {}
-    for port, server in ports:
+    for port, server in ports.items():
         servers.setdefault(server, []).append(str(port))
     tried = ", ".join(f"{server} ({', '.join(numbers)})" for server, numbers in servers.items())
     raise NeverReached(f"No server answers on this machine. Tried the usual ports of {tried}.", NEXT_STEPS) from error

@@ -16,7 +16,7 @@ from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
 from ..types.messages import JSON, Message, SystemMessage
-from .state_files import SavedRules, ServerMemory
+from .state_files import RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
     from ..security.permissions.approval import Approver
@@ -55,8 +55,8 @@ class Factory:
         return ServerMemory(self.settings.state)
 
     @property
-    def saved_rules(self) -> SavedRules:
-        return SavedRules(self.settings.state, self.settings.root)
+    def rule_memory(self) -> RuleMemory:
+        return RuleMemory(self.settings.state, self.settings.root)
 
     @property
     def secrets(self) -> list[str]:

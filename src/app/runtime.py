@@ -34,7 +34,7 @@ from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
 from ..types.events import Event
 from .connect import Connections
-from .state_files import ALLOWED, SavedRules, ServerMemory
+from .state_files import ALLOWED, RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
     from ..tools.sources.mcp import Servers
@@ -176,7 +176,7 @@ def _connect_mcp(rows: str, root: Path) -> Servers:
 def make_policy(settings: Settings) -> Policy:
     """What may run. Raises ConfigError for an invalid rule."""
     security = settings.security
-    saved = SavedRules(settings.state, settings.root).read()
+    saved = RuleMemory(settings.state, settings.root).read()
     return Policy(
         workspace=settings.root,
         profile=security.profile,

@@ -54,7 +54,7 @@ class ServerMemory:
         self._file.unlink(missing_ok=True)
 
 
-class SavedRules:
+class RuleMemory:
     """The rules that the user saved with `always` in one workspace. `folder`: the state folder."""
 
     def __init__(self, folder: Path, workspace: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .agents_md import as_prompt, guides
-from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, load
+from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, list_settings, load
 from .locations import default_files, state_folder
 from .settings import BASE_URLS, SECTIONS, Security, Settings
 
@@ -19,6 +19,7 @@ __all__ = [
     "debug_level",
     "default_files",
     "guides",
+    "list_settings",
     "load",
     "state_folder",
 ]

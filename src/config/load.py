@@ -81,6 +81,19 @@ OPTIONS: Mapping[str, Field[Any]] = {
 }
 
 
+HIDDEN = "(set)"  # in place of a secret
+
+
+def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
+    """Each key with its value and where it was set. Secrets are not shown."""
+    rows = []
+    for key, option in OPTIONS.items():
+        section, _, name = key.partition(".")
+        value = getattr(getattr(settings, section), name)
+        rows.append((key, HIDDEN if value and not option.repr else value, settings.places.get(key, "default")))
+    return rows
+
+
 class Given(NamedTuple):
     """A value for a key, and where it was given, for the error that names the place."""
 

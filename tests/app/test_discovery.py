@@ -6,7 +6,7 @@ import pytest
 
 from src import config
 from src.app.connect import Connections
-from src.app.discovery import NEXT_STEPS, USUAL_PORTS, Target, UsualPort, discover, may_scan, probe_call_path
+from src.app.discovery import NEXT_STEPS, USUAL_PORTS, ServerTarget, discover, may_scan, probe_call_path
 from src.app.factory import Factory
 from src.cli.chat.open import format_banner
 from src.config import BASE_URLS
@@ -30,9 +30,9 @@ def settings(environ=None, **options):
 class Run:
     """One discovery: the `target`, and the `notices` on the way to it."""
 
-    def __init__(self, settings, choose, *ports):
+    def __init__(self, settings, choose, ports=USUAL_PORTS):
         self.notices = []
-        self.target = self._run(discover(Factory(settings, lambda _: None), choose, ports or USUAL_PORTS))
+        self.target = self._run(discover(Factory(settings, lambda _: None), choose, ports))
 
     def _run(self, events):
         while True:
@@ -46,8 +46,8 @@ def never_choose(names):
     raise ConfigError(f"Several: {names}")
 
 
-def place(server):
-    return UsualPort(int(server.url.rsplit(":", 1)[1].removesuffix("/v1")), "test")
+def port_of(server):
+    return int(server.url.rsplit(":", 1)[1].removesuffix("/v1"))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def nobody(monkeypatch):
 class TestTheModel:
     def test_a_model_that_is_named_is_taken_without_asking_anybody(self):
         named = settings(base_url="http://127.0.0.1:9/v1", model="mine")
-        assert Run(named, never_choose).target == Target(named)
+        assert Run(named, never_choose).target == ServerTarget(named)
 
     def test_the_only_one_is_taken(self):
         with ScriptedServer() as server:
@@ -81,29 +81,29 @@ class TestTheModel:
 class TestTheServer:
     def test_where_nobody_answers_at_the_default_address_one_on_this_machine_is_found(self, nobody):
         with ScriptedServer() as server:
-            found = place(server)
-            run = Run(nobody(), never_choose, UsualPort(9, "none"), found)
+            found = port_of(server)
+            run = Run(nobody(), never_choose, {9: "none", found: "test"})
         target = run.target
-        assert target.settings.vllm.base_url == f"http://localhost:{found.port}/v1"
+        assert target.settings.vllm.base_url == f"http://localhost:{found}/v1"
         assert target.settings.vllm.provider == "ollama"  # it tells no version, so it is no vLLM
         assert target.settings.places["vllm.base_url"] == "found on this machine"
         (notice,) = run.notices
         assert isinstance(notice, Notice)
-        assert f"Using the one at http://localhost:{found.port}/v1" in notice.text
+        assert f"Using the one at http://localhost:{found}/v1" in notice.text
 
     def test_the_key_goes_to_no_server_that_nobody_named(self, nobody):
         with ScriptedServer() as server:
-            target = Run(nobody(api_key="sekret"), never_choose, place(server)).target
+            target = Run(nobody(api_key="sekret"), never_choose, {port_of(server): "test"}).target
         assert target.settings.vllm.api_key == ""
 
     def test_what_lists_no_models_is_passed_over(self, nobody):
         with ScriptedServer(models=()) as other, ScriptedServer() as server:
-            target = Run(nobody(), never_choose, place(other), place(server)).target
-        assert str(place(server).port) in target.settings.vllm.base_url
+            target = Run(nobody(), never_choose, {port_of(other): "test", port_of(server): "test"}).target
+        assert str(port_of(server)) in target.settings.vllm.base_url
 
     def test_where_there_is_none_the_next_steps_are_named(self, nobody):
         with pytest.raises(NeverReached) as error:
-            Run(nobody(), never_choose, UsualPort(9, "vLLM"))
+            Run(nobody(), never_choose, {9: "vLLM"})
         assert "Tried the usual ports of vLLM (9)." in error.value.message
         assert error.value.hint == NEXT_STEPS
         assert "--demo" in NEXT_STEPS
@@ -119,7 +119,7 @@ class TestThePath:
     @pytest.fixture
     def target(self):
         def target(server):
-            return Target(settings(base_url=server.url, model="tiny"))
+            return ServerTarget(settings(base_url=server.url, model="tiny"))
 
         return target
 
@@ -142,13 +142,15 @@ class TestThePath:
 
 class TestTheBanner:
     def test_all_that_is_known_is_in_two_lines(self):
-        target = Target(settings(base_url="http://gpu:8000/v1", model="tiny"), "0.32.0", 16384, CallPath())
+        target = ServerTarget(settings(base_url="http://gpu:8000/v1", model="tiny"), "0.32.0", 16384, CallPath())
         lines = format_banner(target, yes=False).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1 (vLLM 0.32.0)"]
         assert lines[2].split(None, 1) == ["model", "tiny, 16,384 tokens of context, native tool calls"]
 
     def test_what_is_not_known_is_not_said(self):
-        lines = format_banner(Target(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True).splitlines()
+        lines = format_banner(
+            ServerTarget(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True
+        ).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
         assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
         assert "without asking" in lines[3]

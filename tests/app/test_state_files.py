@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from src.app.runtime import make_policy
-from src.app.state_files import ALLOWED, SERVERS, SavedRules, ServerMemory
+from src.app.state_files import ALLOWED, SERVERS, RuleMemory, ServerMemory
 from src.config import Settings
 from src.model import CallPath
 from src.types.messages import ToolCall
@@ -64,19 +64,19 @@ RULE = {"tool": "exec", "action": "allow", "command": "git status"}
 
 @pytest.fixture
 def saved(tmp_path):
-    return SavedRules(tmp_path / "state", Path("/work"))
+    return RuleMemory(tmp_path / "state", Path("/work"))
 
 
 def test_a_rule_is_saved_once_for_its_workspace_and_readable_by_its_owner_only(saved, tmp_path):
     saved.save(RULE)
     saved.save(RULE)
     assert saved.read() == [RULE]
-    assert SavedRules(tmp_path / "state", Path("/other")).read() == []
+    assert RuleMemory(tmp_path / "state", Path("/other")).read() == []
     assert (tmp_path / "state" / ALLOWED).stat().st_mode & 0o077 == 0
 
 
 def test_rules_are_forgotten_for_one_workspace_only(saved, tmp_path):
-    other = SavedRules(tmp_path / "state", Path("/other"))
+    other = RuleMemory(tmp_path / "state", Path("/other"))
     saved.save(RULE)
     other.save(RULE)
     saved.forget()
@@ -100,14 +100,14 @@ def test_a_saved_rule_holds_in_later_chats(state_folder, tmp_path):
     settings = Settings(root=tmp_path)
     call = ToolCall("c", "exec", {"command": "git status"})
     assert make_policy(settings).decide(call, "high").action == "ask"
-    SavedRules(state_folder / "vllm-bot", tmp_path).save(RULE)
+    RuleMemory(state_folder / "vllm-bot", tmp_path).save(RULE)
     assert make_policy(settings).decide(call, "high").action == "allow"
 
 
 def save_rules(folder: Path, name: str, start) -> None:
     start.wait()
     for number in range(20):
-        SavedRules(folder, Path("/work")).save({**RULE, "command": f"{name} {number}"})
+        RuleMemory(folder, Path("/work")).save({**RULE, "command": f"{name} {number}"})
 
 
 def test_two_programs_that_save_at_the_same_time_lose_no_rule(tmp_path):
@@ -118,7 +118,7 @@ def test_two_programs_that_save_at_the_same_time_lose_no_rule(tmp_path):
         program.start()
     for program in programs:
         program.join(60)
-    commands = {rule["command"] for rule in SavedRules(tmp_path, Path("/work")).read()}
+    commands = {rule["command"] for rule in RuleMemory(tmp_path, Path("/work")).read()}
     assert commands == {f"{name} {number}" for name in ("make", "git") for number in range(20)}
 
 

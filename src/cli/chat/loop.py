@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...app.discovery import Target
+from ...app.discovery import ServerTarget
 from ...app.factory import Factory
 from ...errors import BotError
 from ...security.permissions.approval import Approver
@@ -128,7 +128,7 @@ class Chat:
                 events.close()  # an interrupt while drawing ends the turn now, not at garbage collection
 
 
-def make_state(target: Target, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
+def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
     """A new chat. `approver` is called when the agent is made."""
 
     def before_write(path: str, content: bytes | None) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Generator
 
 from ... import __version__
-from ...app.discovery import Target, discover, probe_call_path
+from ...app.discovery import ServerTarget, discover, probe_call_path
 from ...app.factory import Factory
 from ...errors import ConfigError
 from ...security.text.sanitize import sanitize
@@ -51,12 +51,12 @@ def open_chat(
     return run_chat(state, ChatIO(), resume)
 
 
-def _draw_all(notices: Generator[Notice, None, Target], screen: PlainScreen) -> Target:
+def _draw_all(notices: Generator[Notice, None, ServerTarget], screen: PlainScreen) -> ServerTarget:
     while True:
         try:
             screen.draw(next(notices))
         except StopIteration as end:
-            target: Target = end.value
+            target: ServerTarget = end.value
             return target
 
 
@@ -99,7 +99,7 @@ def _can_dim() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def format_banner(target: Target, *, yes: bool, columns: int = 0) -> str:
+def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     """Lines about the server, the model and the workspace.
 
     `columns`: of the terminal; 0 if there is none.
@@ -117,7 +117,7 @@ def format_banner(target: Target, *, yes: bool, columns: int = 0) -> str:
     return wrap_text(text, columns - 1) if columns else text
 
 
-def _describe_path(target: Target) -> str:
+def _describe_path(target: ServerTarget) -> str:
     if target.path:
         return PATH_DESCRIPTIONS[target.path.mode]
     return (

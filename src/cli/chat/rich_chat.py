@@ -8,13 +8,13 @@ import sys
 import termios
 from collections.abc import Iterator
 
-from ...app.discovery import Target
+from ...app.discovery import ServerTarget
 from ..tracing.debug import Debug
 from .input.key_reader import disable_echo
 from .input.multiline import PROMPT
 
 
-def run_rich_chat(target: Target, debug: Debug, *, yes: bool, resume: str | None) -> int:
+def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str | None) -> int:
     """Returns the exit code. Always restores the terminal. Raises BotError."""
     with _restore_terminal():
         with _show_early_prompt():
@@ -33,7 +33,7 @@ def run_rich_chat(target: Target, debug: Debug, *, yes: bool, resume: str | None
                 coloured=True,
                 pause=terminal.pause,
                 edit=lambda text: edit_text(text, "arguments.json"),
-                remember=state.factory.saved_rules.save,
+                remember=state.factory.rule_memory.save,
             )
             approver = choose_approver(yes, target.settings) if yes else asking
         preload_in_background()

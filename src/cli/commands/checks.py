@@ -26,7 +26,7 @@ from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
 from ...providers.server_errors import refusal
-from ...providers.vllm_parsers import Family
+from ...providers.vllm_parsers import Family, find_family
 from ...types.events import Completed
 from ...types.messages import (
     JSON,
@@ -122,8 +122,6 @@ def _check_model(diagnosis: Diagnosis) -> Finding:
     diagnosis.model_name = wanted or served[0]
     diagnosis.root = _find_root(diagnosis) if diagnosis.is_vllm else ""
     if diagnosis.is_vllm:
-        from ...providers.vllm_parsers import find_family
-
         diagnosis.family = find_family(diagnosis.root) or find_family(diagnosis.model_name)
     if not wanted and len(served) > 1:
         return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")

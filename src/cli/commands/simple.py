@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
 
 from ...app.factory import Factory
 from ...app.runtime import make_tools
-from ...config import OPTIONS, Settings
+from ...config import list_settings
 from ...security.text.sanitize import sanitize
 from ..arguments import load_settings
-
-HIDDEN = "(set)"  # in place of a secret
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +42,3 @@ def run_config(given: argparse.Namespace) -> int:
     for key, value, place in rows:
         print(sanitize(f"{key} = {json.dumps(value, ensure_ascii=False)}  ({place})"))
     return 0
-
-
-def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
-    """Each key with its value and where it was set. Secrets are not shown."""
-    rows = []
-    for key, option in OPTIONS.items():
-        section, _, name = key.partition(".")
-        value = getattr(getattr(settings, section), name)
-        rows.append((key, HIDDEN if value and not option.repr else value, settings.places.get(key, "default")))
-    return rows

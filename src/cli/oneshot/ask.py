@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ... import __version__
@@ -39,51 +40,43 @@ class OutOfTime(KeyboardInterrupt):
 
 
 class Outlet(Protocol):
-    """Where a run is shown."""
+    """Where a run is shown, and its report."""
+
+    report: RunReport
 
     def begin(self, **fields: str) -> None: ...
 
     def draw(self, event: Event) -> None: ...
 
-    def end(self, report: RunReport, ended_by: BaseException | None) -> None: ...
-
-
-class Showing(NamedTuple):
-    """Where a run is shown, and its report."""
-
-    outlet: Outlet
-    report: RunReport
+    def end(self, ended_by: BaseException | None) -> None: ...
 
 
 @contextmanager
-def showing(output: str, model: str = "") -> Iterator[Showing]:
-    """Show a run. However it ends, the last line is printed."""
-    outlet, report, began = OUTLETS[output](), RunReport(model), time.monotonic()
-
-    def end(ended_by: BaseException | None) -> None:
-        report.seconds = round(time.monotonic() - began, 3)
-        outlet.end(report, ended_by)
-
+def open_outlet(output: str, model: str = "") -> Iterator[Outlet]:
+    """Show a run. However it ends, its end is shown."""
+    outlet, began, ended_by = OUTLETS[output](RunReport(model)), time.monotonic(), None
     try:
-        yield Showing(outlet, report)
+        yield outlet
     except BaseException as error:
-        end(error)
+        ended_by = error
         raise
-    end(None)
+    finally:
+        outlet.report.seconds = round(time.monotonic() - began, 3)
+        outlet.end(ended_by)
 
 
 def ask(
     factory: Factory,
     debug: Debug,
     question: str,
-    shown: Showing,
+    outlet: Outlet,
     *,
     yes: bool,
     limits: RunLimits = RunLimits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
 ) -> int:
     """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
-    outlet, report = shown
+    report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
     session.messages.append(asked := UserMessage(question))
@@ -160,10 +153,11 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-class AsText:
+class TextOutlet:
     """The answer as text: streamed on a terminal, else printed whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, report: RunReport) -> None:
+        self.report = report
         self._screen = PlainScreen(sys.stdout, sys.stderr, thoughts=False, styled=False)
         self._streaming = sys.stdout.isatty()
         self._answering = False
@@ -179,10 +173,10 @@ class AsText:
         if not self._streaming and isinstance(event, Completed):
             self._print_whole(event.response)
 
-    def end(self, report: RunReport, ended_by: BaseException | None) -> None:
-        """Print what was said before the answer broke off."""
+    def end(self, ended_by: BaseException | None) -> None:
+        """Print the text of an answer that broke off."""
         if self._answering and not self._streaming and ended_by is not None:
-            self._print_whole(Response((Text(report.answer),)))
+            self._print_whole(Response((Text(self.report.answer),)))
 
     def _print_whole(self, response: Response) -> None:
         if not response.text.strip():
@@ -194,10 +188,11 @@ class AsText:
             self._screen.end_line()
 
 
-class AsJson:
-    """One JSON object at the end; with `streaming`, one per event."""
+class JsonOutlet:
+    """One JSON object at the end; with `streaming`, one for each event too."""
 
-    def __init__(self, *, streaming: bool = False) -> None:
+    def __init__(self, report: RunReport, *, streaming: bool = False) -> None:
+        self.report = report
         self._streaming = streaming
 
     def begin(self, **fields: str) -> None:
@@ -208,18 +203,18 @@ class AsJson:
         if self._streaming and (text := event_line(event)):
             self._print(text)
 
-    def end(self, report: RunReport, ended_by: BaseException | None) -> None:
-        self._print(report.format_end(ended_by))
+    def end(self, ended_by: BaseException | None) -> None:
+        self._print(self.report.format_end(ended_by))
 
     def _print(self, text: str) -> None:
         print(text, flush=True)
 
 
-def make_stream() -> AsJson:
-    return AsJson(streaming=True)
-
-
-OUTLETS: dict[str, Callable[[], Outlet]] = {"text": AsText, "json": AsJson, "stream-json": make_stream}
+OUTLETS: dict[str, Callable[[RunReport], Outlet]] = {
+    "text": TextOutlet,
+    "json": JsonOutlet,
+    "stream-json": partial(JsonOutlet, streaming=True),
+}
 
 
 def _refuse_to_choose(names: list[str]) -> str:

@@ -12,11 +12,9 @@ from ...types.events import Completed, Event, TurnStarted
 from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
 
 if TYPE_CHECKING:
-    import logging
-
     from .jsonl import Observer
 
-_LISTENED_FROM = {"providers": 1, "transport": 2}  # room -> the level from which on its log is shown
+_LOG_LEVELS = {"providers": 1, "transport": 2}  # room -> the level from which its log is shown
 
 
 class Debug:
@@ -26,7 +24,7 @@ class Debug:
     """
 
     def __init__(self, level: int, secret: str = "") -> None:
-        self.show: Callable[[str], None] = _to_standard_error
+        self.show: Callable[[str], None] = _print_to_stderr
         self._secret = secret
         self.level = level
         self.observers: list[Observer] = []
@@ -44,12 +42,13 @@ class Debug:
     def _listen(self) -> None:
         import logging  # start-up is measured, and few debug
 
-        handler = logging.StreamHandler(_Lines(self))
-        handler.setFormatter(logging.Formatter("[DEBUG] %(message)s"))
-        handler.addFilter(self._redact)
-        for room, level in _LISTENED_FROM.items():
+        class Handler(logging.Handler):
+            def emit(_, record: logging.LogRecord) -> None:  # noqa: N805 - `self` is the Debug
+                self._print(record.getMessage())
+
+        for room, level in _LOG_LEVELS.items():
             log = logging.getLogger(__name__.replace("cli.tracing.debug", room))
-            log.handlers[:] = [handler]  # the last one made counts
+            log.handlers[:] = [Handler()]  # the last one made counts
             log.setLevel(logging.DEBUG if self._level >= level else logging.WARNING)
 
     def trace(self, event: Event) -> None:
@@ -58,7 +57,7 @@ class Debug:
         if isinstance(event, TurnStarted):
             self._print(f"Iteration {event.number}")
         elif isinstance(event, Completed):
-            for line in _call_lines(event.response):
+            for line in _list_call_lines(event.response):
                 self._print(line)
 
     def follow(self, events: Generator[Event, None, None], about: Mapping[str, str]) -> Generator[Event, None, None]:
@@ -89,37 +88,20 @@ class Debug:
             self._print(traceback.format_exc())
 
     def _print(self, line: str) -> None:
-        self.show(f"[DEBUG] {self._safe(line)}")
+        self.show(f"[DEBUG] {self._clean(line)}")
 
-    def _redact(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self._safe(record.getMessage()), None
-        return True
-
-    def _safe(self, text: str) -> str:
+    def _clean(self, text: str) -> str:
         """Without secrets and terminal escapes."""
         from ...security.text.redact import redact  # start-up is measured, and few debug
 
         return sanitize(redact(text, (self._secret,)))
 
 
-class _Lines:
-    """A stream for logging handlers that shows lines where Debug does."""
-
-    def __init__(self, debug: Debug) -> None:
-        self._debug = debug
-
-    def write(self, text: str) -> None:
-        self._debug.show(text.rstrip("\n"))
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-
-def _to_standard_error(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _call_lines(response: Response) -> list[str]:
+def _list_call_lines(response: Response) -> list[str]:
     lines = []
     native = [call for call in response.calls if call.origin == NATIVE]
     text = [call for call in response.calls if call.origin != NATIVE]
@@ -129,17 +111,17 @@ def _call_lines(response: Response) -> list[str]:
         lines.append(f"Tool calls found: {len(text)}  (text-based parsing)")
     if response.calls:
         lines.append(f"Tool calls: {[{'name': call.name, 'args': dict(call.arguments)} for call in response.calls]}")
-    lines += [_provenance(call) for call in text if call.origin != TEXT or call.repaired]
+    lines += [_describe_origin(call) for call in text if call.origin != TEXT or call.repaired]
     lines += [f"Malformed call ({call.origin}): {call.reason}" for call in response.malformed]
-    return [*lines, _ending(response)]
+    return [*lines, _describe_end(response)]
 
 
-def _provenance(call: ToolCall | MalformedCall) -> str:
+def _describe_origin(call: ToolCall | MalformedCall) -> str:
     repaired = f", repaired: {', '.join(call.repaired)}" if isinstance(call, ToolCall) and call.repaired else ""
     return f"{call.name}: format {call.origin}{repaired}"
 
 
-def _ending(response: Response) -> str:
+def _describe_end(response: Response) -> str:
     usage = response.usage
     tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
     return f"Stop reason: {response.stop_reason}{tokens}"

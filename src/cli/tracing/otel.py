@@ -7,38 +7,30 @@ Names: semantic conventions 1.41, gen-ai-spans and gen-ai-agent-spans (status: d
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
 from ... import __version__
 from ...errors import BotError
 from ...types.events import CallDenied, CallFinished, CallStarted, Completed, Event, TurnStarted
 
 AGENT = "vllm-bot"
-# Of the environment that OpenTelemetry specifies; any of them means that spans are wanted.
-ASKED_FOR = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PROVIDERS = {"gemini": "gcp.gemini", "vertex": "gcp.vertex_ai"}  # where the conventions' name is not ours
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
-MISSING = "OpenTelemetry is configured but not installed: pip install 'vllm-bot[otel]'"
 
 
-def is_wanted(environ: Mapping[str, str]) -> bool:
-    off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
-    return not off and any(environ.get(name) for name in ASKED_FOR)
-
-
-def tracer_of(environ: Mapping[str, str]) -> Any:
+def make_tracer(environ: Mapping[str, str]) -> Any:
     """A tracer that exports as the environment says. Raises ImportError where what it takes is not installed."""
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
-
     named = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": AGENT}
     provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
     if environ.get("OTEL_TRACES_EXPORTER") == "console":
-        import sys
-
         provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
     else:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -48,7 +40,7 @@ def tracer_of(environ: Mapping[str, str]) -> Any:
 
 
 class Spans:
-    """An Observer, see trace.py. `tracer` is OpenTelemetry's."""
+    """An Observer, see jsonl.py. `tracer` is OpenTelemetry's."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
@@ -59,12 +51,10 @@ class Spans:
         self._denied: set[str] = set()  # calls
 
     def begin(self, about: Mapping[str, str]) -> None:
-        from opentelemetry.trace import SpanKind
-
         self._about = about
         self._agent = self._tracer.start_span(f"invoke_agent {AGENT}", kind=SpanKind.INTERNAL)
         self._agent.set_attributes(
-            self._common("invoke_agent")
+            self._list_attributes("invoke_agent")
             | {"gen_ai.agent.name": AGENT, "gen_ai.agent.version": __version__}
             | ({"gen_ai.conversation.id": about["session"]} if about.get("session") else {})
         )
@@ -75,9 +65,9 @@ class Spans:
         elif isinstance(event, Completed):
             self._end_chat(event)
         elif isinstance(event, CallStarted):
-            self._tools[event.call.id] = self._tool(event.call.id, event.call.name)
+            self._tools[event.call.id] = self._begin_tool(event.call.id, event.call.name)
         elif isinstance(event, CallDenied):
-            self._tools[event.call.id] = self._tool(event.call.id, event.call.name)
+            self._tools[event.call.id] = self._begin_tool(event.call.id, event.call.name)
             self._denied.add(event.call.id)
         elif isinstance(event, CallFinished):
             self._finish_tool(event)
@@ -91,15 +81,13 @@ class Spans:
         self._tools, self._denied, self._chat, self._agent = {}, set(), None, None
 
     def _begin_chat(self) -> None:
-        from opentelemetry.trace import SpanKind
-
         model = self._about.get("model", "")
         if self._chat is not None:  # a turn that was asked for once more
             self._chat.end()
-        self._chat = self._child(f"chat {model}", SpanKind.CLIENT)
+        self._chat = self._start_child(f"chat {model}", SpanKind.CLIENT)
         server = urlsplit(self._about.get("server", ""))
         self._chat.set_attributes(
-            self._common("chat") | {"server.address": server.hostname or "", "gen_ai.request.stream": True}
+            self._list_attributes("chat") | {"server.address": server.hostname or "", "gen_ai.request.stream": True}
         )
         if server.port:
             self._chat.set_attribute("server.port", server.port)
@@ -117,10 +105,8 @@ class Spans:
         span.end()
         self._chat = None
 
-    def _tool(self, call_id: str, name: str) -> Any:
-        from opentelemetry.trace import SpanKind
-
-        span = self._child(f"execute_tool {name}", SpanKind.INTERNAL)
+    def _begin_tool(self, call_id: str, name: str) -> Any:
+        span = self._start_child(f"execute_tool {name}", SpanKind.INTERNAL)
         span.set_attributes(
             {
                 "gen_ai.operation.name": "execute_tool",
@@ -132,20 +118,16 @@ class Spans:
         return span
 
     def _finish_tool(self, event: CallFinished) -> None:
-        from opentelemetry.trace import StatusCode
-
-        span = self._tools.pop(event.call.id, None) or self._tool(event.call.id, event.result.name)
+        span = self._tools.pop(event.call.id, None) or self._begin_tool(event.call.id, event.result.name)
         if event.result.kind == "error":
             span.set_attribute("error.type", "denied" if event.call.id in self._denied else "tool_error")
             span.set_status(StatusCode.ERROR)
         span.end()
 
-    def _child(self, name: str, kind: Any) -> Any:
-        from opentelemetry.trace import set_span_in_context
-
+    def _start_child(self, name: str, kind: Any) -> Any:
         return self._tracer.start_span(name, set_span_in_context(self._agent), kind=kind)
 
-    def _common(self, operation: str) -> dict[str, Any]:
+    def _list_attributes(self, operation: str) -> dict[str, Any]:
         provider = self._about.get("provider", "")
         return {
             "gen_ai.operation.name": operation,
@@ -155,8 +137,6 @@ class Spans:
 
 
 def _fail(span: Any, error: BaseException) -> None:
-    from opentelemetry.trace import Status, StatusCode
-
     span.set_attribute("error.type", type(error).__name__)
     said = error.message if isinstance(error, BotError) else ""
     span.set_status(Status(StatusCode.ERROR, said))

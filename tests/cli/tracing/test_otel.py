@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from src.cli.main import main
-from src.cli.tracing.otel import Spans, is_wanted, tracer_of
+from src.cli.oneshot.run import wants_spans
 from src.errors import StreamCut
 from src.types.events import CallDenied, CallFinished, CallStarted, Completed, TurnStarted
 from src.types.messages import Response, Text, ToolCall, ToolResult, Usage
@@ -28,6 +28,8 @@ def spans():
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+    from src.cli.tracing.otel import Spans
+
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
@@ -47,6 +49,8 @@ def test_a_sampler_that_takes_none_breaks_no_turn():
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+    from src.cli.tracing.otel import Spans
 
     watcher = Spans(TracerProvider(sampler=ALWAYS_OFF).get_tracer("test"))
     watcher.begin(ABOUT)
@@ -129,11 +133,12 @@ class TestWhetherTheyAreWanted:
         ],
     )
     def test_the_environment_says_so(self, environ, wanted):
-        assert is_wanted(environ) == wanted
+        assert wants_spans(environ) == wanted
 
     def test_without_the_sdk_one_line_says_what_to_install(self, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
         monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+        monkeypatch.delitem(sys.modules, "src.cli.tracing.otel", raising=False)
         (tmp_path / "config.json").write_text("{}")
         with ScriptedServer([{"content": "Hello"}, {"finish": "stop"}]) as server:
             assert main(["-u", server.url, "-c", str(tmp_path / "config.json"), "-p", "go"]) == 0
@@ -143,7 +148,9 @@ class TestWhetherTheyAreWanted:
 
     def test_the_console_exporter_prints_them(self, capsys):
         pytest.importorskip("opentelemetry.sdk")
-        watcher = Spans(tracer_of({"OTEL_TRACES_EXPORTER": "console"}))
+        from src.cli.tracing.otel import Spans, make_tracer
+
+        watcher = Spans(make_tracer({"OTEL_TRACES_EXPORTER": "console"}))
         watcher.begin(ABOUT)
         watcher.end(None)
         assert "invoke_agent vllm-bot" in capsys.readouterr().err

@@ -194,4 +194,4 @@ def choose_approver(yes: bool, settings: Settings) -> Approver:
     if yes:
         return APPROVE_ALL
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
-    return TerminalApprover(remember=Factory(settings).saved_rules.save) if is_terminal else REFUSE_ALL
+    return TerminalApprover(remember=Factory(settings).rule_memory.save) if is_terminal else REFUSE_ALL

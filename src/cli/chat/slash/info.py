@@ -8,6 +8,7 @@ import os
 import re
 import sys
 
+from ....config import list_settings
 from ....security.text.sanitize import sanitize
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..state import SlashCommand, State, estimate_tokens
@@ -110,8 +111,6 @@ def _describe_usage(usage: Usage) -> str:
 
 def _show_settings(state: State, words: str) -> None:
     """Show the settings; with words: those that contain them."""
-    from ...commands.simple import list_settings
-
     rows = [
         f"  {key} = {json.dumps(value, ensure_ascii=False)}  ({place})"
         for key, value, place in list_settings(state.settings)
@@ -158,7 +157,7 @@ def _show_permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
     from ....security.permissions.policy import PROFILES
 
-    kept = state.factory.saved_rules
+    kept = state.factory.rule_memory
     if words == "forget":
         kept.forget()
         state.discard_runtime()
