@@ -27,7 +27,7 @@ from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import build_view
 from ..security.shell.workspace import list_start_files
 from ..session.session import Session
-from ..session.todos import TODO_WRITE
+from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
 from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs

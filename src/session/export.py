@@ -20,7 +20,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
-from .journal import redacted
+from .journal import redact_value
 
 VERSION = 1
 Clean = Callable[[str], str]
@@ -113,7 +113,7 @@ def as_json(conversation: Conversation, clean: Clean) -> str:
         **conversation.facts,
         "messages": list(messages),
     }
-    return json.dumps(redacted(whole, clean), indent=2) + "\n"
+    return json.dumps(redact_value(whole, clean), indent=2) + "\n"
 
 
 FORMATS: Mapping[str, Callable[[Conversation, Clean], str]] = {"md": markdown, "json": as_json, "html": as_html}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..errors import BotError
 from ..types.messages import JSON, Message, Response, ToolResults, UserMessage
-from .journal import storable
+from .journal import make_storable
 from .replay import replay
 
 FILE = "index.db"
@@ -155,22 +155,22 @@ class Index:
         texts = list(_texts(found.messages))
         asked = [text for speaker, text in texts if speaker == "you"]
         used, size = (int(part) for part in stamp.split())
-        meta = found.meta
+        meta = found.state.meta
         row = {
             "id": session,
             "stamp": stamp,
-            "name": storable(found.name),
-            "title": storable(" ".join(asked[0][: 4 * TITLE].split())[:TITLE]) if asked else "",
-            "workspace": storable(str(meta.get("workspace", ""))),
-            "model": storable(str(meta.get("model", ""))),
+            "name": make_storable(found.state.name),
+            "title": make_storable(" ".join(asked[0][: 4 * TITLE].split())[:TITLE]) if asked else "",
+            "workspace": make_storable(str(meta.get("workspace", ""))),
+            "model": make_storable(str(meta.get("model", ""))),
             "created": seconds(meta.get("created"), used / 1e9),
             "used": used / 1e9,
-            "turns": len(found.points),
+            "turns": found.state.turns,
             "size": size,
         }
         self._database.execute(f"insert into sessions values({', '.join(f':{name}' for name in row)})", row)
         for speaker, text in texts:
-            text = storable(text[:LONGEST_TEXT])
+            text = make_storable(text[:LONGEST_TEXT])
             row_id = self._database.execute("insert into texts values(?, ?, ?)", (session, speaker, text)).lastrowid
             if self._full_text:
                 self._database.execute("insert into words(rowid, text) values(?, ?)", (row_id, text))

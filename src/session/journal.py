@@ -16,13 +16,62 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..errors import BotError
 from ..types.messages import JSON
 
 VERSION = 1
-APPEND = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+MAX_PROBLEMS = 20  # that are reported
+HEAD_BYTES = 1000  # of a result, which contain the name of its tool
+_OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
+
+
+class Record:
+    """One line of a journal: its kind, its number, and its other fields.
+
+    A `line` that was read is parsed when its fields are first needed; `problems` gets a sentence if that fails.
+    """
+
+    __slots__ = ("_fields", "_line", "_problems", "kind", "number")
+
+    def __init__(
+        self,
+        kind: str,
+        number: int,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        line: bytes = b"",
+        problems: list[str] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.number = number
+        self._fields = fields
+        self._line = line
+        self._problems = problems
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        if self._fields is None:
+            self._fields = self._parse()
+        return self._fields
+
+    def may_name(self, tool: str) -> bool:
+        """Whether this may be a result of the tool, without parsing it."""
+        return not self._line or tool.encode() in self._line[:HEAD_BYTES]
+
+    def _parse(self) -> dict[str, Any]:
+        try:
+            text = self._line.decode()
+            value, end = _decode(text)
+            if end != len(text):
+                value = json.loads(text)  # blanks at the end, or an error
+        except (ValueError, RecursionError) as error:
+            add_problem(self._problems, f"record {self.number} could not be read and was skipped: {error}")
+            return {}
+        return {name: field for name, field in value.items() if name not in ("type", "n")}
 
 
 class Locked(BotError):
@@ -40,36 +89,29 @@ class Journal:
         self.path = path
         self.broken = ""
         self.redact = redact
-        self._next = 0
         self._file = -1
         if old:
             self._open(0)
 
-    @property
-    def next(self) -> int:
-        """The number of the next record."""
-        return self._next
-
-    def go_on(self, number: int, *, unended: bool) -> None:
-        """Continue an old journal at record `number`; `unended`: its last line has no line end."""
-        self._next = number
-        if unended and self._file >= 0:
-            self._append(b"\n")
-
-    def write(self, kind: str, fields: Mapping[str, JSON], *, clean: bool = False) -> int:
-        """Append a record and return its number. `clean`: secrets have been removed already."""
-        number, self._next = self._next, self._next + 1
+    def write(self, record: Record, *, clean: bool = False) -> None:
+        """Append a record. `clean`: its secrets have been removed already."""
         if self._file < 0 and not self.broken:
             self._open(os.O_CREAT | os.O_EXCL)
-        if not self.broken:
-            head = f'{{"type":"{kind}","n":{number}'
-            try:
-                body = encoded(dict(fields) if clean else redacted(dict(fields), self.redact))
-            except (ValueError, RecursionError, TypeError) as error:  # not JSON; no tool should give such a value
-                self.broken = f"a {kind} cannot be written as JSON: {error}"
-                return number
-            self._append(head.encode() + (b"," + body[1:] if body != b"{}" else b"}") + b"\n")
-        return number
+        if self.broken:
+            return
+        fields = dict(record.fields)
+        try:
+            body = encode_json(fields if clean else redact_value(fields, self.redact))
+        except (ValueError, RecursionError, TypeError) as error:  # not JSON; no tool should give such a value
+            self.broken = f"a {record.kind} cannot be written as JSON: {error}"
+            return
+        head = f'{{"type":"{record.kind}","n":{record.number}'.encode()
+        self._append(head + (b"," + body[1:] if fields else b"}") + b"\n")
+
+    def end_line(self) -> None:
+        """End the last line of an old journal."""
+        if self._file >= 0:
+            self._append(b"\n")
 
     def sync(self) -> None:
         """Sync to the disk."""
@@ -88,10 +130,10 @@ class Journal:
     def _open(self, flags: int) -> None:
         try:
             if flags:
-                private_folder(self.path.parent)
-            self._file = os.open(self.path, APPEND | flags, 0o600)
+                make_private_folder(self.path.parent)
+            self._file = os.open(self.path, _OPEN_FLAGS | flags, 0o600)
             if flags:
-                sync_folder(self.path.parent)
+                _sync_folder(self.path.parent)
         except OSError as error:
             self._fail(error)
             return
@@ -114,7 +156,12 @@ class Journal:
         self.broken = f"{self.path}: {error.strerror or error}"
 
 
-def encoded(value: JSON) -> bytes:
+def add_problem(problems: list[str] | None, text: str) -> None:
+    if problems is not None and len(problems) < MAX_PROBLEMS:
+        problems.append(text)
+
+
+def encode_json(value: JSON) -> bytes:
     """Compact JSON; escaped if UTF-8 cannot encode it."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -122,25 +169,25 @@ def encoded(value: JSON) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def storable(text: str) -> str:
-    """The text as UTF-8 can encode it; the bytes of a path need not be valid."""
+def make_storable(text: str) -> str:
+    """The text as UTF-8 can encode it; the bytes of a path may be invalid."""
     return text.encode(errors="replace").decode()
 
 
-def redacted(value: JSON, redact: Redact) -> JSON:
+def redact_value(value: JSON, redact: Redact) -> JSON:
     """The value with every string in it redacted."""
     if redact is str:
         return value
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
-        return [redacted(each, redact) for each in value]
+        return [redact_value(each, redact) for each in value]
     if isinstance(value, dict):
-        return {redact(key): redacted(each, redact) for key, each in value.items()}
+        return {redact(key): redact_value(each, redact) for key, each in value.items()}
     return value
 
 
-def private_folder(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder that only the user can read. Raises OSError."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -149,7 +196,7 @@ def private_folder(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Sync the folder, so that a new file's name is on the disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -1,8 +1,8 @@
-"""Reading a journal back: the conversation, what can be undone, and what was not finished.
+"""Reading a journal back: the state of the session, its messages, and what was not finished.
 
-There are two passes. The first, in lines.py, drops what no longer counts: pieces of answers that were completed later,
-and what `undo` removed. The second parses the rest, except messages that a `compaction` replaced. So the cost of
-resuming depends on the conversation, not on the size of the file.
+The records are folded in the order of the file; most of them are not parsed. Pieces of answers that were completed
+later, which are most of a journal, are skipped many at a time; of the other records those are parsed that the state
+needs, and at the end those of the messages. So the cost depends on the conversation more than on the file's size.
 
 No content can stop it: a torn last line is ignored, and other lines that cannot be read are skipped and listed in
 `problems`.
@@ -11,29 +11,17 @@ No content can stop it: a torn last line is ignored, and other lines that cannot
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import BotError
-from ..types.messages import (
-    JSON,
-    Message,
-    RequestedCall,
-    Response,
-    Text,
-    ToolResult,
-    ToolResults,
-    UserMessage,
-    read_message,
-)
-from .journal import VERSION
-from .journal_reader import Line, Lines, parsed, problem
-from .todos import Todos, todos_of
-
-MESSAGES = ("system", "user", "order", "response")
+from ..types.messages import JSON, Message, Response, Text, ToolResult, ToolResults, UserMessage, read_message
+from .journal import MAX_PROBLEMS, VERSION, Record, add_problem
+from .state import Entry, SessionState
 
 UNKNOWN = (
     "The program was stopped while this call ran, and its result was lost: it may or may not have been carried out. "
@@ -41,67 +29,108 @@ UNKNOWN = (
 )
 NOT_RUN = "The program was stopped before this call began: it was not run."
 
-
-class Point(NamedTuple):
-    """The start of a turn or a manual compaction: its first record, and the number of messages before it."""
-
-    number: int
-    messages: int
-    question: str = ""  # empty for a compaction
-
-
-class Write(NamedTuple):
-    """A file written by a tool: hashes of its content before and after. None means there was no file.
-
-    `after` is "" if the program stopped before it was known.
-    """
-
-    number: int
-    path: str
-    before: str | None
-    call: str = ""  # the id of the call that wrote it
-    after: str | None = ""
-
-
-class Started(NamedTuple):
-    """A call that was begun."""
-
-    number: int
-    id: str
-    name: str
+_HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
+_RESPONSE, _RESUMED, _TORN = b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
+_LINE_END = re.compile(rb'\n(?!\{"type":"delta",)')  # where the next line is not a piece of an answer
 
 
 @dataclass
-class Replayed:
-    meta: dict[str, JSON] = field(default_factory=dict)
-    name: str = ""
+class Replay:
+    """`partial` is the last message if its end is missing; `lost` the results made up for the last calls."""
+
+    state: SessionState
     messages: list[Message] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-    started: list[Started] = field(default_factory=list)
-    compactions: list[int] = field(default_factory=list)  # record numbers
-    todos: list[Todos] = field(default_factory=list)
-    partial: Response | None = None  # the last of `messages`, if its end is missing
-    lost: list[ToolResult] = field(default_factory=list)  # made up for the last calls without a result
+    partial: Response | None = None
+    lost: list[ToolResult] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    next: int = 0  # the number of the record to come
     unended: bool = False  # the last line has no line end
-    torn: bool = False  # and is not whole without it
+    torn: bool = False  # and is not complete
 
 
-def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Replayed:
+def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Replay:
     """Read the journal at `path`; with `until`, only the records before that number.
 
     `whole`: with all messages instead of summaries, for people.
 
     Raises BotError if the file is not a journal or cannot be read.
     """
-    with _uncollected():
-        return _replay(path, until, whole)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
+    last = data[data.rfind(b"\n") + 1 :]
+    torn = bool(last) and not _is_object(last)
+    found = Replay(SessionState(keep_records=True), unended=bool(last), torn=torn)
+    with _without_collection():
+        for record in read_records(data, len(data) - len(last) * torn, found.problems):
+            if until is not None and record.number >= until:
+                continue
+            if not found.state.next and record.kind != "meta":
+                break
+            if record.kind == "meta":
+                _check_version(record.fields.get("version"))
+            found.state.apply(record)
+        if not found.state.next:
+            raise BotError(f"{path} is not the journal of a session.")
+        entries = found.state.entries if whole else found.state.visible
+        for entry in entries:
+            found.messages += _build_messages(entry, found, last=entry is entries[-1])
+        found.state.drop_records()
+    return found
+
+
+def read_records(data: bytes, end: int, problems: list[str]) -> Iterator[Record]:
+    """The records in the first `end` bytes, without torn lines and the pieces of answers that a response follows."""
+    starts = [0, *(found.end() for found in _LINE_END.finditer(data, 0, end))]
+    torn = {data.rfind(b"\n", 0, start - 1) + 1 for start in starts if _follows_torn(data, start, end)}
+    read = 0
+    for start in [*(start for start in starts if start < end and start not in torn), end]:
+        pieces_end = read if data.startswith(_RESPONSE, start, end) else start
+        while read < pieces_end:
+            line_end = _find_line_end(data, read, end)
+            if read not in torn:
+                yield from _read_line(data, read, line_end, problems)
+            read = line_end + 1
+        line_end = _find_line_end(data, start, end)
+        yield from _read_line(data, start, line_end, problems)
+        read = line_end + 1
+
+
+def _follows_torn(data: bytes, start: int, end: int) -> bool:
+    """Whether the session was resumed here, and the line before was torn then."""
+    return data.startswith(_RESUMED, start, end) and data.find(_TORN, start, _find_line_end(data, start, end)) >= 0
+
+
+def _find_line_end(data: bytes, start: int, end: int) -> int:
+    found = data.find(b"\n", start, end)
+    return found if found >= 0 else end
+
+
+def _read_line(data: bytes, start: int, end: int, problems: list[str]) -> Iterator[Record]:
+    head = _HEAD.match(data, start, end)
+    if head:
+        yield Record(head[1].decode(), int(head[2]), line=data[start:end], problems=problems)
+    elif start < end and len(problems) < MAX_PROBLEMS:  # counting takes time
+        place = data.count(b"\n", 0, start) + 1
+        add_problem(problems, f"line {place} could not be read and was skipped")
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check_version(version: JSON) -> None:
+    if isinstance(version, int) and version > VERSION:
+        raise BotError(
+            "The session was written by a newer version of the program.", "Install that version to resume it."
+        )
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _without_collection() -> Iterator[None]:
     """Without garbage collection, which would take a third of the time and find nothing."""
     was_on = gc.isenabled()
     gc.disable()
@@ -112,204 +141,42 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _replay(path: Path, until: int | None, whole: bool) -> Replayed:
-    try:
-        lines = Lines(path.read_bytes(), until)
-    except OSError as error:
-        raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
-    kept = lines.kept
-    if not kept or kept[0].kind != "meta":
-        raise BotError(f"{path} is not the journal of a session.")
-    found = Replayed(problems=lines.problems, next=lines.next, unended=lines.unended, torn=lines.torn)
-    found.todos = [*todos_of(kept)]
-    _build(kept if not whole else [line for line in kept if line.kind != "compaction"], found)
-    return found
-
-
-class _Entry:
-    """A line with the lines that belong to it: becomes no message, one, or a response and its results."""
-
-    __slots__ = ("calls", "line", "results", "value")
-
-    def __init__(self, line: Line, value: Mapping[str, JSON] | None = None) -> None:
-        self.line = line
-        self.value = value  # what it holds, where it is known already
-        self.results: list[Line] = []  # or the other pieces of a partial answer
-        self.calls: list[Line] = []
-
-    @property
-    def size(self) -> int:
-        return 2 if self.line.kind == "response" and (self.results or self.calls) else 1
-
-
-class _Entries:
-    """The conversation as lines. `size` counts messages, and is kept up to date because every turn needs it."""
-
-    def __init__(self) -> None:
-        self.entries: list[_Entry] = []
-        self.size = 0
-
-    @property
-    def last_kind(self) -> str:
-        return self.entries[-1].line.kind if self.entries else ""
-
-    def add(self, line: Line, value: Mapping[str, JSON] | None = None) -> None:
-        self.entries.append(_Entry(line, value))
-        self.size += 1
-
-    def attach(self, line: Line) -> None:
-        """Add a call, a result or another piece to the last entry."""
-        last = self.entries[-1]
-        before = last.size
-        (last.calls if line.kind == "call" else last.results).append(line)
-        self.size += last.size - before
-
-    def cut(self, messages: int) -> None:
-        while self.entries and messages > 0:
-            size = self.entries.pop().size
-            messages -= size
-            self.size -= size
-
-    def compact(self, line: Line, keep: int) -> None:
-        """Replace all but the system prompt and the last `keep` messages by the summary in `line`."""
-        split = len(self.entries)
-        while split and keep > 0:
-            split -= 1
-            keep -= self.entries[split].size
-        head = [entry for entry in self.entries[:1] if entry.line.kind == "system"]
-        self.entries = [*head, _Entry(line), *self.entries[max(split, len(head)) :]]
-        self.size = sum(entry.size for entry in self.entries)
-
-
-def _build(kept: list[Line], found: Replayed) -> None:
-    so_far = _Entries()
-    for line in kept:
-        if line.kind in MESSAGES:
-            value = None
-            if line.kind == "user" and so_far.last_kind != "user":
-                value = parsed(line, found.problems)
-                found.points.append(Point(line.number, so_far.size, _question(value)))
-            so_far.add(line, value)
-        elif line.kind == "delta" and so_far.last_kind != "delta":
-            so_far.add(line)
-        elif line.kind in ("delta", "result", "call") and so_far.entries:
-            so_far.attach(line)
-            if line.kind == "call":
-                _started(line, found)
-        elif line.kind == "cut":
-            _cut(so_far, line, found)
-        elif line.kind == "compaction":
-            _compact(so_far, line, found)
-        else:
-            _fact(line, found)
-    for entry in so_far.entries:
-        found.messages += _messages(entry, found, last=entry is so_far.entries[-1])
-
-
-def _question(value: Mapping[str, JSON]) -> str:
-    message = value.get("message")
-    return str(message.get("text", "")) if isinstance(message, dict) else ""
-
-
-def _cut(so_far: _Entries, line: Line, found: Replayed) -> None:
-    """Remove the last messages, and the turns that began with them."""
-    drop = parsed(line, found.problems).get("drop")
-    so_far.cut(drop if isinstance(drop, int) else 0)
-    drop_points(found.points, found.compactions, so_far.size)
-
-
-def drop_points(points: list[Point], compactions: list[int], messages: int) -> None:
-    """Remove the turns that began after the `messages` that are left.
-
-    Turns before the last compaction stay, as they count messages from before it.
-    """
-    last = compactions[-1] if compactions else -1
-    while points and points[-1].number > last and points[-1].messages >= messages:
-        points.pop()
-
-
-def _compact(so_far: _Entries, line: Line, found: Replayed) -> None:
-    value = parsed(line, found.problems)
-    keep = value.get("keep")
-    if not isinstance(keep, int):
-        return
-    found.compactions.append(line.number)
-    if value.get("by_hand"):
-        found.points.append(Point(line.number, so_far.size))
-    so_far.compact(line, keep)
-
-
-def _fact(line: Line, found: Replayed) -> None:
-    """Take in a record that is not a message."""
-    value = parsed(line, found.problems)
-    if line.kind == "meta":
-        version = value.get("version")
-        if isinstance(version, int) and version > VERSION:
-            raise BotError(
-                "The session was written by a newer version of the program.", "Install that version to resume it."
-            )
-        found.meta = value
-        found.name = str(value.get("name", ""))
-    elif line.kind == "rename":
-        found.name = str(value.get("name", ""))
-    elif line.kind == "write":
-        found.writes.append(
-            Write(line.number, str(value.get("path")), _hash(value.get("before")), str(value.get("call", "")))
-        )
-    elif line.kind == "wrote":
-        path, after = str(value.get("path")), _hash(value.get("after"))
-        for place in range(len(found.writes) - 1, -1, -1):  # of the last few
-            if found.writes[place].after != "":
-                break
-            if found.writes[place].path == path:
-                found.writes[place] = found.writes[place]._replace(after=after)
-
-
-def _hash(value: JSON) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _started(line: Line, found: Replayed) -> None:
-    value = parsed(line, found.problems)
-    found.started.append(Started(line.number, str(value.get("id")), str(value.get("name"))))
-
-
-def _messages(entry: _Entry, found: Replayed, *, last: bool) -> Iterator[Message]:
-    if entry.line.kind == "delta":
-        pieces = (parsed(line, found.problems).get("text", "") for line in (entry.line, *entry.results))
-        text = "".join(map(str, pieces))
-        partial = Response((Text(text),), "other")
+def _build_messages(entry: Entry, found: Replay, *, last: bool) -> Iterator[Message]:
+    """The messages that an entry stands for: none, one, or a response and its results."""
+    if entry.kind == "delta":
+        partial = Response((Text("".join(str(each.fields.get("text", "")) for each in entry.records)),), "other")
         found.partial = partial if last else None
         yield partial
         return
-    value = (parsed(entry.line, found.problems) if entry.value is None else entry.value).get("message")
+    value = entry.records[0].fields.get("message")
     try:
         message = read_message(value)
     except ValueError as error:
         if value is not None:
-            problem(found.problems, f"record {entry.line.number} is not a message and was skipped: {error}")
+            add_problem(found.problems, f"record {entry.number} is not a message and was skipped: {error}")
         if not last:  # so that roles still alternate
             yield UserMessage("[a message of the journal could not be read]")
         return
     yield message
     if isinstance(message, Response) and message.requested_calls:
-        yield ToolResults(tuple(_results(message.requested_calls, entry, found, last=last)))
+        yield ToolResults(tuple(_build_results(message, entry.records[1:], found, last=last)))
 
 
-def _results(asked: Sequence[RequestedCall], entry: _Entry, found: Replayed, *, last: bool) -> Iterator[ToolResult]:
+def _build_results(response: Response, records: list[Record], found: Replay, *, last: bool) -> Iterator[ToolResult]:
     """The result of each call, in the order of the calls; made up for calls without one."""
+    started: set[str] = set()
     known: dict[str, list[ToolResult]] = {}
-    for line in entry.results:
-        try:
-            result = ToolResult.from_dict(parsed(line, found.problems).get("result"))
-        except ValueError:
-            continue
-        known.setdefault(result.tool_call_id, []).append(result)
-    for call in asked:
+    for record in reversed(records):
+        if record.kind == "call":
+            started.add(str(record.fields.get("id")))
+        elif record.kind == "result":
+            with suppress(ValueError):
+                result = ToolResult.from_dict(record.fields.get("result"))
+                known.setdefault(result.tool_call_id, []).append(result)
+    for call in response.requested_calls:
         if known.get(call.id):
-            yield known[call.id].pop(0)
+            yield known[call.id].pop()
             continue
-        started = [str(parsed(line, found.problems).get("id")) for line in entry.calls]
         lost = ToolResult(call.id, call.name or "unreadable call", "error", UNKNOWN if call.id in started else NOT_RUN)
         if last:
             found.lost.append(lost)

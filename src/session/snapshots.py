@@ -13,61 +13,65 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from .journal import private_folder
-from .replay import Write
+from .journal import make_private_folder
+from .state import Write
 
-KEPT_FOR = 90 * 24 * 3600.0  # seconds
+MAX_UNUSED_S = 90 * 24 * 3600.0
 
-Put = Callable[[Path, "bytes | None"], None]  # writes a file's content; None removes it. Raises OSError
+RestoreFile = Callable[[Path, "bytes | None"], None]  # writes a file's content; None removes it. Raises OSError
 
 
 class Restored(NamedTuple):
-    """What happened to each file: restored, removed, or left alone with a reason."""
+    """What happened to each file: restored, removed, or skipped with a reason."""
 
-    back: list[str]
+    restored: list[str]
     removed: list[str]
-    left: list[tuple[str, str]]
+    skipped: list[tuple[str, str]]
 
 
-class Blobs:
-    """`folder` is a session's own, beside its journal; `now` the time by which others grow old."""
+class Snapshots:
+    """`folder` is the session's own, beside its journal; `now` tells the age of other sessions' folders."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._now = now
 
-    def keep(self, content: bytes) -> str:
+    def save(self, content: bytes) -> str:
         """Store the content; returns its hash. Raises OSError."""
-        name = digest(content)
+        name = _hash(content)
         path = self._folder / name
         if not path.exists():
             if not self._folder.exists():
                 self._remove_old()
-            private_folder(self._folder)
+            make_private_folder(self._folder)
             temporary = path.with_suffix(".tmp")
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(content)
-            temporary.replace(path)
+            try:
+                with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.write(content)
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
         return name
 
     def _remove_old(self) -> None:
         import shutil  # start-up is measured
 
         for folder in self._folder.parent.glob(f"*{self._folder.suffix}"):
-            with suppress(OSError):  # gone meanwhile, or not ours to remove
+            with suppress(OSError):  # already removed, or not ours to remove
                 journal = folder.with_suffix(".jsonl")
                 used = max(each.stat().st_mtime for each in (folder, journal if journal.exists() else folder))
-                if self._now() - used > KEPT_FOR:
+                if self._now() - used > MAX_UNUSED_S:
                     shutil.rmtree(folder)
 
-    def content(self, name: str) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
         """The stored content; None if it is missing or damaged."""
         with suppress(OSError):
             content = (self._folder / name).read_bytes()
-            return content if digest(content) == name else None
+            return content if _hash(content) == name else None
         return None
 
-    def restore(self, writes: Iterable[Write], put: Put) -> Restored:
+    def restore(self, writes: Iterable[Write], restore_file: RestoreFile) -> Restored:
         """Restore every file to before the first of `writes`, unless it was changed since the last one."""
         first: dict[str, Write] = {}
         last: dict[str, Write] = {}
@@ -76,38 +80,40 @@ class Blobs:
             last[write.path] = write
         done = Restored([], [], [])
         for path, write in first.items():
-            if why := self._restore(Path(path), write.before, last[path].after, put, done):
-                done.left.append((path, why))
+            if why := self._restore(Path(path), write.before, last[path].after, restore_file, done):
+                done.skipped.append((path, why))
         return done
 
-    def _restore(self, path: Path, before: str | None, after: str | None, put: Put, done: Restored) -> str:
+    def _restore(
+        self, path: Path, before: str | None, after: str | None, restore_file: RestoreFile, done: Restored
+    ) -> str:
         """Restore one file; returns why not, or an empty string."""
         try:
-            now = digest_of(path)
+            now = hash_file(path)
             if now == before:
                 return ""
             if now != after:
                 kept = f"; its earlier content is in {self._folder / before}" if before else ""
                 return f"it has been changed since{kept}"
-            content = self.content(before) if before else None
+            content = self.read(before) if before else None
             if before and content is None:
                 return "its earlier content was not saved"
-            put(path, content)
+            restore_file(path, content)
         except OSError as error:
             return error.strerror or str(error)
-        (done.back if before else done.removed).append(str(path))
+        (done.restored if before else done.removed).append(str(path))
         return ""
 
 
-def digest(content: bytes) -> str:
-    import hashlib  # start-up is measured: not before something is written
+def _hash(content: bytes) -> str:
+    import hashlib  # start-up is measured
 
     return hashlib.sha256(content).hexdigest()
 
 
-def digest_of(path: Path) -> str | None:
-    """Of a file's content; None where there is no file. Raises OSError."""
+def hash_file(path: Path) -> str | None:
+    """The hash of a file's content; None if there is no file. Raises OSError."""
     try:
-        return digest(path.read_bytes())
+        return _hash(path.read_bytes())
     except FileNotFoundError:
         return None

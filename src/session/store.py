@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BotError
 from ..types.messages import JSON, Message
-from .journal import Journal, Locked, Redact, storable
+from .journal import Journal, Locked, Redact, make_storable
 from .session import Session
 
 if TYPE_CHECKING:  # sqlite3 is loaded only to look for a session
@@ -49,9 +49,9 @@ class Store:
         """The session `wanted`, as in `find`, or a copy if it is open elsewhere; and notices. Raises BotError."""
         session = self.find(wanted, root)
         try:
-            return Session.resumed(self.path(session), system, root, self._redact)
+            return Session.resume(self.path(session), system, root, self._redact)
         except Locked:
-            copy = Session.copied(self.path(session), system, root, self.journal())
+            copy = Session.copy(self.path(session), system, root, self.journal())
             return copy, [f"The session {session} is open elsewhere: this is a copy."]
 
     def path(self, session: str) -> Path:
@@ -68,7 +68,7 @@ class Store:
         if not wanted and root is None:
             raise BotError("No session was named.")
         if not wanted:
-            here = [each for each in known if each.workspace == storable(str(root))]
+            here = [each for each in known if each.workspace == make_storable(str(root))]
             if not here:
                 raise BotError(
                     f"There is no session of {root} yet.", "`vllm-bot sessions` lists the sessions of all folders."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-LONGEST = 8000  # characters; no key is longer
+MAX_SECRET_CHARS = 8000
 WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))  # characters of secrets
 # How keys begin, and the names that stand before one (see security/redact.py).
 NAME = r"(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
@@ -17,17 +17,17 @@ BEGINS = re.compile(
     rf"sk-|[srp]k_|gh[pousr]_|github_pat_|glpat-|hf_|npm_|pypi-|xox|AKIA|ASIA|ABIA|ACCA|AIza|ya29|eyJ|://|{NAME}"
 )
 NAMED = re.compile(NAME + r"[\w-]{0,40}[\"'\\]{0,8}[ \t]{0,4}[:=]?[ \t]{0,4}\Z")
-AS_FAR_AS = 80  # characters before a word in which its name can be
+NAME_DISTANCE_CHARS = 80  # before a word, in which its name can be
 LETTER, DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 PEM, PEM_END = "-----BEGIN", "-----END"
 ENDING = re.compile(PEM_END + "[A-Z -]*")
 
 
-def unended(text: str) -> int:
+def find_unfinished(text: str) -> int:
     """Where a possible unfinished secret begins, else the length of the text. Linear."""
     start = len(text.rstrip(WORD))
-    before, word = text[max(start - AS_FAR_AS, 0) : start], text[start:]
-    places = [_unended_pem(text)]
+    before, word = text[max(start - NAME_DISTANCE_CHARS, 0) : start], text[start:]
+    places = [_find_unfinished_pem(text)]
     if named := NAMED.search(before):
         places.append(start - len(before) + named.start())
     if begins := BEGINS.search(word):
@@ -38,15 +38,15 @@ def unended(text: str) -> int:
     return min(places)
 
 
-def _unended_pem(text: str) -> int:
+def _find_unfinished_pem(text: str) -> int:
     end = text.rfind(PEM_END)
-    if end >= 0 and ENDING.fullmatch(text, end):  # it is not over yet
+    if end >= 0 and ENDING.fullmatch(text, end):  # it may go on
         end = text.rfind(PEM_END, 0, end)
     begin = text.find(PEM, max(end, 0))
     return begin if begin >= 0 else len(text)
 
 
-class Pieces:
+class StreamRedactor:
     """`redact` removes secrets from complete text."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
@@ -59,7 +59,7 @@ class Pieces:
         if self._redact is str:
             return text
         self._text += text
-        end = max(unended(self._text), self._written) if len(self._text) < LONGEST else len(self._text)
+        end = max(find_unfinished(self._text), self._written) if len(self._text) < MAX_SECRET_CHARS else len(self._text)
         if end == self._written:
             return ""
         ended = self._text[:end]
@@ -72,9 +72,9 @@ class Pieces:
             self._written = end
         else:
             word = self._text[len(self._text.rstrip(WORD)) :]
-            self._text, self._written = word[-LONGEST:], min(len(word), LONGEST)
+            self._text, self._written = word[-MAX_SECRET_CHARS:], min(len(word), MAX_SECRET_CHARS)
         return out
 
-    def close(self) -> None:
+    def reset(self) -> None:
         """The answer is complete and is written as a whole."""
         self._text, self._written = "", 0

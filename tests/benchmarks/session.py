@@ -112,7 +112,7 @@ def resumed(folder: Path) -> bool:
         session = Store(folder).new(SYSTEM, folder, {})
         path = journal_of(session, length, compacting)
         began, clock = time.process_time(), time.perf_counter()
-        again, _ = Session.resumed(path, SYSTEM, folder)
+        again, _ = Session.resume(path, SYSTEM, folder)
         seconds, waited = time.process_time() - began, time.perf_counter() - clock
         size = path.stat().st_size
         print(

@@ -76,12 +76,12 @@ def _describe_malformed(call: Any) -> dict[str, Any]:
 
 def describe_session(journal: Path, root: Path) -> dict[str, Any]:
     """The state of a session that is resumed from its journal, and the notices for the user."""
-    session, notices = Session.resumed(journal, [SystemMessage("You help.")], root)
+    session, notices = Session.resume(journal, [SystemMessage("You help.")], root)
     try:
         return {
             "messages": [message.to_dict() for message in session.messages],
             "name": session.name,
-            "meta": session.meta,
+            "meta": {"type": "meta", "n": 0, **session.meta},
             "turns": session.turns,
             "last_question": session.last_question,
             "writes": [[write.path, write.before, write.after, write.call] for write in session.writes],
@@ -94,7 +94,7 @@ def describe_session(journal: Path, root: Path) -> dict[str, Any]:
 
 def undo_last_turn(journal: Path, root: Path, restore: Any) -> dict[str, Any]:
     """What undoing the last turn of a resumed session gives, and the conversation after it."""
-    session, _ = Session.resumed(journal, [SystemMessage("You help.")], root)
+    session, _ = Session.resume(journal, [SystemMessage("You help.")], root)
     try:
         undone = session.undo(restore)
         return {

@@ -44,3 +44,7 @@ def again(folder: Path, session: Session | str = "") -> Session:
 
 def texts(messages: list[Message]) -> list[str]:
     return [getattr(message, "text", "") or type(message).__name__ for message in messages]
+
+
+def restore_file(path: Path, content: bytes | None) -> None:
+    path.unlink() if content is None else path.write_bytes(content)

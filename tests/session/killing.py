@@ -128,7 +128,7 @@ def wrong(folder: Path, problems: list[str]) -> None:
 
 def reopened(session: Session):
     session.close()
-    return Session.resumed(session._journal.path, SYSTEM, Path("/"))
+    return Session.resume(session._journal.path, SYSTEM, Path("/"))
 
 
 def results(session: Session):

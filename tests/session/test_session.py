@@ -11,7 +11,7 @@ from src.security.permissions.approval import APPROVE_ALL
 from src.security.text.redact import redact
 from src.session.replay import NOT_RUN, UNKNOWN, replay
 from src.session.session import Session
-from src.session.snapshots import KEPT_FOR
+from src.session.snapshots import MAX_UNUSED_S
 from src.types.events import CallStarted, Compacted, Notice, TextDelta
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
@@ -68,7 +68,7 @@ class TestResuming:
         session.path.write_bytes(b"rubbish")
         for _ in range(2):  # and left again where it cannot be read
             with pytest.raises(BotError, match="not the journal"):
-                Session.resumed(session.path, SYSTEM, tmp_path)
+                Session.resume(session.path, SYSTEM, tmp_path)
 
     def test_the_name_comes_back(self, tmp_path):
         session = begun(tmp_path, says("1"))
@@ -167,7 +167,7 @@ class TestUndo:
                 session.messages.append(says("", call))
                 yield CallStarted(call)
                 file = tmp_path / path
-                session.before_write(path, file.read_bytes() if file.exists() else None)
+                session.record_write(path, file.read_bytes() if file.exists() else None)
                 file.write_text(content)
                 result = ToolResult(call.id, "write", "text", "ok")
                 from src.types.events import CallFinished
@@ -201,9 +201,9 @@ class TestUndo:
         if resumed:
             session.close()
             session = again(tmp_path)
-        assert session.undo(put).restored.removed == [str(tmp_path / "b.txt")]
+        assert session.undo(put).files.removed == [str(tmp_path / "b.txt")]
         assert not (tmp_path / "b.txt").exists()
-        assert session.undo(put).restored.back == [str(tmp_path / "a.txt")]
+        assert session.undo(put).files.restored == [str(tmp_path / "a.txt")]
         assert (tmp_path / "a.txt").read_text() == "old"
 
     def test_a_file_that_somebody_changed_since_is_left_alone_and_said_so(self, tmp_path):
@@ -211,7 +211,7 @@ class TestUndo:
         session = begun(tmp_path)
         self.written(tmp_path, session, "write", "new")
         (tmp_path / "a.txt").write_text("mine")
-        ((path, why),) = session.undo(put).restored.left
+        ((path, why),) = session.undo(put).files.skipped
         assert path == str(tmp_path / "a.txt")
         assert "changed since" in why
         assert Path(why.rpartition(" ")[2]).read_text() == "old"
@@ -284,7 +284,7 @@ class TestUndo:
         def interrupted():
             session.messages.append(says("", LOOK))
             yield CallStarted(LOOK)
-            session.before_write("a.txt", None)
+            session.record_write("a.txt", None)
             (tmp_path / "a.txt").write_text("new")
             raise KeyboardInterrupt
 
@@ -295,7 +295,7 @@ class TestUndo:
         (tmp_path / "a.txt").write_text("mine")
         ask(session, "more", says("", LOOK), says("2"))
         session.undo(put)
-        assert [path for path, _ in session.undo(put).restored.left] == [str(tmp_path / "a.txt")]
+        assert [path for path, _ in session.undo(put).files.skipped] == [str(tmp_path / "a.txt")]
         assert (tmp_path / "a.txt").read_text() == "mine"
 
 
@@ -344,7 +344,7 @@ class TestWhereNothingCanBeWritten:
 
 def test_nobody_else_can_look_into_it(tmp_path):
     session = begun(tmp_path, says("1"))
-    session.before_write("a", b"secret")
+    session.record_write("a", b"secret")
     kept = session.path.with_suffix(".files")
     assert [path.stat().st_mode & 0o777 for path in (session.path, session.path.parent, kept)] == [0o600, 0o700, 0o700]
     blob = kept / hashlib.sha256(b"secret").hexdigest()
@@ -354,12 +354,12 @@ def test_nobody_else_can_look_into_it(tmp_path):
 def test_what_a_session_kept_is_removed_when_it_was_not_used_for_long_and_another_begins_to_keep_something(tmp_path):
     old, used = begun(tmp_path, says("1")), begun(tmp_path, says("1"))
     for session in (old, used):
-        session.before_write("a", b"secret")
+        session.record_write("a", b"secret")
         session.close()
-    long_ago = time.time() - KEPT_FOR - 60
+    long_ago = time.time() - MAX_UNUSED_S - 60
     for path in (old.path, old.path.with_suffix(".files"), used.path.with_suffix(".files")):
         os.utime(path, (long_ago, long_ago))
-    begun(tmp_path, says("1")).before_write("a", b"secret")
+    begun(tmp_path, says("1")).record_write("a", b"secret")
     assert [path.with_suffix(".files").exists() for path in (old.path, used.path)] == [False, True]
 
 

@@ -145,7 +145,7 @@ class TestWhichIsMeant:
 class TestDeleting:
     def test_a_deleted_session_is_gone_with_its_files(self, tmp_path, two):
         session, _ = store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
-        session.before_write("a", b"old")
+        session.record_write("a", b"old")
         session.close()
         store(tmp_path).delete(two[0].id)
         assert [each.id for each in store(tmp_path).all()] == [two[1].id]

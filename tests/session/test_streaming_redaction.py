@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.security.text.redact import redact
-from src.session.streaming_redaction import Pieces
+from src.session.streaming_redaction import StreamRedactor
 
 KEY = "sk-proj-" + "abcDEF123456" * 3
 KNOWN = "hunter2hunter2"
@@ -19,12 +19,12 @@ SECRETS = {
 
 
 def fed(*pieces):
-    into = Pieces(partial(redact, known=(KNOWN,)))
+    into = StreamRedactor(partial(redact, known=(KNOWN,)))
     return "".join(map(into.feed, pieces))
 
 
 def test_ordinary_words_go_at_once():
-    into = Pieces(redact)
+    into = StreamRedactor(redact)
     assert [into.feed(piece) for piece in ("Once", " upon", " a", " ti", "me.\n")] == [
         "Once",
         " upon",
@@ -64,7 +64,7 @@ def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
     ids=["a long word", "letters and digits", "names", "private keys", "a word that goes on"],
 )
 def test_no_text_makes_it_slow(pieces):
-    into, start = Pieces(redact), time.process_time()
+    into, start = StreamRedactor(redact), time.process_time()
     for piece in pieces:
         into.feed(piece)
     assert time.process_time() - start < 2  # seconds; a search that is quadratic takes many more
@@ -79,6 +79,6 @@ def test_a_private_key_waits_for_its_end():
 
 @given(st.lists(st.text("ab 1\n.=:/sk-", max_size=6), max_size=12))
 def test_nothing_but_what_waits_is_missing(pieces):
-    into = Pieces(redact)
+    into = StreamRedactor(redact)
     written = "".join(map(into.feed, pieces))
     assert redact("".join(pieces)).startswith(written) or "[redacted]" in written

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.session.journal import encoded
+from src.session.journal import encode_json
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -62,7 +62,7 @@ messages = st.one_of(
 
 @given(messages)
 def test_a_message_that_is_read_equals_the_one_written(written):
-    assert read_message(json.loads(encoded(written.to_dict()))) == written
+    assert read_message(json.loads(encode_json(written.to_dict()))) == written
 
 
 def test_a_field_with_its_default_is_left_out():
@@ -71,7 +71,7 @@ def test_a_field_with_its_default_is_left_out():
 
 def test_a_number_that_json_does_not_know_is_read_as_well():
     call = Response((ToolCall("c", "f", {"x": math.inf}),))
-    assert read_message(json.loads(encoded(call.to_dict()))) == call
+    assert read_message(json.loads(encode_json(call.to_dict()))) == call
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_anything_else_is_an_error(value):
 
 @given(st.one_of(blocks, results, usages.filter(bool)))
 def test_a_part_that_is_read_equals_the_one_written(written):
-    assert type(written).from_dict(json.loads(encoded(written.to_dict()))) == written
+    assert type(written).from_dict(json.loads(encode_json(written.to_dict()))) == written
 
 
 def test_a_part_of_another_type_is_an_error():

@@ -132,7 +132,7 @@ def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Ca
     """A new chat. `approver` is called when the agent is made."""
 
     def before_write(path: str, content: bytes | None) -> None:
-        state.session.before_write(path, content)
+        state.session.record_write(path, content)
 
     factory = Factory(target.settings)
 

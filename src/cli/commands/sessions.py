@@ -106,11 +106,11 @@ def _read_conversation(wanted: str, factory: Factory) -> Conversation:
     found = replay(store.path(session), whole=True)
     for problem in found.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
-    created = seconds(found.meta.get("created"), 0.0)
+    created = seconds(found.state.meta.get("created"), 0.0)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
     facts = {"session": session, "created": when}
-    facts |= {key: str(found.meta.get(key, "")) for key in ("workspace", "model")}
-    return Conversation(found.name or session, facts, found.messages)
+    facts |= {key: str(found.state.meta.get(key, "")) for key in ("workspace", "model")}
+    return Conversation(found.state.name or session, facts, found.messages)
 
 
 def _delete(given: argparse.Namespace, factory: Factory) -> int:

@@ -89,7 +89,7 @@ def ask(
         yield from map(Notice, notices)
         session.meta.setdefault("model", target.model)
         approver = choose_approver(yes, settings)
-        runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.before_write)
+        runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.record_write)
         runtime.restore_todos(session)
         if runtime.warning:
             yield Notice(runtime.warning)

@@ -18,7 +18,7 @@ from ..state import SlashCommand, State
 if TYPE_CHECKING:
     from ....session.index import Summary
     from ....session.session import Undone
-    from ....session.snapshots import Put
+    from ....session.snapshots import RestoreFile
 
 MAX_SESSIONS = 10  # sessions in a list
 MAX_DIFF_LINES = 400  # lines
@@ -58,7 +58,7 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
         yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_shorten(each.title)}{place}"
 
 
-def make_restorer(state: State) -> Put:
+def make_restorer(state: State) -> RestoreFile:
     """How a file is restored: like a tool writes one, only inside the workspace."""
     from ....tools.fs import paths
 
@@ -89,10 +89,10 @@ def _report_undo(state: State, undone: Undone) -> None:
     if state.runtime:
         state.runtime.restore_todos(state.session)
     lines = [f"Undone: {_shorten(undone.question)}" if undone.question else SUMMARY_UNDONE]
-    restored = undone.restored
-    lines += [f"  restored {_make_relative(state, path)}" for path in restored.back]
-    lines += [f"  removed {_make_relative(state, path)} (it was new)" for path in restored.removed]
-    lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in restored.left]
+    files = undone.files
+    lines += [f"  restored {_make_relative(state, path)}" for path in files.restored]
+    lines += [f"  removed {_make_relative(state, path)} (it was new)" for path in files.removed]
+    lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in files.skipped]
     state.screen.say("\n".join(lines))
     risky = [call for call in undone.calls if _may_change_files(state, call.name)]
     if risky:
@@ -116,7 +116,7 @@ def _diff(state: State, _: str) -> None:
         state.screen.say("No file has been changed in this conversation.")
         return
     for path, write in first.items():
-        before = state.session.before(write)
+        before = state.session.read_before(write)
         if write.before is not None and before is None:
             state.screen.say(f"  {_make_relative(state, path)}: its earlier content was not saved")
             continue

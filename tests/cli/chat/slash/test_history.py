@@ -43,7 +43,7 @@ class Chatting:
 
     def _bot(self, name):
         def before_write(path, content):
-            self.state.session.before_write(path, content)
+            self.state.session.record_write(path, content)
 
         ctx = ToolContext(workspace=self.state.settings.root, before_write=before_write)
         return Runtime(AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Settings())

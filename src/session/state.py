@@ -1,0 +1,286 @@
+"""The state of a session: a fold over the records of its journal. No I/O.
+
+`SessionState.apply` is the only code that changes the state. A session applies each record that it has written, and
+replay applies those that it reads, so a resumed session has the state that the live one had.
+
+`entries` lists all messages by record number. A compaction hides the entries before its `first`; `cut` and `undo`
+remove entries from the end, so `undo` shows again what a compaction hid. A record costs amortized constant time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..types.messages import JSON, ToolCall
+from .journal import Record
+
+TODO_WRITE = "todo_write"  # the tool whose last successful call is the list of things to do
+
+
+@dataclass(slots=True)
+class Entry:
+    """A record that is a message, or a piece of an answer. `size` is the number of messages it stands for.
+
+    A response with calls stands for two: the other holds the results. `records` are the record itself and those that
+    belong to it (calls and results, or more pieces); only replay needs them.
+    """
+
+    kind: str
+    number: int
+    size: int = 1
+    records: list[Record] = field(default_factory=list, repr=False, compare=False)
+
+
+class Compaction(NamedTuple):
+    """A summary that hides all entries before index `first` but the system prompt."""
+
+    number: int
+    first: int
+    summary: Entry
+
+
+class Point(NamedTuple):
+    """What one undo goes back to: the first record of a turn, or a manual compaction, which has no question."""
+
+    number: int
+    question: str | None
+
+
+class Write(NamedTuple):
+    """A file written by a tool: hashes of its content before and after. None means there was no file.
+
+    `after` is "" if the program stopped before it was known. `call` is the id of the call that wrote the file.
+    """
+
+    number: int
+    path: str
+    before: str | None
+    call: str = ""
+    after: str | None = ""
+
+
+class StartedCall(NamedTuple):
+    number: int
+    id: str
+    name: str
+
+
+class Todos(NamedTuple):
+    """The number of a result, and the arguments of its call."""
+
+    number: int
+    arguments: Mapping[str, JSON]
+
+
+@dataclass
+class SessionState:
+    """`keep_records`: keep the records of messages, so that replay can read the messages from them."""
+
+    meta: dict[str, JSON] = field(default_factory=dict)
+    name: str = ""
+    next: int = 0  # the number of the next record
+    entries: list[Entry] = field(default_factory=list)
+    compactions: list[Compaction] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    open_writes: list[int] = field(default_factory=list)  # indexes of the writes of the running call
+    started: list[StartedCall] = field(default_factory=list)
+    running: str = ""  # the id of the call that started last
+    todos: list[Todos] = field(default_factory=list)
+    keep_records: bool = field(default=False, compare=False, repr=False)
+    _response: Record | None = field(default=None, compare=False, repr=False)  # the last one
+    _todo_calls: dict[str, Mapping[str, JSON]] | None = field(default=None, compare=False, repr=False)  # in it, by id
+
+    @property
+    def visible(self) -> Sequence[Entry]:
+        """The entries of the conversation as the model sees it."""
+        if not self.compactions:
+            return self.entries
+        last = self.compactions[-1]
+        return [*self.entries[: self._head], last.summary, *self.entries[last.first :]]
+
+    @property
+    def size(self) -> int:
+        """The number of messages of the conversation."""
+        return sum(entry.size for entry in self.visible)
+
+    @property
+    def turns(self) -> int:
+        return sum(point.question is not None for point in self.points)
+
+    def apply(self, record: Record) -> None:
+        """Change the state as the record says. Records of unknown kinds, or with impossible fields, change nothing."""
+        self.next = max(self.next, record.number + 1)
+        kind = record.kind
+        if kind in ("system", "user", "order", "response"):
+            self._add_message(record)
+        elif kind == "delta":
+            self._add_delta(record)
+        elif kind == "call":
+            self._start_call(record)
+        elif kind == "result":
+            self._attach(record)
+            self._update_todos(record)
+        elif kind in _CHANGES:
+            _CHANGES[kind](self, record)
+
+    def drop_records(self) -> None:
+        """Free the memory of the messages' records."""
+        self.keep_records = False
+        for entry in (*self.entries, *(each.summary for each in self.compactions)):
+            entry.records = []
+
+    @property
+    def _head(self) -> int:
+        """How many entries no compaction hides: the system prompt, if there is one."""
+        return int(bool(self.entries) and self.entries[0].kind == "system")
+
+    @property
+    def _first(self) -> int:
+        """The index of the first entry that a compaction may hide, or a cut remove."""
+        return self.compactions[-1].first if self.compactions else self._head
+
+    @property
+    def _last_kind(self) -> str:
+        return self.entries[-1].kind if len(self.entries) > self._first else ""
+
+    def _entry(self, record: Record) -> Entry:
+        return Entry(record.kind, record.number, records=[record] if self.keep_records else [])
+
+    def _add_message(self, record: Record) -> None:
+        if record.kind == "user" and self._last_kind != "user":
+            message = record.fields.get("message")
+            self.points.append(Point(record.number, str(message.get("text", "")) if isinstance(message, dict) else ""))
+        elif record.kind == "response":
+            self._response, self._todo_calls = record, None
+            if self._last_kind == "delta":  # the pieces of this answer
+                self.entries.pop()
+        self.entries.append(self._entry(record))
+
+    def _add_delta(self, record: Record) -> None:
+        if self._last_kind == "delta":
+            self._attach(record)
+        else:
+            self.entries.append(self._entry(record))
+
+    def _start_call(self, record: Record) -> None:
+        self._attach(record)
+        self.running = str(record.fields.get("id"))
+        self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name"))))
+
+    def _attach(self, record: Record) -> None:
+        """Add a call, a result or another piece to the last entry."""
+        if not self.entries:
+            return
+        last = self.entries[-1]
+        if last.kind == "response":
+            last.size = 2
+        if self.keep_records:
+            last.records.append(record)
+
+    def _update_todos(self, record: Record) -> None:
+        if self._response is None or not record.may_name(TODO_WRITE):
+            return
+        result = record.fields.get("result")
+        if isinstance(result, dict) and result.get("name") == TODO_WRITE and result.get("kind") != "error":
+            if self._todo_calls is None:
+                self._todo_calls = _find_todo_calls(self._response.fields.get("message"))
+            arguments = self._todo_calls.get(str(result.get("tool_call_id")))
+            if arguments is not None:
+                self.todos.append(Todos(record.number, arguments))
+
+    def _set_meta(self, record: Record) -> None:
+        self.meta = dict(record.fields)
+        self.name = str(self.meta.get("name", ""))
+
+    def _rename(self, record: Record) -> None:
+        self.name = str(record.fields.get("name", ""))
+
+    def _set_todos(self, record: Record) -> None:
+        arguments = record.fields.get("arguments")
+        if isinstance(arguments, dict):
+            self.todos.append(Todos(record.number, arguments))
+
+    def _begin_write(self, record: Record) -> None:
+        path, call = str(record.fields.get("path")), str(record.fields.get("call", ""))
+        self.open_writes.append(len(self.writes))
+        self.writes.append(Write(record.number, path, _hash_or_none(record.fields.get("before")), call))
+
+    def _end_write(self, record: Record) -> None:
+        path = str(record.fields.get("path"))
+        place = next((each for each in self.open_writes if self.writes[each].path == path), None)
+        if place is not None:
+            self.open_writes.remove(place)
+            self.writes[place] = self.writes[place]._replace(after=_hash_or_none(record.fields.get("after")))
+
+    def _compact(self, record: Record) -> None:
+        keep = record.fields.get("keep")
+        if not isinstance(keep, int):
+            return
+        first = len(self.entries)
+        while first > self._first and keep > 0:
+            first -= 1
+            keep -= self.entries[first].size
+        if record.fields.get("by_hand"):
+            self.points.append(Point(record.number, None))
+        self.compactions.append(Compaction(record.number, first, self._entry(record)))
+
+    def _cut(self, record: Record) -> None:
+        """Remove the last messages, and the turns that began with them.
+
+        Turns before the last compaction stay, as they began with hidden messages.
+        """
+        drop = record.fields.get("drop")
+        left = drop if isinstance(drop, int) else 0
+        oldest = self.compactions[-1].number if self.compactions else 0
+        while left > 0 and len(self.entries) > self._first:
+            removed = self.entries.pop()
+            left -= removed.size
+            while self.points and self.points[-1].number >= max(removed.number, oldest + 1):
+                self.points.pop()
+
+    def _undo(self, record: Record) -> None:
+        """Remove what came from the records with number `to` and higher."""
+        to = record.fields.get("to")
+        if not isinstance(to, int) or to <= 0:
+            return
+        rows: list[Any]
+        for rows in (self.entries, self.compactions, self.points, self.writes, self.started, self.todos):
+            while rows and rows[-1].number >= to:
+                rows.pop()
+        self.open_writes = []
+
+    def _end_run(self, _: Record) -> None:
+        """The program stopped: what is written later is not the work of the call that ran then."""
+        self.open_writes = []
+
+
+_CHANGES = {
+    "meta": SessionState._set_meta,
+    "rename": SessionState._rename,
+    "todos": SessionState._set_todos,
+    "write": SessionState._begin_write,
+    "wrote": SessionState._end_write,
+    "compaction": SessionState._compact,
+    "cut": SessionState._cut,
+    "undo": SessionState._undo,
+    "resumed": SessionState._end_run,
+}
+
+
+def _find_todo_calls(message: JSON) -> dict[str, Mapping[str, JSON]]:
+    """The arguments of the response's calls of the tool, by id; of calls that share an id, the first."""
+    found: dict[str, Mapping[str, JSON]] = {}
+    content = message.get("content") if isinstance(message, dict) else None
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") == ToolCall.TYPE and block.get("name") == TODO_WRITE:
+            arguments = block.get("arguments")
+            if isinstance(arguments, dict):
+                found.setdefault(str(block.get("id")), arguments)
+    return found
+
+
+def _hash_or_none(value: JSON) -> str | None:
+    return value if isinstance(value, str) else None
