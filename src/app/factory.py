@@ -86,7 +86,7 @@ class Factory:
         meta: dict[str, JSON] = {"workspace": str(root), "server": self.settings.vllm.base_url}
         if model_name:
             meta["model"] = model_name
-        return store.new(opening, root, meta)
+        return store.create(opening, root, meta)
 
     def open_session(self, resume: str | None) -> tuple[Session, list[str]]:
         """The session to continue ("" is the last one, None a new one), and notices about it. Raises BotError."""

@@ -23,7 +23,7 @@ from ..types.messages import (
 from .journal import redact_value
 
 VERSION = 1
-Clean = Callable[[str], str]
+Clean = Callable[[str], str]  # removes secrets and terminal escapes
 
 STYLE = """
 body{max-width:50em;margin:2em auto;padding:0 1em;font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff}
@@ -44,7 +44,7 @@ PAGE = """<!doctype html>
 """
 
 
-class Piece(NamedTuple):
+class Section(NamedTuple):
     """One part of a conversation. `speaker` is you, model, thought, call or tool."""
 
     speaker: str
@@ -58,72 +58,76 @@ class Conversation(NamedTuple):
     messages: Sequence[Message]
 
 
-def pieces(messages: Sequence[Message]) -> Iterator[Piece]:
+def list_sections(messages: Sequence[Message]) -> Iterator[Section]:
     """Everything but the system prompt, in order."""
     for message in messages:
         if isinstance(message, UserMessage):
-            yield Piece("you", "You", message.text)
+            yield Section("you", "You", message.text)
         elif isinstance(message, Response):
             for block in message.content:
                 if isinstance(block, Text) and block.text.strip():
-                    yield Piece("model", "Model", block.text)
+                    yield Section("model", "Model", block.text)
                 elif isinstance(block, Reasoning) and block.text.strip():
-                    yield Piece("thought", "Thought", block.text)
+                    yield Section("thought", "Thought", block.text)
                 elif isinstance(block, ToolCall):
                     arguments = json.dumps(dict(block.arguments), ensure_ascii=False, indent=2)
-                    yield Piece("call", f"Call: {block.name}", arguments)
+                    yield Section("call", f"Call: {block.name}", arguments)
                 elif isinstance(block, MalformedCall):
-                    yield Piece("call", f"Unreadable call: {block.name}", block.raw)
+                    yield Section("call", f"Unreadable call: {block.name}", block.raw)
         elif isinstance(message, ToolResults):
             for result in message.results:
                 failed = " (error)" if result.kind == "error" else ""
-                yield Piece("tool", f"Result: {result.name}{failed}", result.text)
+                yield Section("tool", f"Result: {result.name}{failed}", result.text)
 
 
-def markdown(conversation: Conversation, clean: Clean) -> str:
-    parts = [f"# {clean(conversation.title)}", _facts(conversation, clean)]
-    for piece in pieces(conversation.messages):
-        text = clean(piece.text).strip("\n")
-        if piece.speaker in ("call", "tool"):
-            text = _fenced(text)
-        elif piece.speaker == "thought":
+def render_markdown(conversation: Conversation, clean: Clean) -> str:
+    parts = [f"# {clean(conversation.title)}", _join_facts(conversation, clean)]
+    for section in list_sections(conversation.messages):
+        text = clean(section.text).strip("\n")
+        if section.speaker in ("call", "tool"):
+            text = _fence(text)
+        elif section.speaker == "thought":
             text = "\n".join(f"> {line}" for line in text.split("\n"))
-        parts.append(f"## {clean(piece.title)}\n\n{text}")
+        parts.append(f"## {clean(section.title)}\n\n{text}")
     return "\n\n".join(parts) + "\n"
 
 
-def as_html(conversation: Conversation, clean: Clean) -> str:
-    def safe(text: str) -> str:
+def render_html(conversation: Conversation, clean: Clean) -> str:
+    def escape(text: str) -> str:
         return html.escape(clean(text.strip("\n")))
 
     parts = [
-        f'<section class="{piece.speaker}"><h2>{safe(piece.title)}</h2><pre>{safe(piece.text)}</pre></section>'
-        for piece in pieces(conversation.messages)
+        f'<section class="{each.speaker}"><h2>{escape(each.title)}</h2><pre>{escape(each.text)}</pre></section>'
+        for each in list_sections(conversation.messages)
     ]
-    facts = html.escape(_facts(conversation, clean))
-    return PAGE.format(title=safe(conversation.title), style=STYLE, facts=facts, parts="\n".join(parts))
+    facts = html.escape(_join_facts(conversation, clean))
+    return PAGE.format(title=escape(conversation.title), style=STYLE, facts=facts, parts="\n".join(parts))
 
 
-def as_json(conversation: Conversation, clean: Clean) -> str:
+def render_json(conversation: Conversation, clean: Clean) -> str:
     """Messages as in the journal (see docs/sessions.md); ASCII only."""
     messages = [message.to_dict() for message in conversation.messages if not isinstance(message, SystemMessage)]
-    whole: dict[str, JSON] = {
+    exported: dict[str, JSON] = {
         "version": VERSION,
         "title": conversation.title,
         **conversation.facts,
         "messages": list(messages),
     }
-    return json.dumps(redact_value(whole, clean), indent=2) + "\n"
+    return json.dumps(redact_value(exported, clean), indent=2) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Conversation, Clean], str]] = {"md": markdown, "json": as_json, "html": as_html}
+FORMATS: Mapping[str, Callable[[Conversation, Clean], str]] = {
+    "md": render_markdown,
+    "json": render_json,
+    "html": render_html,
+}
 
 
-def _facts(conversation: Conversation, clean: Clean) -> str:
+def _join_facts(conversation: Conversation, clean: Clean) -> str:
     return ", ".join(f"{name}: {clean(value)}" for name, value in conversation.facts.items() if value)
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     """The text in a code fence that is longer than any in the text."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)

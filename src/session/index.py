@@ -1,7 +1,7 @@
 """An index of all sessions, for listing and searching: an SQLite file made from the journals.
 
 It is brought up to date with changed journals whenever it is used. If it is missing, broken or cannot be written, it
-is rebuilt, in memory if need be. Search uses FTS5 if SQLite has it, else looks through every text.
+is rebuilt, in memory if necessary. Search uses FTS5 if SQLite has it, and otherwise looks through every text.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..types.messages import JSON, Message, Response, ToolResults, UserMessage
 from .journal import make_storable
 from .replay import replay
 
-FILE = "index.db"
-TITLE = 80  # characters of the first question
-LONGEST_TEXT = 20_000  # characters of one message that are indexed
-SNIPPET = 12  # words around a match
-LATEST = 253_402_300_800.0  # seconds from 1970 to the year 10000
-SHAPE = """
+FILE_NAME = "index.db"
+MAX_TITLE_CHARS = 80  # of the first question
+MAX_TEXT_CHARS = 20_000  # of one message that are indexed
+SNIPPET_WORDS = 12  # around a match
+MAX_TIME_S = 253_402_300_800.0  # from 1970 to the year 10000
+SCHEMA = """
 create table if not exists sessions(
     id text primary key, stamp text, name text, title text, workspace text, model text,
     created real, used real, turns integer, size integer);
 create table if not exists texts(session text, speaker text, text text);
 create index if not exists texts_of on texts(session);
 """
-FULL_TEXT = "create virtual table if not exists words using fts5(text, content='texts', content_rowid='rowid')"
+FULL_TEXT_SCHEMA = "create virtual table if not exists words using fts5(text, content='texts', content_rowid='rowid')"
 
 
 class Summary(NamedTuple):
@@ -46,7 +46,7 @@ class Summary(NamedTuple):
     size: int
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     session: Summary
     speaker: str  # "you", "model" or "tool"
     snippet: str
@@ -59,41 +59,43 @@ class Index:
         self._folder = folder
 
     def __enter__(self) -> Index:
-        try:
-            self._connect(self._folder / FILE)
-        except (sqlite3.Error, OSError):
-            with suppress(OSError):
-                (self._folder / FILE).unlink(missing_ok=True)
+        path = self._folder / FILE_NAME
+        for _ in range(2 if self._folder.is_dir() else 0):
             try:
-                self._connect(self._folder / FILE)
+                path.touch(0o600)
+                self._connect(str(path))
+                return self
             except (sqlite3.Error, OSError):
-                self._connect(None)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+        self._connect(":memory:")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    def all(self) -> list[Summary]:
+    def list_sessions(self) -> list[Summary]:
+        """The last used first."""
         rows = self._database.execute(f"select {', '.join(Summary._fields)} from sessions order by used desc, id desc")  # noqa: S608 - our own names
         return [Summary(*row) for row in rows]
 
-    def search(self, words: str, limit: int) -> list[Found]:
+    def search(self, words: str, limit: int) -> list[Match]:
         """Messages that contain all the words, the best match first."""
         if not words.strip():
             return []
-        sessions = {each.id: each for each in self.all()}
-        rows = self._ranked(words, limit) if self._full_text else self._looked_through(words, limit)
-        return [Found(sessions[session], speaker, snippet) for session, speaker, snippet in rows if session in sessions]
+        sessions = {each.id: each for each in self.list_sessions()}
+        rows = self._rank(words, limit) if self._has_full_text else self._scan(words, limit)
+        return [Match(sessions[session], speaker, snippet) for session, speaker, snippet in rows if session in sessions]
 
-    def _ranked(self, words: str, limit: int) -> Iterator[tuple[str, str, str]]:
+    def _rank(self, words: str, limit: int) -> Iterator[tuple[str, str, str]]:
         query = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
         yield from self._database.execute(
             "select texts.session, texts.speaker, snippet(words, 0, '', '', ' ... ', ?) from words"
             " join texts on texts.rowid = words.rowid where words match ? order by rank limit ?",
-            (SNIPPET, query, limit),
+            (SNIPPET_WORDS, query, limit),
         )
 
-    def _looked_through(self, words: str, limit: int) -> Iterator[tuple[str, str, str]]:
+    def _scan(self, words: str, limit: int) -> Iterator[tuple[str, str, str]]:
         wanted = [word.lower() for word in words.split()]
         for session, speaker, text in self._database.execute("select session, speaker, text from texts"):
             lower = text.lower()
@@ -102,20 +104,15 @@ class Index:
                 place = max(lower.find(wanted[0]) - 40, 0)
                 yield session, speaker, " ".join(text[place : place + 120].split())
 
-    def _connect(self, path: Path | None) -> None:
-        if path:
-            if not path.parent.is_dir():
-                path = None
-            else:
-                path.touch(0o600)
-        self._database = sqlite3.connect(path or ":memory:")
+    def _connect(self, path: str) -> None:
+        self._database = sqlite3.connect(path)
         try:
-            self._database.executescript(SHAPE)
+            self._database.executescript(SCHEMA)
             try:
-                self._database.execute(FULL_TEXT)
-                self._full_text = True
+                self._database.execute(FULL_TEXT_SCHEMA)
+                self._has_full_text = True
             except sqlite3.OperationalError:
-                self._full_text = False
+                self._has_full_text = False
             self._refresh()
         except BaseException:
             self._database.close()
@@ -123,23 +120,23 @@ class Index:
 
     def _refresh(self) -> None:
         known = dict(self._database.execute("select id, stamp from sessions"))
-        there: dict[str, tuple[Path, str]] = {}
+        found: dict[str, tuple[Path, str]] = {}
         for path in self._folder.glob("*.jsonl") if self._folder.is_dir() else ():
             with suppress(OSError):
-                state = path.stat()
-                there[path.stem] = path, f"{state.st_mtime_ns} {state.st_size}"
-        changed = [each for each, (_, stamp) in there.items() if known.get(each) != stamp]
-        gone = known.keys() - there.keys()
-        if not changed and not gone:
+                status = path.stat()
+                found[path.stem] = path, f"{status.st_mtime_ns} {status.st_size}"
+        changed = [each for each, (_, stamp) in found.items() if known.get(each) != stamp]
+        removed = known.keys() - found.keys()
+        if not changed and not removed:
             return
         with self._database:
-            for session in [*gone, *changed]:
-                self._forget(session)
+            for session in [*removed, *changed]:
+                self._remove(session)
             for session in changed:
-                self._add(session, *there[session])
+                self._add(session, *found[session])
 
-    def _forget(self, session: str) -> None:
-        if self._full_text:
+    def _remove(self, session: str) -> None:
+        if self._has_full_text:
             self._database.execute(
                 "insert into words(words, rowid, text) select 'delete', rowid, text from texts where session = ?",
                 (session,),
@@ -152,31 +149,30 @@ class Index:
             found = replay(path, whole=True)
         except BotError:  # not a journal
             return
-        texts = list(_texts(found.messages))
-        asked = [text for speaker, text in texts if speaker == "you"]
+        texts = list(_list_texts(found.messages))
+        question = next((text for speaker, text in texts if speaker == "you"), "")
         used, size = (int(part) for part in stamp.split())
         meta = found.state.meta
-        row = {
-            "id": session,
-            "stamp": stamp,
-            "name": make_storable(found.state.name),
-            "title": make_storable(" ".join(asked[0][: 4 * TITLE].split())[:TITLE]) if asked else "",
-            "workspace": make_storable(str(meta.get("workspace", ""))),
-            "model": make_storable(str(meta.get("model", ""))),
-            "created": seconds(meta.get("created"), used / 1e9),
-            "used": used / 1e9,
-            "turns": found.state.turns,
-            "size": size,
-        }
-        self._database.execute(f"insert into sessions values({', '.join(f':{name}' for name in row)})", row)
+        row = Summary(
+            session,
+            make_storable(found.state.name),
+            make_storable(" ".join(question[: 4 * MAX_TITLE_CHARS].split())[:MAX_TITLE_CHARS]),
+            make_storable(str(meta.get("workspace", ""))),
+            make_storable(str(meta.get("model", ""))),
+            read_time(meta.get("created"), used / 1e9),
+            used / 1e9,
+            found.state.turns,
+            size,
+        )
+        self._database.execute("insert into sessions values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (session, stamp, *row[1:]))
         for speaker, text in texts:
-            text = make_storable(text[:LONGEST_TEXT])
+            text = make_storable(text[:MAX_TEXT_CHARS])
             row_id = self._database.execute("insert into texts values(?, ?, ?)", (session, speaker, text)).lastrowid
-            if self._full_text:
+            if self._has_full_text:
                 self._database.execute("insert into words(rowid, text) values(?, ?)", (row_id, text))
 
 
-def _texts(messages: list[Message]) -> Iterator[tuple[str, str]]:
+def _list_texts(messages: list[Message]) -> Iterator[tuple[str, str]]:
     for message in messages:
         if isinstance(message, UserMessage):
             yield "you", message.text
@@ -186,6 +182,6 @@ def _texts(messages: list[Message]) -> Iterator[tuple[str, str]]:
             yield from (("tool", result.text) for result in message.results if result.text.strip())
 
 
-def seconds(value: JSON, otherwise: float) -> float:
-    """A time from a journal, if it is a valid one."""
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < LATEST else otherwise
+def read_time(value: JSON, default: float) -> float:
+    """A time from a journal, in seconds since 1970; the default if it is not a valid one."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < MAX_TIME_S else default

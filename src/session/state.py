@@ -9,11 +9,11 @@ remove entries from the end, so `undo` shows again what a compaction hid. A reco
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..types.messages import JSON, ToolCall
+from ..types.messages import JSON, Response
 from .journal import Record
 
 TODO_WRITE = "todo_write"  # the tool whose last successful call is the list of things to do
@@ -113,18 +113,8 @@ class SessionState:
     def apply(self, record: Record) -> None:
         """Change the state as the record says. Records of unknown kinds, or with impossible fields, change nothing."""
         self.next = max(self.next, record.number + 1)
-        kind = record.kind
-        if kind in ("system", "user", "order", "response"):
-            self._add_message(record)
-        elif kind == "delta":
-            self._add_delta(record)
-        elif kind == "call":
-            self._start_call(record)
-        elif kind == "result":
-            self._attach(record)
-            self._update_todos(record)
-        elif kind in _CHANGES:
-            _CHANGES[kind](self, record)
+        if change := _CHANGES.get(record.kind):
+            change(self, record)
 
     def drop_records(self) -> None:
         """Free the memory of the messages' records."""
@@ -180,15 +170,13 @@ class SessionState:
         if self.keep_records:
             last.records.append(record)
 
-    def _update_todos(self, record: Record) -> None:
-        if self._response is None or not record.may_name(TODO_WRITE):
-            return
-        result = record.fields.get("result")
+    def _end_call(self, record: Record) -> None:
+        self._attach(record)
+        result = record.fields.get("result") if record.may_name(TODO_WRITE) else None
         if isinstance(result, dict) and result.get("name") == TODO_WRITE and result.get("kind") != "error":
             if self._todo_calls is None:
-                self._todo_calls = _find_todo_calls(self._response.fields.get("message"))
-            arguments = self._todo_calls.get(str(result.get("tool_call_id")))
-            if arguments is not None:
+                self._todo_calls = _find_todo_calls(self._response.fields.get("message") if self._response else None)
+            if arguments := self._todo_calls.get(str(result.get("tool_call_id"))):
                 self.todos.append(Todos(record.number, arguments))
 
     def _set_meta(self, record: Record) -> None:
@@ -257,7 +245,11 @@ class SessionState:
         self.open_writes = []
 
 
-_CHANGES = {
+_CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
+    **dict.fromkeys(("system", "user", "order", "response"), SessionState._add_message),
+    "delta": SessionState._add_delta,
+    "call": SessionState._start_call,
+    "result": SessionState._end_call,
     "meta": SessionState._set_meta,
     "rename": SessionState._rename,
     "todos": SessionState._set_todos,
@@ -272,14 +264,11 @@ _CHANGES = {
 
 def _find_todo_calls(message: JSON) -> dict[str, Mapping[str, JSON]]:
     """The arguments of the response's calls of the tool, by id; of calls that share an id, the first."""
-    found: dict[str, Mapping[str, JSON]] = {}
-    content = message.get("content") if isinstance(message, dict) else None
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") == ToolCall.TYPE and block.get("name") == TODO_WRITE:
-            arguments = block.get("arguments")
-            if isinstance(arguments, dict):
-                found.setdefault(str(block.get("id")), arguments)
-    return found
+    try:
+        calls = Response.from_dict(message).calls
+    except ValueError:
+        return {}
+    return {call.id: call.arguments for call in reversed(calls) if call.name == TODO_WRITE}
 
 
 def _hash_or_none(value: JSON) -> str | None:

@@ -19,42 +19,42 @@ from .journal import Journal, Locked, Redact, make_storable
 from .session import Session
 
 if TYPE_CHECKING:  # sqlite3 is loaded only to look for a session
-    from .index import Found, Index, Summary
+    from .index import Index, Match, Summary
 
+FOLDER_NAME = "sessions"
 SUFFIX = ".jsonl"
-ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no l, o, 0, 1: ids are read aloud and typed
-FOLDER = "sessions"
-SHOWN = 5  # ids in an error message
+ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no l, o, 0, 1: ids are read aloud and typed
+MAX_IDS_SHOWN = 5  # in an error message
 
 
 class Store:
     """`state` is the program's state folder, which is made when there is something to save."""
 
     def __init__(self, state: Path, redact: Redact = str, now: Callable[[], float] = time.time) -> None:
-        self.folder = state / FOLDER
+        self.folder = state / FOLDER_NAME
         self._redact = redact
         self._now = now
 
-    def new(self, messages: Sequence[Message], root: Path, meta: Mapping[str, JSON]) -> Session:
+    def create(self, messages: Sequence[Message], root: Path, meta: Mapping[str, JSON]) -> Session:
         """A session that begins with these messages; its file is made with the first question."""
-        return Session(messages, root, self.journal(), {**meta, "created": int(self._now())}, self._now)
+        return Session(messages, root, self.create_journal(), {**meta, "created": int(self._now())}, self._now)
 
-    def journal(self) -> Journal:
+    def create_journal(self) -> Journal:
         """A new journal, not written yet."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._now()))
-        tail = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(4))
+        tail = "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in os.urandom(4))
         return Journal(self.folder / f"{stamp}-{tail}{SUFFIX}", self._redact)
 
     def resume(self, wanted: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
         """The session `wanted`, as in `find`, or a copy if it is open elsewhere; and notices. Raises BotError."""
         session = self.find(wanted, root)
         try:
-            return Session.resume(self.path(session), system, root, self._redact)
+            return Session.resume(self.journal_path(session), system, root, self._redact)
         except Locked:
-            copy = Session.copy(self.path(session), system, root, self.journal())
+            copy = Session.copy(self.journal_path(session), system, root, self.create_journal())
             return copy, [f"The session {session} is open elsewhere: this is a copy."]
 
-    def path(self, session: str) -> Path:
+    def journal_path(self, session: str) -> Path:
         return self.folder / f"{session}{SUFFIX}"
 
     def find(self, wanted: str, root: Path | None = None) -> str:
@@ -62,7 +62,7 @@ class Store:
 
         Raises BotError if there is none, or more than one.
         """
-        known = self.all(empty=True)
+        known = self.list_sessions(empty=True)
         if not known:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
         if not wanted and root is None:
@@ -80,18 +80,18 @@ class Store:
             [each for each in known if each.name.lower().startswith(wanted.lower())],
         ):
             if len(meant) > 1:
-                names = ", ".join(each.id for each in meant[:SHOWN])
+                names = ", ".join(each.id for each in meant[:MAX_IDS_SHOWN])
                 raise BotError(f"{wanted!r} may be {len(meant)} sessions, the last {names}.", "Name one by its id.")
             if meant:
                 return meant[0].id
         raise BotError(f"There is no session {wanted!r}.", "`vllm-bot sessions` lists them.")
 
-    def all(self, *, empty: bool = False) -> list[Summary]:
+    def list_sessions(self, *, empty: bool = False) -> list[Summary]:
         """All sessions, the last used first. `empty`: including those without an answer."""
         with self._index() as index:
-            return [each for each in index.all() if empty or each.turns]
+            return [each for each in index.list_sessions() if empty or each.turns]
 
-    def search(self, words: str, limit: int = 20) -> list[Found]:
+    def search(self, words: str, limit: int = 20) -> list[Match]:
         with self._index() as index:
             return index.search(words, limit)
 
@@ -104,18 +104,18 @@ class Store:
         """Raises BotError if the session is open elsewhere or cannot be deleted."""
         import shutil  # start-up is measured
 
-        journal = Journal(self.path(session), old=True)  # locked if it is open elsewhere
+        journal = Journal(self.journal_path(session), old=True)  # locked if it is open elsewhere
         journal.close()
         try:
-            self.path(session).unlink()
-            shutil.rmtree(self.path(session).with_suffix(".files"), ignore_errors=True)
+            self.journal_path(session).unlink()
+            shutil.rmtree(self.journal_path(session).with_suffix(".files"), ignore_errors=True)
         except OSError as error:
             raise BotError(f"The session {session} cannot be deleted: {error.strerror or error}") from error
 
     def clean(self, days: float) -> list[str]:
         """Delete sessions without a name that were not used for so many days; returns their ids."""
         oldest = self._now() - days * 24 * 3600
-        old = [each.id for each in self.all(empty=True) if each.used < oldest and not each.name]
+        old = [each.id for each in self.list_sessions(empty=True) if each.used < oldest and not each.name]
         deleted: list[str] = []
         for session in old:
             try:

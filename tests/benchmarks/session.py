@@ -88,7 +88,7 @@ def median(values: list[float]) -> float:
 
 def thousand_turns(folder: Path) -> bool:
     clean = Factory(Settings()).clean
-    kept = run(Store(folder, clean).new(SYSTEM, folder, {}), TURNS)
+    kept = run(Store(folder, clean).create(SYSTEM, folder, {}), TURNS)
     bare = run(Session(SYSTEM, folder), TURNS)
     first, last = median([row[0] for row in kept[:SPAN]]), median([row[0] for row in kept[-SPAN:]])
     without = median([row[0] for row in bare])
@@ -109,7 +109,7 @@ def resumed(folder: Path) -> bool:
     """
     kept = True
     for name, length, compacting in (("short messages", 2000, False), ("long results, compacted", 50_000, True)):
-        session = Store(folder).new(SYSTEM, folder, {})
+        session = Store(folder).create(SYSTEM, folder, {})
         path = journal_of(session, length, compacting)
         began, clock = time.process_time(), time.perf_counter()
         again, _ = Session.resume(path, SYSTEM, folder)

@@ -1,4 +1,4 @@
-"""A session on disk, and questions put to a scripted model in it."""
+"""Sessions on disk, with questions to a scripted model."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from src.agent.loop import AgentLoop
 from src.security.permissions.approval import APPROVE_ALL
 from src.session.session import Session
 from src.session.store import Store
-from src.types.messages import Message, SystemMessage, UserMessage
+from src.types.messages import SystemMessage, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, toolbox
 
 SYSTEM = [SystemMessage("You help.")]
 
 
-def store(folder: Path, **options) -> Store:
+def open_store(folder: Path, **options) -> Store:
     return Store(folder / "state", **options)
 
 
 def ask(session: Session, question: str, *turns, partial: str = "") -> list[str]:
-    """One turn, drained; what the tools noted of their runs."""
+    """Run one turn; returns the tool runs."""
     registry, ran = toolbox()
     agent = AgentLoop(ScriptedModel(*turns, partial=partial), registry, context(), APPROVE_ALL, POLICY)
     session.messages.append(UserMessage(question))
@@ -28,22 +28,18 @@ def ask(session: Session, question: str, *turns, partial: str = "") -> list[str]
     return ran
 
 
-def begun(folder: Path, *turns, question: str = "hi", **options) -> Session:
-    """A new session, in which one question was answered by these turns."""
-    session = store(folder, **options).new(SYSTEM, folder, {"workspace": str(folder), "model": "tiny"})
+def start_session(folder: Path, *turns, question: str = "hi", **options) -> Session:
+    """A new session, in which the question was answered by these turns."""
+    session = open_store(folder, **options).create(SYSTEM, folder, {"workspace": str(folder), "model": "tiny"})
     if turns:
         ask(session, question, *turns)
     return session
 
 
-def again(folder: Path, session: Session | str = "") -> Session:
-    """The session resumed, as another start of the program would."""
+def resume_session(folder: Path, session: Session | str = "") -> Session:
+    """Resume the session, as another start of the program would."""
     wanted = session.id if isinstance(session, Session) else session
-    return store(folder).resume(wanted, SYSTEM, folder)[0]
-
-
-def texts(messages: list[Message]) -> list[str]:
-    return [getattr(message, "text", "") or type(message).__name__ for message in messages]
+    return open_store(folder).resume(wanted, SYSTEM, folder)[0]
 
 
 def restore_file(path: Path, content: bytes | None) -> None:

@@ -100,7 +100,7 @@ def forked(work, *, bytes_left: int | None = None, after: float | None = None) -
 
 
 def begin(folder: Path) -> None:
-    life(folder, Store(folder).new(SYSTEM, folder, {"workspace": str(folder)}))
+    life(folder, Store(folder).create(SYSTEM, folder, {"workspace": str(folder)}))
 
 
 def wrong(folder: Path, problems: list[str]) -> None:

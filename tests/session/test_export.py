@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from src.session.export import Conversation, as_html, as_json, markdown
+from src.session.export import Conversation, render_html, render_json, render_markdown
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -32,7 +32,7 @@ CONVERSATION = Conversation("A <title>", {"model": "tiny", "workspace": ""}, MES
 
 
 def test_markdown_has_all_that_was_said_but_the_system_prompt():
-    text = markdown(CONVERSATION, str)
+    text = render_markdown(CONVERSATION, str)
     assert re.findall("^## (.*)", text, re.M) == [
         *("You", "Thought", "Model", "Call: read", "Result: read", "Unreadable call: ", "Model")
     ]
@@ -41,11 +41,11 @@ def test_markdown_has_all_that_was_said_but_the_system_prompt():
 
 
 def test_a_fence_is_longer_than_any_in_it():
-    assert "````\n```\ncode\n```\n````" in markdown(CONVERSATION, str)
+    assert "````\n```\ncode\n```\n````" in render_markdown(CONVERSATION, str)
 
 
 def test_html_holds_no_markup_of_anybody_else():
-    page = as_html(CONVERSATION, str)
+    page = render_html(CONVERSATION, str)
     tags = set()
 
     class Tags(html.parser.HTMLParser):
@@ -59,12 +59,12 @@ def test_html_holds_no_markup_of_anybody_else():
 
 
 def test_json_reads_back_as_the_messages():
-    whole = json.loads(as_json(CONVERSATION, str))
+    whole = json.loads(render_json(CONVERSATION, str))
     assert whole["title"] == "A <title>"
     assert [read_message(each) for each in whole["messages"]] == MESSAGES[1:]
 
 
-@pytest.mark.parametrize("writer", [markdown, as_html, as_json])
+@pytest.mark.parametrize("writer", [render_markdown, render_html, render_json])
 def test_every_text_is_cleaned(writer):
     assert "secret" not in writer(
         Conversation("secret", {"model": "secret"}, [UserMessage("secret"), says("secret")]),

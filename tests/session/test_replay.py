@@ -1,4 +1,4 @@
-"""Whatever a journal holds, what can be read of it is had back."""
+"""Replay gives back all that can be read of a journal, whatever it contains."""
 
 import json
 from contextlib import suppress
@@ -8,22 +8,62 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.errors import BotError
-from src.session.replay import replay
+from src.session.journal import MAX_PROBLEMS
+from src.session.replay import read_records, replay
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
 
-from .doubles import again, ask, begun
+from .doubles import ask, resume_session, start_session
 
 LOOK = ToolCall("c1", "look", {"path": "a"})
+META, USER = '{"type":"meta","n":0}', '{"type":"user","n":1}'
+DELTA, DELTA_2, RESPONSE = '{"type":"delta","n":2,"text":"a"}', '{"type":"delta","n":3}', '{"type":"response","n":4}'
+RESUMED = '{"type":"resumed","n":5,"torn":true}'
+
+RECORDS = {
+    "pieces of a complete answer": ([META, USER, DELTA, DELTA_2, RESPONSE], [0, 1, 4]),
+    "pieces of an incomplete answer": ([META, USER, DELTA, DELTA_2], [0, 1, 2, 3]),
+    "a piece that was torn": ([META, USER, DELTA, DELTA_2[:-3], RESUMED], [0, 1, 2, 5]),
+    "an answer that was torn": ([META, USER, DELTA, DELTA_2, RESPONSE[:-3], RESUMED], [0, 1, 2, 3, 5]),
+    "an empty line": ([META, "", USER], [0, 1]),
+}
+
+
+@pytest.mark.parametrize(("lines", "numbers"), RECORDS.values(), ids=RECORDS)
+def test_records_are_read_without_torn_ones_and_pieces_of_complete_answers(lines, numbers):
+    data, problems = "\n".join([*lines, ""]).encode(), []
+    assert [record.number for record in read_records(data, len(data), problems)] == numbers
+    assert problems == []
 
 
 @pytest.fixture
 def journal(tmp_path):
     """Of two turns, the first with a call."""
-    session = begun(tmp_path, says("Looking.", LOOK), says("Seen."))
+    session = start_session(tmp_path, says("Looking.", LOOK), says("Seen."))
     ask(session, "more", says("That is all."))
     session.close()
     return session.path
+
+
+def write_journal(folder, text):
+    path = folder / "x.jsonl"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("missing", "torn"), [(1, False), (3, True)])
+def test_a_last_line_without_a_line_end_is_torn_unless_it_is_complete(tmp_path, missing, torn):
+    found = replay(write_journal(tmp_path, f"{META}\n{USER}\n"[:-missing]))
+    assert (found.unended, found.torn, found.state.next) == (True, torn, 1 if torn else 2)
+
+
+def test_the_state_before_a_record_can_be_read(journal):
+    assert replay(journal, until=9).messages == replay(journal).messages[:-2]
+
+
+def test_the_problems_that_are_listed_have_a_limit(tmp_path):
+    path = write_journal(tmp_path, "\n".join([META, *["rubbish"] * 100, USER, ""]))
+    assert len(replay(path).problems) == MAX_PROBLEMS
 
 
 def lines(journal):
@@ -61,7 +101,7 @@ def test_a_last_line_that_lacks_nothing_but_its_end_counts(journal):
 
 def test_after_a_torn_line_the_session_goes_on_and_nobody_is_told_of_damage(tmp_path, journal):
     journal.write_bytes(journal.read_bytes()[:-10])
-    session = again(tmp_path)
+    session = resume_session(tmp_path)
     ask(session, "once more", says("Yes."))
     session.close()
     found = replay(journal)
@@ -102,7 +142,7 @@ def test_a_lost_result_is_reported_to_the_model_and_the_call_not_run_again(journ
 
 def test_results_that_came_in_another_order_find_their_calls(tmp_path):
     first, second = LOOK, ToolCall("c2", "look", {"path": "b"})
-    session = begun(tmp_path, says("", first, second), says("ok"))
+    session = start_session(tmp_path, says("", first, second), says("ok"))
     session.close()
     data = lines(session.path)
     places = [place for place, line in enumerate(data) if b'"type":"result","n"' in line]
@@ -113,7 +153,7 @@ def test_results_that_came_in_another_order_find_their_calls(tmp_path):
 
 def test_calls_that_share_an_id_have_each_their_own_result(tmp_path):
     same = ToolCall("c1", "look", {"path": "b"})
-    session = begun(tmp_path, says("", LOOK, same), says("ok"))
+    session = start_session(tmp_path, says("", LOOK, same), says("ok"))
     session.close()
     assert replay(session.path).messages == session.messages
     assert session.messages[3] == ToolResults(
@@ -138,7 +178,7 @@ def test_one_of_a_newer_version_is_not_guessed_at(tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    session = begun(tmp_path_factory.mktemp("cut"), says("Looking.", LOOK), says("Seen."))
+    session = start_session(tmp_path_factory.mktemp("cut"), says("Looking.", LOOK), says("Seen."))
     ask(session, "more", says("", ToolCall("c9", "look", {"path": "z"})), says("That is all."))
     session.close()
     return session

@@ -16,54 +16,56 @@ from src.types.events import CallStarted, Compacted, Notice, TextDelta
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
 
-from .doubles import SYSTEM, again, ask, begun, store
+from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, start_session
 
 LOOK = ToolCall("c1", "look", {"path": "a"})
 CHANGE = ToolCall("c2", "change", {"path": "b"})
 
 
-def put(path: Path, content: bytes | None) -> None:
-    path.unlink() if content is None else path.write_bytes(content)
-
-
 class TestResuming:
     def test_the_conversation_is_as_it_was(self, tmp_path):
-        session = begun(tmp_path, says("Looking.", LOOK, CHANGE), says("Done."))
+        session = start_session(tmp_path, says("Looking.", LOOK, CHANGE), says("Done."))
         ask(session, "and?", says("That is all."))
         session.close()
-        assert again(tmp_path).messages == session.messages
+        assert resume_session(tmp_path).messages == session.messages
 
     def test_it_goes_on_and_is_resumed_again(self, tmp_path):
-        begun(tmp_path, says("1")).close()
-        second = again(tmp_path)
+        start_session(tmp_path, says("1")).close()
+        second = resume_session(tmp_path)
         ask(second, "more", says("2"))
         second.close()
-        assert again(tmp_path).messages == [*SYSTEM, UserMessage("hi"), says("1"), UserMessage("more"), says("2")]
+        assert resume_session(tmp_path).messages == [
+            *SYSTEM,
+            UserMessage("hi"),
+            says("1"),
+            UserMessage("more"),
+            says("2"),
+        ]
 
     def test_the_system_prompt_is_that_of_today(self, tmp_path):
-        begun(tmp_path, says("1")).close()
+        start_session(tmp_path, says("1")).close()
         today = [SystemMessage("You help better.")]
-        assert store(tmp_path).resume("", today, tmp_path)[0].messages[0] is today[0]
+        assert open_store(tmp_path).resume("", today, tmp_path)[0].messages[0] is today[0]
 
     def test_a_conversation_in_which_nothing_was_asked_leaves_no_file(self, tmp_path):
-        begun(tmp_path).close()
+        start_session(tmp_path).close()
         assert not (tmp_path / "state").exists()
 
     def test_what_the_loop_itself_said_to_the_model_is_no_turn_of_the_users(self, tmp_path):
-        begun(tmp_path, says(""), says("Yes.")).close()  # an empty answer is asked about
-        session = again(tmp_path)
-        assert session.undo(put).question == "hi"
+        start_session(tmp_path, says(""), says("Yes.")).close()  # an empty answer is asked about
+        session = resume_session(tmp_path)
+        assert session.undo(restore_file).question == "hi"
         assert session.messages == SYSTEM
 
     def test_in_another_folder_it_says_where_the_tools_work(self, tmp_path):
-        begun(tmp_path, says("1")).close()
+        start_session(tmp_path, says("1")).close()
         (tmp_path / "other").mkdir()
-        session = store(tmp_path).all()[0].id
-        _, notices = store(tmp_path).resume(session, SYSTEM, tmp_path / "other")
+        session = open_store(tmp_path).list_sessions()[0].id
+        _, notices = open_store(tmp_path).resume(session, SYSTEM, tmp_path / "other")
         assert notices == [f"This conversation took place in {tmp_path}; the tools now work in {tmp_path / 'other'}."]
 
     def test_it_is_locked_before_it_is_read(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         session.close()
         session.path.write_bytes(b"rubbish")
         for _ in range(2):  # and left again where it cannot be read
@@ -71,38 +73,38 @@ class TestResuming:
                 Session.resume(session.path, SYSTEM, tmp_path)
 
     def test_the_name_comes_back(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         session.rename("parser")
         session.close()
-        assert again(tmp_path).name == "parser"
+        assert resume_session(tmp_path).name == "parser"
 
     def test_a_name_given_after_a_turn_outlives_its_undoing(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         session.rename("parser")
-        session.undo(put)
+        session.undo(restore_file)
         session.close()
-        assert again(tmp_path).name == "parser"
+        assert resume_session(tmp_path).name == "parser"
 
     def test_a_fork_goes_its_own_way(self, tmp_path):
-        session = begun(tmp_path, says("1", LOOK), says("2"))
-        fork = session.fork(store(tmp_path).journal())
+        session = start_session(tmp_path, says("1", LOOK), says("2"))
+        fork = session.fork(open_store(tmp_path).create_journal())
         ask(fork, "more", says("3"))
         session.close(), fork.close()
-        assert again(tmp_path, session).messages == session.messages
-        assert again(tmp_path, fork).messages == [*session.messages, UserMessage("more"), says("3")]
+        assert resume_session(tmp_path, session).messages == session.messages
+        assert resume_session(tmp_path, fork).messages == [*session.messages, UserMessage("more"), says("3")]
 
 
 class TestInterrupted:
     def test_what_came_of_an_answer_is_there(self, tmp_path):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         with pytest.raises(StreamCut):
             ask(session, "hi", StreamCut("cut"), partial="Half an")
         session.close()
-        assert again(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
+        assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
 
     def killed(self, tmp_path, *turns, after):
         """The journal as it is when the process dies at an event: nothing is closed, nothing tidied."""
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         registry, ran = toolbox()
         agent = AgentLoop(ScriptedModel(*turns, partial="Half an"), registry, context(), APPROVE_ALL, POLICY)
         session.messages.append(UserMessage("hi"))
@@ -118,13 +120,13 @@ class TestInterrupted:
 
     def test_a_piece_of_an_answer_outlives_the_process(self, tmp_path):
         self.killed(tmp_path, StreamCut("never"), after=lambda event: getattr(event, "text", "") == "Half an")
-        assert again(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
+        assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
 
     def test_a_call_that_had_begun_is_reported_as_unknown_and_one_that_had_not_as_not_run(self, tmp_path):
         started = lambda event: event == CallStarted(LOOK)  # noqa: E731
         _, ran = self.killed(tmp_path, says("", LOOK, CHANGE), after=started)
         assert ran == []
-        session, notices = store(tmp_path).resume("", SYSTEM, tmp_path)
+        session, notices = open_store(tmp_path).resume("", SYSTEM, tmp_path)
         assert session.messages[-1] == ToolResults(
             (ToolResult("c1", "look", "error", UNKNOWN), ToolResult("c2", "change", "error", NOT_RUN))
         )
@@ -132,14 +134,14 @@ class TestInterrupted:
 
     def test_what_is_reported_once_stays_so(self, tmp_path):
         self.killed(tmp_path, says("", LOOK), after=lambda event: event == CallStarted(LOOK))
-        first = again(tmp_path)
+        first = resume_session(tmp_path)
         first.close()
-        second, notices = store(tmp_path).resume("", SYSTEM, tmp_path)
+        second, notices = open_store(tmp_path).resume("", SYSTEM, tmp_path)
         assert second.messages == first.messages
         assert notices == []
 
     def test_a_question_that_nobody_answered_is_taken_out(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         asked = UserMessage("lost")
         session.messages.append(asked)
         with pytest.raises(StreamCut):
@@ -147,9 +149,9 @@ class TestInterrupted:
                 pass
         session.forget_last(asked)
         session.close()
-        resumed = again(tmp_path)
+        resumed = resume_session(tmp_path)
         assert resumed.messages == [*SYSTEM, UserMessage("hi"), says("1")]
-        assert resumed.undo(put).question == "hi"
+        assert resumed.undo(restore_file).question == "hi"
 
 
 def failing():
@@ -180,49 +182,49 @@ class TestUndo:
             pass
 
     def test_the_last_turn_goes_and_the_one_before_stays(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         ask(session, "more", says("", LOOK), says("2"))
-        assert session.undo(put).question == "more"
+        assert session.undo(restore_file).question == "more"
         assert session.messages == [*SYSTEM, UserMessage("hi"), says("1")]
         session.close()
-        assert again(tmp_path).messages == session.messages
+        assert resume_session(tmp_path).messages == session.messages
 
     def test_nothing_is_left_to_take_back(self, tmp_path):
-        session = begun(tmp_path, says("1"))
-        session.undo(put)
-        assert session.undo(put) is None
+        session = start_session(tmp_path, says("1"))
+        session.undo(restore_file)
+        assert session.undo(restore_file) is None
 
     @pytest.mark.parametrize("resumed", [False, True])
     def test_files_are_as_they_were_before_the_turn(self, tmp_path, resumed):
         (tmp_path / "a.txt").write_text("old")
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         self.written(tmp_path, session, "write", "new", "newer")
         self.written(tmp_path, session, "make", "made", path="b.txt")
         if resumed:
             session.close()
-            session = again(tmp_path)
-        assert session.undo(put).files.removed == [str(tmp_path / "b.txt")]
+            session = resume_session(tmp_path)
+        assert session.undo(restore_file).files.removed == [str(tmp_path / "b.txt")]
         assert not (tmp_path / "b.txt").exists()
-        assert session.undo(put).files.restored == [str(tmp_path / "a.txt")]
+        assert session.undo(restore_file).files.restored == [str(tmp_path / "a.txt")]
         assert (tmp_path / "a.txt").read_text() == "old"
 
     def test_a_file_that_somebody_changed_since_is_left_alone_and_said_so(self, tmp_path):
         (tmp_path / "a.txt").write_text("old")
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         self.written(tmp_path, session, "write", "new")
         (tmp_path / "a.txt").write_text("mine")
-        ((path, why),) = session.undo(put).files.skipped
+        ((path, why),) = session.undo(restore_file).files.skipped
         assert path == str(tmp_path / "a.txt")
         assert "changed since" in why
         assert Path(why.rpartition(" ")[2]).read_text() == "old"
         assert (tmp_path / "a.txt").read_text() == "mine"
 
     def test_what_else_ran_is_named_since_it_is_not_undone(self, tmp_path):
-        session = begun(tmp_path, says("", CHANGE), says("ok"))
-        assert session.undo(put).calls == [CHANGE]
+        session = start_session(tmp_path, says("", CHANGE), says("ok"))
+        assert session.undo(restore_file).calls == [CHANGE]
 
     def test_what_a_compaction_dropped_comes_back(self, tmp_path):
-        session = begun(tmp_path, says("1", LOOK), says("2"))
+        session = start_session(tmp_path, says("1", LOOK), says("2"))
         ask(session, "more", says("3"))
         before = list(session.messages)
         for _ in session.follow(compaction(session, 2)):
@@ -230,24 +232,24 @@ class TestUndo:
         assert session.messages == [*SYSTEM, UserMessage("so far"), UserMessage("more"), says("3")]
         ask(session, "go on", says("4"))
         session.close()
-        resumed = again(tmp_path)
+        resumed = resume_session(tmp_path)
         assert resumed.messages == session.messages
-        assert resumed.undo(put).question == "go on"
-        assert resumed.undo(put).question == ""
+        assert resumed.undo(restore_file).question == "go on"
+        assert resumed.undo(restore_file).question == ""
         assert resumed.messages == before
 
     def test_who_reads_it_later_sees_what_was_dropped(self, tmp_path):
-        session = begun(tmp_path, says("1", LOOK), says("2"))
+        session = start_session(tmp_path, says("1", LOOK), says("2"))
         ask(session, "more", says("3"))
         before = list(session.messages)
         for _ in session.follow(compaction(session, 2)):
             pass
         assert replay(session.path, whole=True).messages == before
-        assert store(tmp_path).all()[0].title == "hi"
-        assert store(tmp_path).search("contents")
+        assert open_store(tmp_path).list_sessions()[0].title == "hi"
+        assert open_store(tmp_path).search("contents")
 
     def test_a_turn_goes_with_the_compaction_in_it(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         before = list(session.messages)
 
         def turn():
@@ -257,11 +259,11 @@ class TestUndo:
         session.messages.append(UserMessage("more"))
         for _ in session.follow(turn()):
             pass
-        assert session.undo(put).question == "more"
+        assert session.undo(restore_file).question == "more"
         assert session.messages == before
 
     def test_a_question_that_fails_after_a_compaction_leaves_the_turns_before_it(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         for number in range(3):
             ask(session, f"more {number}", says("ok"))
         before = list(session.messages)
@@ -273,13 +275,13 @@ class TestUndo:
                 pass
         session.forget_last(lost)
         session.close()
-        for each in (session, again(tmp_path)):
+        for each in (session, resume_session(tmp_path)):
             assert each.turns == 4
-        assert session.undo(put).question == ""
+        assert session.undo(restore_file).question == ""
         assert session.messages == before
 
     def test_what_an_interrupted_call_wrote_is_taken_back_and_what_came_later_is_not_its_doing(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
 
         def interrupted():
             session.messages.append(says("", LOOK))
@@ -294,8 +296,8 @@ class TestUndo:
                 pass
         (tmp_path / "a.txt").write_text("mine")
         ask(session, "more", says("", LOOK), says("2"))
-        session.undo(put)
-        assert [path for path, _ in session.undo(put).files.skipped] == [str(tmp_path / "a.txt")]
+        session.undo(restore_file)
+        assert [path for path, _ in session.undo(restore_file).files.skipped] == [str(tmp_path / "a.txt")]
         assert (tmp_path / "a.txt").read_text() == "mine"
 
 
@@ -309,7 +311,7 @@ def compaction(session, kept, by_hand=True):
 class TestWhereNothingCanBeWritten:
     def test_the_conversation_goes_on_with_one_warning(self, tmp_path):
         (tmp_path / "state").write_text("in the way")
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         registry, ran = toolbox()
         notices = []
         for question in ("a", "b"):
@@ -319,23 +321,23 @@ class TestWhereNothingCanBeWritten:
         assert ran == ["look a", "look a"]
         assert len(notices) == 1
         assert "no longer saved" in notices[0].text
-        assert session.undo(put).question == "b"
+        assert session.undo(restore_file).question == "b"
 
     def test_two_cannot_write_to_one_session_so_the_second_goes_on_with_a_copy(self, tmp_path):
-        first = begun(tmp_path, says("1"))
-        second, notices = store(tmp_path).resume("", SYSTEM, tmp_path)
+        first = start_session(tmp_path, says("1"))
+        second, notices = open_store(tmp_path).resume("", SYSTEM, tmp_path)
         assert second.id != first.id
         assert second.messages == first.messages
         assert "open elsewhere" in notices[0]
         ask(second, "more", says("2"))
         ask(first, "else", says("3"))
         first.close(), second.close()
-        assert again(tmp_path, first).messages == first.messages
-        assert again(tmp_path, second).messages == second.messages
+        assert resume_session(tmp_path, first).messages == first.messages
+        assert resume_session(tmp_path, second).messages == second.messages
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
     def test_a_full_disk_is_a_warning(self, tmp_path):
-        session = begun(tmp_path, says("1"))
+        session = start_session(tmp_path, says("1"))
         os.dup2(os.open("/dev/full", os.O_WRONLY), session._journal._file)
         ask(session, "b", says("2"))
         assert "No space left" in session._journal.broken
@@ -343,7 +345,7 @@ class TestWhereNothingCanBeWritten:
 
 
 def test_nobody_else_can_look_into_it(tmp_path):
-    session = begun(tmp_path, says("1"))
+    session = start_session(tmp_path, says("1"))
     session.record_write("a", b"secret")
     kept = session.path.with_suffix(".files")
     assert [path.stat().st_mode & 0o777 for path in (session.path, session.path.parent, kept)] == [0o600, 0o700, 0o700]
@@ -352,20 +354,20 @@ def test_nobody_else_can_look_into_it(tmp_path):
 
 
 def test_what_a_session_kept_is_removed_when_it_was_not_used_for_long_and_another_begins_to_keep_something(tmp_path):
-    old, used = begun(tmp_path, says("1")), begun(tmp_path, says("1"))
+    old, used = start_session(tmp_path, says("1")), start_session(tmp_path, says("1"))
     for session in (old, used):
         session.record_write("a", b"secret")
         session.close()
     long_ago = time.time() - MAX_UNUSED_S - 60
     for path in (old.path, old.path.with_suffix(".files"), used.path.with_suffix(".files")):
         os.utime(path, (long_ago, long_ago))
-    begun(tmp_path, says("1")).record_write("a", b"secret")
+    start_session(tmp_path, says("1")).record_write("a", b"secret")
     assert [path.with_suffix(".files").exists() for path in (old.path, used.path)] == [False, True]
 
 
 def test_a_secret_in_pieces_is_not_written_either(tmp_path):
     key = "sk-" + "a1b2c3d4" * 4
-    session = begun(tmp_path, redact=redact)
+    session = start_session(tmp_path, redact=redact)
 
     def events():
         for piece in ("The key is ", "sk", "-a1b2", key[7:], " and", " so on"):
@@ -376,11 +378,13 @@ def test_a_secret_in_pieces_is_not_written_either(tmp_path):
         pass
     session.close()
     assert b"a1b2" not in session.path.read_bytes()
-    assert again(tmp_path).messages[-1].text == "The key is sk[redacted] and so on"
+    assert resume_session(tmp_path).messages[-1].text == "The key is sk[redacted] and so on"
 
 
 def test_secrets_are_redacted_in_what_is_written(tmp_path):
-    session = begun(tmp_path, says("The key is k-123."), redact=lambda text: text.replace("k-123", "[redacted]"))
+    session = start_session(
+        tmp_path, says("The key is k-123."), redact=lambda text: text.replace("k-123", "[redacted]")
+    )
     session.close()
     assert b"k-123" not in session.path.read_bytes()
-    assert again(tmp_path).messages[-1].text == "The key is [redacted]."
+    assert resume_session(tmp_path).messages[-1].text == "The key is [redacted]."

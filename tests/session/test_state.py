@@ -21,7 +21,7 @@ from src.types.events import CallFinished, CallStarted, Compacted
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, says
 
-from .doubles import SYSTEM, again, ask, begun, restore_file, store
+from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, start_session
 
 SOW, REAP = ({"todos": [{"content": word, "status": "pending"}]} for word in ("sow", "reap"))
 
@@ -55,7 +55,7 @@ class Live:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.session = begun(folder)
+        self.session = start_session(folder)
 
     def ask(self) -> None:
         ask(self.session, "look", says("Looking.", ToolCall("c1", "look", {"path": "a"})), says("Seen."))
@@ -125,17 +125,17 @@ class Live:
 
     def reopen(self) -> None:
         self.session.close()
-        self.session = again(self.folder, self.session)
+        self.session = resume_session(self.folder, self.session)
 
     def reopen_after_a_kill(self) -> None:
         self.session.close()
         with self.session.path.open("ab") as file:
             file.write(b'{"type":"delta","n":9999,"te')
-        self.session = again(self.folder, self.session)
+        self.session = resume_session(self.folder, self.session)
 
     def fork(self) -> None:
         self.session.close()
-        self.session = self.session.fork(store(self.folder).journal())
+        self.session = self.session.fork(open_store(self.folder).create_journal())
 
 
 OPERATIONS = [name for name in vars(Live) if not name.startswith("_")]
@@ -244,46 +244,46 @@ class TestTodos:
             if request.param == "live":
                 return session.todos
             session.close()
-            return again(tmp_path, session).todos
+            return resume_session(tmp_path, session).todos
 
         return todos
 
     def test_the_last_call_counts(self, tmp_path, read):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         write_todos(session, SOW, REAP)
         assert read(session) == REAP
 
     def test_a_call_that_failed_does_not_count(self, tmp_path, read):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         write_todos(session, SOW, {"todos": "everything"})
         assert read(session) == SOW
 
     def test_a_call_that_was_undone_does_not_count(self, tmp_path, read):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         write_todos(session, SOW)
         write_todos(session, REAP)
         session.undo(restore_file)
         assert read(session) == SOW
 
     def test_a_call_that_was_summarized_counts(self, tmp_path, read):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         write_todos(session, SOW)
         drain(session.follow(summarize(session, 1)))
         assert read(session) == SOW
 
     @pytest.mark.parametrize("summarized", [False, True])
     def test_a_fork_has_them(self, tmp_path, read, summarized):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         write_todos(session, SOW)
         if summarized:
             drain(session.follow(summarize(session, 1)))
-        assert read(session.fork(store(tmp_path).journal())) == SOW
+        assert read(session.fork(open_store(tmp_path).create_journal())) == SOW
 
     def test_a_copy_of_a_session_that_is_open_has_them(self, tmp_path, read):
-        session = begun(tmp_path)
+        session = start_session(tmp_path)
         write_todos(session, SOW)
-        copy = Session.copy(session.path, SYSTEM, tmp_path, store(tmp_path).journal())
+        copy = Session.copy(session.path, SYSTEM, tmp_path, open_store(tmp_path).create_journal())
         assert read(copy) == SOW
 
     def test_without_a_call_there_are_none(self, tmp_path, read):
-        assert read(begun(tmp_path, says("Hello."))) is None
+        assert read(start_session(tmp_path, says("Hello."))) is None

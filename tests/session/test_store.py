@@ -4,11 +4,11 @@ import sqlite3
 import pytest
 
 from src.errors import BotError
-from src.session.index import FILE, Index
+from src.session.index import FILE_NAME, Index
 from src.types.messages import ToolCall, UserMessage
 from tests.doubles import says
 
-from .doubles import SYSTEM, ask, begun, store
+from .doubles import SYSTEM, ask, open_store, start_session
 
 
 @pytest.fixture
@@ -16,7 +16,9 @@ def two(tmp_path):
     """Two sessions of one folder: of wheat, then of barley."""
     made = []
     for question, answer in (("what of wheat?", "Wheat is grown."), ("and barley?", "Barley is malted.")):
-        session = begun(tmp_path, says("", ToolCall("c", "look", {"path": question})), says(answer), question=question)
+        session = start_session(
+            tmp_path, says("", ToolCall("c", "look", {"path": question})), says(answer), question=question
+        )
         session.close()
         made.append(session)
 
@@ -26,143 +28,143 @@ def two(tmp_path):
 
 
 def test_the_list_has_the_last_used_first(tmp_path, two):
-    assert [(each.id, each.title, each.turns) for each in store(tmp_path).all()] == [
+    assert [(each.id, each.title, each.turns) for each in open_store(tmp_path).list_sessions()] == [
         (two[1].id, "and barley?", 1),
         (two[0].id, "what of wheat?", 1),
     ]
 
 
 def test_a_word_is_found_wherever_it_was_said(tmp_path, two):
-    found = store(tmp_path).search("malted")
+    found = open_store(tmp_path).search("malted")
     assert [(each.session.id, each.speaker, each.snippet) for each in found] == [
         (two[1].id, "model", "Barley is malted.")
     ]
-    assert {each.speaker for each in store(tmp_path).search("wheat")} == {"you", "model", "tool"}
+    assert {each.speaker for each in open_store(tmp_path).search("wheat")} == {"you", "model", "tool"}
 
 
 @pytest.mark.parametrize("words", ['"', "barley AND", "bar*", "(", "NEAR", "", "-x", "col:on"])
 def test_any_words_may_be_searched_for(tmp_path, two, words):
-    store(tmp_path).search(words)
+    open_store(tmp_path).search(words)
 
 
 def test_where_there_is_no_full_text_search_texts_are_looked_through(tmp_path, two):
     with Index(tmp_path / "state" / "sessions") as index:
-        index._full_text = False
+        index._has_full_text = False
         assert [each.snippet for each in index.search("IS malted", 5)] == ["Barley is malted."]
 
 
 def test_what_was_said_since_is_found(tmp_path, two):
-    session, _ = store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
-    store(tmp_path).all()
+    session, _ = open_store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
+    open_store(tmp_path).list_sessions()
     ask(session, "rye?", says("Rye is hardy."))
-    assert store(tmp_path).search("hardy")
-    assert store(tmp_path).all()[0].turns == 2
+    assert open_store(tmp_path).search("hardy")
+    assert open_store(tmp_path).list_sessions()[0].turns == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish" * 1000, None])
 def test_the_index_is_made_again_from_the_journals(tmp_path, two, damage):
-    path = tmp_path / "state" / "sessions" / FILE
-    before = store(tmp_path).all()
+    path = tmp_path / "state" / "sessions" / FILE_NAME
+    before = open_store(tmp_path).list_sessions()
     path.unlink() if damage is None else path.write_bytes(damage)
-    assert store(tmp_path).all() == before
-    assert store(tmp_path).search("malted")
+    assert open_store(tmp_path).list_sessions() == before
+    assert open_store(tmp_path).search("malted")
 
 
 def test_an_index_of_another_shape_is_made_again(tmp_path, two):
-    path = tmp_path / "state" / "sessions" / FILE
+    path = tmp_path / "state" / "sessions" / FILE_NAME
     with sqlite3.connect(path) as database:
         database.execute("create table sessions(id text)")
     database.close()
-    assert len(store(tmp_path).all()) == 2
+    assert len(open_store(tmp_path).list_sessions()) == 2
 
 
 @pytest.mark.parametrize(
     "meta", [{"created": 10**30}, {"created": float("inf")}, {"created": -1}, {"model": "\ud800"}, {"workspace": [1]}]
 )
 def test_whatever_a_journal_says_of_itself_it_is_listed(tmp_path, meta):
-    session = store(tmp_path).new(SYSTEM, tmp_path, meta)
+    session = open_store(tmp_path).create(SYSTEM, tmp_path, meta)
     session.meta.update(meta)
     ask(session, "caf\udce9?", says("1"))
     session.close()
-    assert [each.title for each in store(tmp_path).all()] == ["caf??"]
+    assert [each.title for each in open_store(tmp_path).list_sessions()] == ["caf??"]
 
 
 def test_nobody_else_can_read_the_index(tmp_path, two):
-    store(tmp_path).all()
-    assert (tmp_path / "state" / "sessions" / FILE).stat().st_mode & 0o777 == 0o600
+    open_store(tmp_path).list_sessions()
+    assert (tmp_path / "state" / "sessions" / FILE_NAME).stat().st_mode & 0o777 == 0o600
 
 
 class TestWhichIsMeant:
     def test_by_its_id_the_beginning_of_it_or_its_name(self, tmp_path, two):
-        session, _ = store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
+        session, _ = open_store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
         session.rename("Grain")
         session.close()
         for wanted in (two[0].id, "Grain", "gra"):
-            assert store(tmp_path).find(wanted) == two[0].id
+            assert open_store(tmp_path).find(wanted) == two[0].id
 
     def test_by_nothing_the_last_of_this_folder_and_of_no_other(self, tmp_path, two):
-        assert store(tmp_path).find("", tmp_path) == two[1].id
+        assert open_store(tmp_path).find("", tmp_path) == two[1].id
         with pytest.raises(BotError, match="no session of .*elsewhere"):
-            store(tmp_path).find("", tmp_path / "elsewhere")
+            open_store(tmp_path).find("", tmp_path / "elsewhere")
 
     def test_one_in_which_nothing_was_answered_is_not_the_last(self, tmp_path, two):
-        session = store(tmp_path).new(SYSTEM, tmp_path, {"workspace": str(tmp_path)})
+        session = open_store(tmp_path).create(SYSTEM, tmp_path, {"workspace": str(tmp_path)})
         session.messages.append(lost := UserMessage("lost"))
         for _ in session.follow(each for each in ()):
             pass
         session.forget_last(lost)
         session.close()
-        assert store(tmp_path).find("", tmp_path) == two[1].id
-        assert session.id not in [each.id for each in store(tmp_path).all()]
-        assert store(tmp_path).find(session.id) == session.id
+        assert open_store(tmp_path).find("", tmp_path) == two[1].id
+        assert session.id not in [each.id for each in open_store(tmp_path).list_sessions()]
+        assert open_store(tmp_path).find(session.id) == session.id
 
     def test_where_several_are_meant_none_is_taken(self, tmp_path, two):
         beginning = two[0].id[:4]  # the year
         with pytest.raises(BotError, match="may be 2 sessions"):
-            store(tmp_path).find(beginning)
+            open_store(tmp_path).find(beginning)
 
     def test_no_name_at_all_names_none(self, tmp_path, two):
         with pytest.raises(BotError, match="No session was named"):
-            store(tmp_path).find("")
+            open_store(tmp_path).find("")
 
     def test_one_that_is_not_there_is_an_error(self, tmp_path, two):
         with pytest.raises(BotError, match="no session 'rye'"):
-            store(tmp_path).find("rye")
+            open_store(tmp_path).find("rye")
 
     def test_a_folder_whose_name_is_no_text_has_its_last_one(self, tmp_path):
         folder = tmp_path / "caf\udce9"
-        session = store(tmp_path).new(SYSTEM, folder, {"workspace": str(folder), "model": "tiny"})
+        session = open_store(tmp_path).create(SYSTEM, folder, {"workspace": str(folder), "model": "tiny"})
         ask(session, "hi", says("1"))
         session.close()
-        assert store(tmp_path).find("", folder) == session.id
+        assert open_store(tmp_path).find("", folder) == session.id
 
     def test_where_there_is_none_it_says_so(self, tmp_path):
         with pytest.raises(BotError, match="no session yet"):
-            store(tmp_path).find("")
-        assert store(tmp_path).all() == []
+            open_store(tmp_path).find("")
+        assert open_store(tmp_path).list_sessions() == []
 
 
 class TestDeleting:
     def test_a_deleted_session_is_gone_with_its_files(self, tmp_path, two):
-        session, _ = store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
+        session, _ = open_store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
         session.record_write("a", b"old")
         session.close()
-        store(tmp_path).delete(two[0].id)
-        assert [each.id for each in store(tmp_path).all()] == [two[1].id]
+        open_store(tmp_path).delete(two[0].id)
+        assert [each.id for each in open_store(tmp_path).list_sessions()] == [two[1].id]
         assert not session.path.with_suffix(".files").exists()
-        assert store(tmp_path).search("wheat") == []
+        assert open_store(tmp_path).search("wheat") == []
 
     def test_one_that_is_open_stays(self, tmp_path, two):
-        session, _ = store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
+        session, _ = open_store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
         with pytest.raises(BotError, match="open elsewhere"):
-            store(tmp_path).delete(session.id)
+            open_store(tmp_path).delete(session.id)
 
     def test_cleaning_takes_what_was_not_used_and_has_no_name(self, tmp_path, two):
 
-        session, _ = store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
+        session, _ = open_store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
         session.rename("keep me")
         session.close()
         os.utime(session.path, (0, 0))
-        later = store(tmp_path, now=lambda: 1_000_001 + 30 * 24 * 3600 + 1)
+        later = open_store(tmp_path, now=lambda: 1_000_001 + 30 * 24 * 3600 + 1)
         assert later.clean(30) == [two[1].id]
-        assert [each.id for each in later.all()] == [two[0].id]
+        assert [each.id for each in later.list_sessions()] == [two[0].id]

@@ -1,4 +1,3 @@
-import time
 from functools import partial
 
 import pytest
@@ -6,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.security.text.redact import redact
-from src.session.streaming_redaction import StreamRedactor
+from src.session.streaming_redaction import MAX_SECRET_CHARS, StreamRedactor
 
 KEY = "sk-proj-" + "abcDEF123456" * 3
 KNOWN = "hunter2hunter2"
@@ -18,7 +17,7 @@ SECRETS = {
 }
 
 
-def fed(*pieces):
+def feed(*pieces):
     into = StreamRedactor(partial(redact, known=(KNOWN,)))
     return "".join(map(into.feed, pieces))
 
@@ -37,7 +36,7 @@ def test_ordinary_words_go_at_once():
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_a_key_in_pieces_is_not_written(size):
     text = f"The key is {KEY} and that is all.\n"
-    written = fed(*(text[place : place + size] for place in range(0, len(text), size)))
+    written = feed(*(text[place : place + size] for place in range(0, len(text), size)))
     assert "123456" not in written
     assert written.startswith("The key is ")
     assert written.endswith("and that is all.\n")
@@ -46,7 +45,7 @@ def test_a_key_in_pieces_is_not_written(size):
 @pytest.mark.parametrize("size", [1, 3, 4])
 @pytest.mark.parametrize("text", [f"it is {KNOWN} ok ", "password = S3cr3t-pass! ok ", f"password: {KNOWN}\nok "])
 def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
-    written = fed(*(text[place : place + size] for place in range(0, len(text), size)))
+    written = feed(*(text[place : place + size] for place in range(0, len(text), size)))
     assert "pass!" not in written
     assert "ter2hun" not in written
     assert "ok" in written
@@ -63,16 +62,14 @@ def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
     ],
     ids=["a long word", "letters and digits", "names", "private keys", "a word that goes on"],
 )
-def test_no_text_makes_it_slow(pieces):
-    into, start = StreamRedactor(redact), time.process_time()
-    for piece in pieces:
-        into.feed(piece)
-    assert time.process_time() - start < 2  # seconds; a search that is quadratic takes many more
+def test_a_long_text_is_written_up_to_the_longest_secret(pieces):
+    written = feed(*pieces)  # a quadratic search would take minutes
+    assert len(written) >= len("".join(pieces)) - MAX_SECRET_CHARS
 
 
 def test_a_private_key_waits_for_its_end():
     pem = "-----BEGIN PRIVATE KEY-----\nMIIabc def\nghi\n-----END PRIVATE KEY-----\nafter it\n"
-    written = fed(*pem)
+    written = feed(*pem)
     assert "MII" not in written
     assert "after it" in written
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from ...app.factory import Factory
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ...session.export import FORMATS, Conversation, markdown
-from ...session.index import seconds
+from ...session.export import FORMATS, Conversation, render_markdown
+from ...session.index import read_time
 from ...session.replay import replay
 from ..arguments import load_settings, parse_number
 from ..chat.slash.history import format_sessions
@@ -60,7 +60,7 @@ def run_sessions(given: argparse.Namespace) -> int:
 
 def _list(given: argparse.Namespace, factory: Factory) -> int:
     store = factory.make_store()
-    found = store.all()
+    found = store.list_sessions()
     if given.json:
         for each in found:
             print(json.dumps(each._asdict()))
@@ -84,7 +84,7 @@ def _search(given: argparse.Namespace, factory: Factory) -> int:
 
 
 def _show(given: argparse.Namespace, factory: Factory) -> int:
-    print(markdown(_read_conversation(given.session, factory), factory.clean), end="")
+    print(render_markdown(_read_conversation(given.session, factory), factory.clean), end="")
     return 0
 
 
@@ -103,10 +103,10 @@ def _export(given: argparse.Namespace, factory: Factory) -> int:
 def _read_conversation(wanted: str, factory: Factory) -> Conversation:
     store = factory.make_store()
     session = store.find(wanted, factory.settings.root)
-    found = replay(store.path(session), whole=True)
+    found = replay(store.journal_path(session), whole=True)
     for problem in found.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
-    created = seconds(found.state.meta.get("created"), 0.0)
+    created = read_time(found.state.meta.get("created"), 0.0)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
     facts = {"session": session, "created": when}
     facts |= {key: str(found.state.meta.get(key, "")) for key in ("workspace", "model")}

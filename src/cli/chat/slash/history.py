@@ -164,12 +164,12 @@ def _list_sessions(state: State, words: str) -> None:
         found = state.store.search(words, MAX_SESSIONS)
         lines = [f"  {each.session.id}  {each.speaker}: {_shorten(each.snippet)}" for each in found]
     else:
-        lines = list(format_sessions(state.store.all()[:MAX_SESSIONS], str(state.settings.root)))
+        lines = list(format_sessions(state.store.list_sessions()[:MAX_SESSIONS], str(state.settings.root)))
     state.screen.say("\n".join(lines) or "  No conversation found.")
 
 
 def _complete_session(state: State) -> Iterable[str]:
-    return [each.name or each.id for each in state.store.all()[: 2 * MAX_SESSIONS]] if state.store else ()
+    return [each.name or each.id for each in state.store.list_sessions()[: 2 * MAX_SESSIONS]] if state.store else ()
 
 
 def _rename(state: State, name: str) -> None:
@@ -186,7 +186,7 @@ def _fork(state: State, _: str) -> None:
     if not state.store:
         raise BotError("Conversations are not saved here.")
     old = state.session.id
-    state.switch_session(state.session.fork(state.store.journal()))
+    state.switch_session(state.session.fork(state.store.create_journal()))
     state.screen.say(f"  You are now in a copy; the original is {old}.")
 
 

@@ -153,12 +153,12 @@ class TestResuming:
         other = tmp_path / "other"
         other.mkdir()
         (other / "state").symlink_to(folder / "state")
-        [first] = Store(folder / "state").all()
+        [first] = Store(folder / "state").list_sessions()
         assert f"took place in {folder}" in Chatting(other, resume=first.id).shown
 
     def test_a_fork_leaves_the_first_as_it_is(self, folder):
         Chatting(folder, "a", "/fork", "b", turns=[says("1"), says("2")])
-        sessions = Store(folder / "state").all()
+        sessions = Store(folder / "state").list_sessions()
         assert sorted(each.turns for each in sessions) == [1, 2]
 
 
