@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from src.config import load
-from src.tools.sources.mcp import specs
+from src.tools.sources.mcp import parse_servers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "writing-tools.md").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_its_settings_are_settings(tmp_path):
         path = tmp_path / "config.json"
         path.write_text(text)
         settings = load(path, {}, {})
-        assert specs(settings.tools.mcp, {"FILES_TOKEN": "a", "WIKI_TOKEN": "b"}, tmp_path) or not settings.tools.mcp
+        assert parse_servers(settings.tools.mcp, {"FILES_TOKEN": "a", "WIKI_TOKEN": "b"}, tmp_path) or not settings.tools.mcp
 
 
 def test_it_names_every_key_of_a_server_and_of_a_parameter():

@@ -37,7 +37,7 @@ from .connect import Connections
 from .state_files import ALLOWED, RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
-    from ..tools.sources.mcp import Servers
+    from ..tools.sources.mcp import McpServers
 
 
 class Runtime(NamedTuple):
@@ -166,11 +166,11 @@ def make_tools(settings: Settings) -> Registry:
 
 
 @cache
-def _connect_mcp(rows: str, root: Path) -> Servers:
+def _connect_mcp(rows: str, root: Path) -> McpServers:
     """The MCP servers in `rows`, which is JSON; connected once in a run of the program."""
-    from ..tools.sources.mcp import Servers, specs  # loads asyncio
+    from ..tools.sources.mcp import McpServers, parse_servers  # loads asyncio
 
-    return Servers(specs(json.loads(rows), os.environ, root))
+    return McpServers(parse_servers(json.loads(rows), os.environ, root))
 
 
 def make_policy(settings: Settings) -> Policy:

@@ -117,7 +117,7 @@ def cache(folder: Path, gigabytes: float) -> None:
     ).encode()
     before = peak()
     begun = time.perf_counter()
-    with closing(outputs.writer()) as writer:
+    with closing(outputs.open_writer()) as writer:
         while writer.size < gigabytes * 1e9:
             writer.write(block)
         writer.write(b"needle\n")

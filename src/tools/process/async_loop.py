@@ -1,8 +1,7 @@
-"""An event loop in a thread of its own, so that async code runs under a loop that is not async.
+"""An event loop in a thread of its own, in which synchronous code runs coroutines.
 
-The thread starts with the first coroutine and ends at `close`; it is a daemon, so that code which hangs
-holds up nobody's exit. Whoever waits for a coroutine stops waiting, and cancels it, at Ctrl-C and when the
-call is cancelled.
+The thread starts with the first coroutine and ends at `close`. It is a daemon thread, so that code which hangs does
+not delay the exit of the program. Ctrl-C and the cancellation of a call end the waiting for a coroutine and cancel it.
 """
 
 from __future__ import annotations
@@ -18,37 +17,37 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-TICK = 0.05  # seconds between looks at the cancellation
-GRACE = 1.0  # seconds that a cancelled coroutine has to tidy up
+POLL_S = 0.05  # between checks for cancellation
+CANCEL_GRACE_S = 1.0  # for a cancelled coroutine to end
 
 
-class Background:
-    """The loop, started when it is first needed."""
+class AsyncLoop:
+    """The loop; it starts when it is first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def is_here(self) -> bool:
-        """Whether the caller itself runs in the loop's thread, where nobody may wait for the loop."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in the thread of the loop, where waiting for the loop would never end."""
         return threading.current_thread() is self._thread
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a coroutine and wait for nothing."""
+        """Start a coroutine without waiting for it."""
         import asyncio  # 60 ms that only async tools cost
 
-        return asyncio.run_coroutine_threadsafe(work, self._started())
+        return asyncio.run_coroutine_threadsafe(work, self._ensure_started())
 
     def run(self, work: Coroutine[Any, Any, T], cancelled: threading.Event, timeout: float | None = None) -> T:
-        """What the coroutine returns or raises; ToolError where it was cancelled or took longer than `timeout` s."""
+        """Run a coroutine. Raises what it raises, and ToolError if it is cancelled or takes longer than `timeout` s."""
         from concurrent.futures import wait
 
         future = self.start(work)
         left = float("inf") if timeout is None else timeout
         try:
-            while not wait([future], min(TICK, left)).done:
-                left -= TICK
+            while not wait([future], min(POLL_S, left)).done:
+                left -= POLL_S
                 if cancelled.is_set():
                     raise ToolError("it was cancelled")
                 if left <= 0:
@@ -59,36 +58,36 @@ class Background:
                 future.cancel()
 
     def close(self) -> None:
-        """End the thread; what still runs in it is cancelled and given a moment."""
+        """Cancel what still runs, and end the thread; takes up to twice CANCEL_GRACE_S."""
         with self._lock:
             loop, thread, self._loop = self._loop, self._thread, None
         if loop is None or thread is None:
             return
         import asyncio
 
-        async def end() -> None:
+        async def cancel_all() -> None:
             rest = asyncio.all_tasks() - {asyncio.current_task()}
             for task in rest:
                 task.cancel()
             if rest:
-                await asyncio.wait(rest, timeout=GRACE)
+                await asyncio.wait(rest, timeout=CANCEL_GRACE_S)
             loop.stop()
 
-        asyncio.run_coroutine_threadsafe(end(), loop)
-        thread.join(2 * GRACE)
+        asyncio.run_coroutine_threadsafe(cancel_all(), loop)
+        thread.join(2 * CANCEL_GRACE_S)
 
-    def _started(self) -> AbstractEventLoop:
+    def _ensure_started(self) -> AbstractEventLoop:
         import asyncio
 
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True, name="async tools")
+                self._thread = threading.Thread(target=_run_loop, args=(self._loop,), daemon=True, name="async tools")
                 self._thread.start()
             return self._loop
 
 
-def _serve(loop: AbstractEventLoop) -> None:
+def _run_loop(loop: AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:

@@ -52,7 +52,7 @@ def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
     if any(UNPASSABLE.search(word) for word in argv):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
     try:
-        store = ctx.outputs.writer() if ctx.outputs else None
+        store = ctx.outputs.open_writer() if ctx.outputs else None
     except OSError:  # a full disk does not fail the command
         store = None
     with closing(store) if store else nullcontext():

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 from ...errors import ToolError
 from ...types.sandbox import Sandbox
-from ..process.async_loop import Background
+from ..process.async_loop import AsyncLoop
 from .dependencies import DependencyKey, Factory, Scope, called, finish, is_async
 from .output_store import Outputs
 
@@ -47,7 +47,7 @@ class Run:
 
     def __init__(self) -> None:
         self.scope = Scope()
-        self.background = Background()
+        self.background = AsyncLoop()
         self.summary: str | None = None
 
 
@@ -127,7 +127,7 @@ class ToolContext:
         """The dependency, created where this is the first to ask. Inside async code only one that is not async."""
         scope, within = self._place(key)
         future, is_mine = scope.claim(key.id, self._creating)
-        here = self._running.background.is_here()
+        here = self._running.background.is_current_thread()
         if not is_mine:
             if here and not future.done():
                 raise _ask_async(key)

@@ -1,10 +1,10 @@
-"""Where every tool's whole output stays, on disk and under a reference, while the model sees what fits.
+"""Keep the whole output of each tool on disk under a reference, while the model sees what fits.
 
-One file an output, in a folder that only the user may enter. A reference is the file's name; it is random,
-so that sessions share the folder and a resumed one still finds what it refers to. What is older than a week,
-or beyond what the folder may hold, is removed when the first output of a run is stored, not at start-up.
+Each output is a file in a folder that only the user may enter. The reference is the file's name; it is random, so that
+sessions share the folder and a resumed session still finds its outputs. Files older than a week, and the oldest beyond
+the size of the folder, are removed when the first output of a run is stored, not at start-up.
 
-A full disk never breaks a tool: what could not be stored has no reference, and the model is told so.
+A full disk does not fail a tool: an output that could not be stored has no reference, and the model is told so.
 """
 
 from __future__ import annotations
@@ -19,76 +19,76 @@ from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 
-LARGEST = 2 * 1024**3  # bytes of one output that are stored
-IN_ALL = 8 * 1024**3  # bytes that the folder may hold before the oldest are removed
-KEPT_FOR = 7 * 24 * 3600.0  # seconds
+MAX_OUTPUT_BYTES = 2 * 1024**3  # stored of one output
+MAX_FOLDER_BYTES = 8 * 1024**3
+MAX_AGE_S = 7 * 24 * 3600.0
 REFERENCE = re.compile("o[0-9a-f]{8}")
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Stored(NamedTuple):
-    """What a tool returns that stored its output itself, through `Outputs.writer`: the text to show, and where."""
+    """What a tool returns if it stored its output itself: the text to show, and the reference."""
 
     text: str
     ref: str
 
 
 class Outputs:
-    """The folder, made when it is first needed. `new_ref` gives names; `now` the time by which files grow old."""
+    """The folder, made when it is first needed. `new_ref` makes names; `now` is the time in seconds since 1970."""
 
     def __init__(
         self,
         folder: Path,
         *,
-        largest: int = LARGEST,
-        in_all: int = IN_ALL,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        max_folder_bytes: int = MAX_FOLDER_BYTES,
         new_ref: Callable[[], str] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
-        self._largest = largest
-        self._in_all = in_all
+        self._max_output_bytes = max_output_bytes
+        self._max_folder_bytes = max_folder_bytes
         self._new_ref = new_ref or (lambda: f"o{os.urandom(4).hex()}")
         self._now = now
-        self._is_tidy = False
+        self._is_ready = False
 
-    def writer(self) -> Writer:
-        """A place for an output that comes in pieces. Raises OSError where nothing can be stored."""
-        self._tidy()
+    def open_writer(self) -> Writer:
+        """Store an output that comes in pieces. Raises OSError if nothing can be stored."""
+        self._prepare()
         while True:
             ref = self._new_ref()
             try:
-                descriptor = os.open(self._folder / ref, NEW, 0o600)
+                descriptor = os.open(self._folder / ref, NEW_FILE, 0o600)
             except FileExistsError:
                 continue
-            return Writer(ref, os.fdopen(descriptor, "wb"), self._largest)
+            return Writer(ref, os.fdopen(descriptor, "wb"), self._max_output_bytes)
 
     def put(self, text: str) -> str:
-        """Store a text; its reference, or "" where the disk would not have it."""
+        """Store a text; returns its reference, or "" if it cannot be stored."""
         try:
-            with closing(self.writer()) as writer:
+            with closing(self.open_writer()) as writer:
                 writer.write(text.encode("utf-8", "replace"))
         except OSError:
             return ""
         return writer.ref
 
     def open(self, ref: str) -> BinaryIO:
-        """The whole output. Raises ToolError for a reference that leads to none."""
+        """Open a whole output. Raises ToolError if there is none of that reference."""
         if not REFERENCE.fullmatch(ref):
             raise ToolError(f"{ref[:40]!a} is not a reference of an output", "It looks like o1a2b3c4d.")
         try:
-            return os.fdopen(os.open(self._folder / ref, OLD), "rb")
+            return os.fdopen(os.open(self._folder / ref, OLD_FILE), "rb")
         except OSError as error:
             raise ToolError(f"there is no output {ref} any more", "Run the tool again.") from error
 
-    def _tidy(self) -> None:
-        if self._is_tidy:
+    def _prepare(self) -> None:
+        if self._is_ready:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
-        self._is_tidy = True  # not before the folder is there: calls that run together store at the same time
-        with suppress(FileNotFoundError):  # another chat tidies up, too
+        self._is_ready = True  # only now: parallel calls store at the same time
+        with suppress(FileNotFoundError):  # another chat removed it
             self._remove_old()
 
     def _remove_old(self) -> None:
@@ -99,25 +99,25 @@ class Outputs:
         total = 0
         for state, path in newest_first:
             total += state.st_size
-            if total > self._in_all or self._now() - state.st_mtime > KEPT_FOR:
+            if total > self._max_folder_bytes or self._now() - state.st_mtime > MAX_AGE_S:
                 Path(path).unlink(missing_ok=True)
 
 
 class Writer:
-    """An output being stored. It takes any number of bytes and stores the first `most` of them.
+    """An output that is being stored. It takes any number of bytes and stores the first `max_bytes` of them.
 
-    `ref` names it from the start. `complete` is False once anything could not be stored; nothing is raised then.
+    `complete` becomes False if something could not be stored; that raises nothing.
     """
 
-    def __init__(self, ref: str, file: BinaryIO, most: int) -> None:
+    def __init__(self, ref: str, file: BinaryIO, max_bytes: int) -> None:
         self.ref = ref
         self.size = 0
         self.complete = True
         self._file = file
-        self._most = most
+        self._max_bytes = max_bytes
 
     def write(self, data: bytes) -> None:
-        room = self._most - self.size
+        room = self._max_bytes - self.size
         try:
             self.size += self._file.write(data[:room])
         except OSError:
@@ -127,5 +127,5 @@ class Writer:
     def close(self) -> None:
         try:
             self._file.close()
-        except OSError:  # what was still to be written did not fit on the disk
+        except OSError:  # the buffered rest did not fit on the disk
             self.complete = False

@@ -4,10 +4,9 @@
     def count_lines(path: Annotated[str, "File to count"], ctx: ToolContext) -> int:
         \"\"\"Count the lines of a file.\"\"\"
 
-This is the only place where a tool is described: everything a model is told of it (the OpenAI list, the
-system prompt) comes from its ToolDefinition. Running never raises: what a tool returns becomes a result
-of kind text or data, what it raises, or what was wrong with the call, one of kind error that says how to
-do it right. Only what is meant for the program (KeyboardInterrupt, SystemExit) passes through.
+A tool is described here only: the OpenAI list and the system prompt are made from its ToolDefinition. Running a call
+raises no Exception: what the tool returns becomes a result of kind text, data or multimodal; what it raises, and a
+wrong call, become a result of kind error that says how to call it. KeyboardInterrupt and SystemExit pass through.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ...types.tool_schema import openai_tool, signature, type_name
 from .context import ToolContext
 from .dependencies import attempt
-from .result import Outcome, cached, outcome, printable
+from .result import Outcome, replace_surrogates, store_and_truncate, to_outcome
 from .schema import Convert, parameters_of, strict_form, without_nulls, without_patterns
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
@@ -33,8 +32,8 @@ __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of",
 Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-PREVIEW = 80  # characters of a wrong value shown back to the model
-LONGEST_LIST = 4_000  # characters that tell how every tool is called; beyond them most are only named
+MAX_VALUE_CHARS = 80  # of a wrong value, in an error
+MAX_USAGES_CHARS = 4_000  # beyond that, an error gives only the names of most tools
 JSON_NAMES = {
     type(None): "null",
     bool: "boolean",
@@ -50,8 +49,8 @@ JSON_NAMES = {
 class Tool:
     """A function that a model may call. `context_parameter` names the parameter that gets the ToolContext; "": none.
 
-    `preview` shows what a call would change, as a unified diff, to whoever is asked to approve it. `converts` turns
-    checked arguments into the types of the function's hints.
+    `preview` describes what a call would change, as a unified diff, for its approval. `converts` turns checked
+    arguments into the types of the function's hints.
     """
 
     definition: ToolDefinition
@@ -63,60 +62,57 @@ class Tool:
 
     @property
     def signature(self) -> str:
-        """How it is called: `read(path: string, offset?: integer)`."""
+        """`read(path: string, offset?: integer)`."""
         return signature(self.definition.name, self.definition.parameters)
 
-    def argument_error(self, arguments: Mapping[str, JSON]) -> str:
-        """What is wrong with the arguments, and how the tool is called; empty where they fit."""
-        misfit = attempt(lambda: self._error_in(arguments), lambda error: f"they cannot be checked: {error}")
-        return f"Wrong arguments for {self.definition.name}: {misfit}. Usage: {self.signature}" if misfit else ""
+    def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
+        """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
+        mismatch = attempt(lambda: self._find_mismatch(arguments), lambda error: f"they cannot be checked: {error}")
+        return f"Wrong arguments for {self.definition.name}: {mismatch}. Usage: {self.signature}" if mismatch else ""
 
-    def schema_error(self) -> str:
-        """Why arguments cannot be checked against its schema, where an MCP server wrote it; empty: they can."""
+    def check_schema(self) -> str:
+        """Say why no arguments can be checked against the schema, e.g. of an MCP server; "" if they can."""
 
-        def compiled() -> str:
+        def compile_schema() -> str:
             _ = self._validate, self.signature
             return ""
 
-        return attempt(compiled, lambda error: f"its schema is none: {error}")
+        return attempt(compile_schema, lambda error: f"its schema is none: {error}")
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
-        """Parse, check, run. Never raises an Exception: what is wrong, or was raised, becomes the error.
-
-        `raw_arguments` is an object, or one as JSON text.
-        """
-        arguments = _parsed(raw_arguments)
-        if wrong := self.argument_error(arguments):
+        """Parse the arguments, an object or its JSON text, check them, and run. An Exception becomes the error."""
+        arguments = _parse_arguments(raw_arguments)
+        if wrong := self.check_arguments(arguments):
             return Outcome("error", wrong)
-        return attempt(lambda: self._run(arguments, ctx), _failed)
+        return attempt(lambda: self._run(arguments, ctx), _to_error)
 
-    def previewed(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
-        """The preview of a call that `argument_error` lets through; empty where there is none, or none can be made."""
+    def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
+        """The preview of a call that `check_arguments` accepts; "" if there is none, or it fails."""
         preview = self.preview
         if preview is None:
             return ""
 
-        def no_preview(error: Exception) -> str:
+        def log_failure(error: Exception) -> str:
             ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
             return ""
 
-        return attempt(lambda: printable(str(preview(self._converted(arguments), ctx))), no_preview)
+        return attempt(lambda: replace_surrogates(str(preview(self._convert(arguments), ctx))), log_failure)
 
     def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
-        converted = self._converted(arguments)
+        converted = self._convert(arguments)
         if not self.context_parameter and not self._is_async:
-            return outcome(self.function(**converted))
+            return to_outcome(self.function(**converted))
         with ctx.for_call() as within:
             context = {self.context_parameter: within} if self.context_parameter else {}
             value = self.function(**converted, **context)
-            return outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
+            return to_outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
 
     @cached_property
     def _is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    def _converted(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
-        """The arguments in the types of the function's hints."""
+    def _convert(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+        """Convert the arguments to the types of the function's hints."""
         converts = self.converts
         return {
             name: converts[name](value) if name in converts else value
@@ -127,44 +123,44 @@ class Tool:
     def _schema(self) -> Mapping[str, Any]:
         return self.definition.parameters
 
-    def _error_in(self, arguments: Mapping[str, JSON]) -> str:
+    def _find_mismatch(self, arguments: Mapping[str, JSON]) -> str:
         if not isinstance(arguments, Mapping):
-            return f"expected an object, got {_described(arguments)}"
+            return f"expected an object, got {_describe(arguments)}"
         properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
         for name in arguments:
             if name not in properties and self._schema.get("additionalProperties") is False:
-                near = ", ".join(_near(name, properties))
-                return f"there is no parameter {_preview(name)}" + (f" (nearest: {near})" if near else "")
+                near = ", ".join(_find_near(name, properties))
+                return f"there is no parameter {_quote(name)}" + (f" (nearest: {near})" if near else "")
         for name in required:
             if name not in arguments:
                 return f"{name} is missing, expected {type_name(properties.get(name, {}))}"
-        return self._error_in_value(without_nulls(arguments, self._schema))
+        return self._find_mismatched_value(without_nulls(arguments, self._schema))
 
-    def _error_in_value(self, arguments: object) -> str:
-        from fastjsonschema import JsonSchemaValueException  # start-up is measured: not before a tool is run
+    def _find_mismatched_value(self, arguments: object) -> str:
+        from fastjsonschema import JsonSchemaValueException  # start-up is measured
 
         try:
             self._validate(arguments)
         except JsonSchemaValueException as error:
-            expected, came = type_name(error.definition), _described(error.value)
+            expected, came = type_name(error.definition), _describe(error.value)
             return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
         return ""
 
     @cached_property
     def _validate(self) -> Callable[[object], object]:
-        import fastjsonschema  # as above
+        import fastjsonschema
 
         validate: Callable[[object], object] = fastjsonschema.compile(without_patterns(self.definition.parameters))
         return validate
 
 
 class Registry:
-    """Tools by name, in the order they were added, and the list of them that an OpenAI-like server is sent."""
+    """Tools by name, in the order they were added, and the list of them for an OpenAI-compatible server."""
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
-        self.openai_tools: list[dict[str, JSON]] = []  # grows with the registry: whoever holds it sees every tool
-        self.notices: list[str] = []  # which tools there should be and are not, for the user
+        self.openai_tools: list[dict[str, JSON]] = []  # one list that grows with the registry
+        self.notices: list[str] = []  # about tools that are missing, for the user
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -176,7 +172,7 @@ class Registry:
         return self._tools[name]
 
     def without(self, *names: str) -> Registry:
-        """The same tools but these: for a session in which they are switched off, so that no model is told of them."""
+        """The same tools but these, which are switched off for a session."""
         rest = type(self)()
         for tool in self:
             if tool.definition.name not in names:
@@ -184,7 +180,7 @@ class Registry:
         return rest
 
     def plus(self, tools: Iterable[Tool]) -> Registry:
-        """The same tools and these: for a session that has more. Raises ConfigError where a name is taken."""
+        """The same tools and these, for a session that has more. Raises ConfigError if a name is taken."""
         more = self.without()
         for tool in tools:
             try:
@@ -198,7 +194,7 @@ class Registry:
         return tuple(tool.definition for tool in self)
 
     def add(self, tool: Tool) -> Tool:
-        """Raises TypeError for a name no server would take, ValueError for one that is taken."""
+        """Raises TypeError for a name that servers refuse, ValueError for one that is taken."""
         definition = tool.definition
         if not NAME.fullmatch(definition.name):
             raise TypeError(f"a tool's name matches {NAME.pattern}, and {definition.name!r} does not")
@@ -209,7 +205,7 @@ class Registry:
         return tool
 
     def forget(self, names: Iterable[str]) -> None:
-        """Take tools out again: those of a file that failed. Whoever holds the list no longer sees them."""
+        """Remove tools, also from the list, such as those of a file that failed to load."""
         for name in names:
             del self._tools[name]
         self.openai_tools[:] = [openai_tool(each.definition) for each in self]
@@ -228,49 +224,49 @@ class Registry:
         risk: Risk = "high",
         preview: Preview | None = None,
     ) -> Tool | Callable[[Callable[..., object]], Tool]:
-        """The decorator: `@tool(risk="low")`, or `@tool` alone, which is of high risk."""
+        """The decorator: `@tool(risk="low")`, or `@tool` alone for high risk."""
         if function is not None:
             return self.add(tool_of(function, risk, preview))
         return lambda function: self.add(tool_of(function, risk, preview))
 
     def risk(self, name: str) -> Risk:
-        """A tool's risk; what is not known is of high risk."""
+        """The risk of a tool; an unknown one is of high risk."""
         return self._tools[name].risk if name in self else "high"
 
     def signature(self, name: str) -> str:
-        """How a tool of that name, or else of the nearest, is called; empty where none is near."""
-        near = [name] if name in self else _near(name, self._tools)
+        """The signature of the tool of that name, or of the nearest; "" if none is near."""
+        near = [name] if name in self else _find_near(name, self._tools)
         return self[near[0]].signature if near else ""
 
     def check(self, call: ToolCall) -> ToolResult | None:
-        """The answer to a call that cannot be run, so that nobody is asked to approve it; None where it can."""
+        """The error for a call that cannot be run, before its approval is asked for; None if it can."""
         if call.name not in self:
-            return self._unknown(call)
-        wrong = self[call.name].argument_error(call.arguments)
+            return self._refuse_unknown(call)
+        wrong = self[call.name].check_arguments(call.arguments)
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
-    def _unknown(self, call: ToolCall) -> ToolResult:
-        near = _near(call.name, self._tools)
+    def _refuse_unknown(self, call: ToolCall) -> ToolResult:
+        near = _find_near(call.name, self._tools)
         usages = "; ".join(self[name].signature for name in dict.fromkeys([*near, *self._tools])) or "none"
-        if len(usages) > LONGEST_LIST:
+        if len(usages) > MAX_USAGES_CHARS:
             usages = "; ".join([*(self[name].signature for name in near), ", ".join(self._tools)])
-        said = f"There is no tool {_preview(call.name)}. Available tools, the nearest first: {usages}."
+        said = f"There is no tool {_quote(call.name)}. Available tools, the nearest first: {usages}."
         return ToolResult(call.id, call.name, "error", said)
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
-        """The answer to a call, whatever is wrong with it."""
+        """Run a call; whatever is wrong with it becomes an error."""
         if call.name not in self:
-            return self._unknown(call)
+            return self._refuse_unknown(call)
         kind, value, ref = self[call.name].execute(call.arguments, ctx)
-        return cached(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
+        return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
 
     def preview(self, call: ToolCall, ctx: ToolContext) -> str:
-        """What a call that `check` let through would change, for who is asked to approve it; empty: not known."""
-        return self[call.name].previewed(call.arguments, ctx)
+        """What a call that `check` accepts would change; "" if that is not known."""
+        return self[call.name].preview_call(call.arguments, ctx)
 
 
 def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
-    """These tools and no others; a function becomes one. Raises TypeError, or ValueError where two have one name."""
+    """A registry of these tools only; functions become tools. Raises TypeError, or ValueError if two have one name."""
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise TypeError(f"tools is a list of functions, and {tools!r} is none")
     registry = Registry()
@@ -280,7 +276,7 @@ def registry_of(tools: Iterable[Tool | Callable[..., object]]) -> Registry:
 
 
 def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Preview | None = None) -> Tool:
-    """The tool that a typed function with a docstring is; TypeError where it lacks a hint or the docstring."""
+    """Make a tool of a typed function with a docstring. Raises TypeError if a hint or the docstring is missing."""
     if not (callable(function) and hasattr(function, "__name__")):
         raise TypeError(f"a tool is a function, and {function!r} is none")
     if risk not in get_args(Risk):
@@ -294,8 +290,8 @@ def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Previ
     return Tool(definition, function, risk, context_parameter, preview, converts)
 
 
-def _parsed(arguments: Any) -> Any:
-    """JSON text as what it says; what is no JSON stays the text, and is refused as not being an object."""
+def _parse_arguments(arguments: Any) -> Any:
+    """Parse JSON text; other text stays as it is, and is refused as not being an object."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -304,26 +300,26 @@ def _parsed(arguments: Any) -> Any:
         return arguments
 
 
-def _failed(error: Exception) -> Outcome:
+def _to_error(error: Exception) -> Outcome:
     kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
-    return Outcome("error", printable(f"Error executing tool: {kind}{error}"))
+    return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{error}"))
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     kind = JSON_NAMES.get(type(value), type(value).__name__)
-    return kind if value is None else f"{kind} {_preview(value)}"
+    return kind if value is None else f"{kind} {_quote(value)}"
 
 
-def _preview(value: object) -> str:
+def _quote(value: object) -> str:
     text = json.dumps(value, default=repr)
-    return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}... ({len(text)} characters)"
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}... ({len(text)} characters)"
 
 
-def _near(name: str, known: Mapping[str, object]) -> list[str]:
+def _find_near(name: str, known: Mapping[str, object]) -> list[str]:
     import difflib  # only for a mistake
 
     by_lower = {each.lower(): each for each in known}
-    return [by_lower[each] for each in difflib.get_close_matches(name.lower()[:PREVIEW], by_lower)]
+    return [by_lower[each] for each in difflib.get_close_matches(name.lower()[:MAX_VALUE_CHARS], by_lower)]
 
 
 REGISTRY = Registry()

@@ -1,4 +1,7 @@
-"""What a tool returned, as a result: a str is text, media are multimodal, anything else is data."""
+"""Turn what a tool returned into a result, and cut it to what a model sees at once.
+
+A str is text, media are multimodal, anything else is data. Whole outputs go to the output store.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ from ...types.messages import JSON, ToolResult
 from .output_store import Outputs, Stored
 
 Kind = Literal["text", "data", "error", "multimodal"]
-SHOWN = 50 * 1024  # bytes (UTF-8) of a result that the model sees at once
+MAX_SHOWN_BYTES = 50 * 1024  # of UTF-8, in one result
 MEDIA = ("image", "audio")
 
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image or a sound that a tool returns, alone or in a list with strings: `mime_type` is "image/png" or such."""
+    """An image or a sound that a tool returns, alone or in a list with strings; `mime_type` is e.g. "image/png"."""
 
     data: bytes
     mime_type: str
 
-    def block(self) -> JSON:
-        """The content block of a ToolResult (messages.py). Raises ToolError for what no model takes."""
+    def to_block(self) -> JSON:
+        """The content block of a ToolResult. Raises ToolError for media that no model takes."""
         kind = self.mime_type.partition("/")[0]
         if kind not in MEDIA:
             raise ToolError(f"only images and sounds can be shown to a model, not {self.mime_type}")
@@ -32,75 +35,71 @@ class Media:
 
 
 class Outcome(NamedTuple):
-    """What came of a run; `ref` where the tool stored its whole output itself."""
+    """The result of a run; `ref` is set if the tool stored its whole output itself."""
 
     kind: Kind
     value: JSON
     ref: str = ""
 
 
-def outcome(value: object) -> Outcome:
-    """The result, less the call that it answers. Data must be JSON, and is copied, so that no tool's state is shared.
+def to_outcome(value: object) -> Outcome:
+    """Convert what a tool returned. Data must be JSON, and is copied, so that no state of the tool is shared.
 
-    Raises TypeError or ValueError for what is neither, ToolError for media that no model takes.
+    Raises TypeError or ValueError for a value that is not JSON, ToolError for media that no model takes.
     """
     if isinstance(value, Stored):
-        return Outcome("text", printable(value.text), value.ref)
+        return Outcome("text", replace_surrogates(value.text), value.ref)
     if isinstance(value, str):
-        return Outcome("text", printable(value))
+        return Outcome("text", replace_surrogates(value))
     if isinstance(value, Media):
-        return Outcome("multimodal", [value.block()])
+        return Outcome("multimodal", [value.to_block()])
     if isinstance(value, list) and any(isinstance(each, Media) for each in value):
-        return Outcome("multimodal", [_block(each) for each in value])
-    return Outcome("data", json.loads(printable(json.dumps(value, ensure_ascii=False, allow_nan=False))))
+        return Outcome("multimodal", [_to_block(each) for each in value])
+    return Outcome("data", json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))))
 
 
-def printable(text: str) -> str:
-    """Without lone surrogates, which no file and no request could hold."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _block(part: object) -> JSON:
+def _to_block(part: object) -> JSON:
     if isinstance(part, Media):
-        return part.block()
+        return part.to_block()
     text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, allow_nan=False)
-    return {"type": "text", "text": printable(text)}
+    return {"type": "text", "text": replace_surrogates(text)}
 
 
-def cached(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
-    """A result as the model sees it, cut to SHOWN bytes, with the reference under which all of it is stored.
+def store_and_truncate(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
+    """Store the text of a result, and cut it to MAX_SHOWN_BYTES.
 
-    `ref` is given where the tool stored its output itself. Images and the like have no text to store.
+    `ref` is given if the tool stored its output itself. Media have no text to store.
     """
     if result.kind == "multimodal":
         return result
     text = result.text
-    if result.kind == "data" and len(text) > SHOWN // 4:
-        text = json.dumps(result.value, ensure_ascii=False, indent=1)  # so that it has lines to be read by
+    if result.kind == "data" and len(text) > MAX_SHOWN_BYTES // 4:
+        text = json.dumps(result.value, ensure_ascii=False, indent=1)  # with lines, by which the rest can be read
     if not ref and outputs:
         ref = outputs.put(text)
-    shown = truncated(text, ref)
+    shown = truncate(text, ref)
     if shown is text:
         return replace(result, ref=ref)
     return replace(result, kind="error" if result.kind == "error" else "text", value=shown, ref=ref)
 
 
-def truncated(text: str, ref: str) -> str:
-    """The whole lines of a text that fit into SHOWN bytes, and how to read on; the text itself where all of it fits."""
-    if len(text) <= SHOWN // 4:
+def truncate(text: str, ref: str) -> str:
+    """The whole lines that fit into MAX_SHOWN_BYTES, and how to read on; the text itself if all of it fits."""
+    if len(text) <= MAX_SHOWN_BYTES // 4:
         return text
     data = text.encode("utf-8", "replace")
-    if len(data) <= SHOWN:
+    if len(data) <= MAX_SHOWN_BYTES:
         return text
-    head = data[: data.rfind(b"\n", 0, SHOWN) + 1] or data[:SHOWN]
+    head = data[: data.rfind(b"\n", 0, MAX_SHOWN_BYTES) + 1] or data[:MAX_SHOWN_BYTES]
     shown = head.decode("utf-8", "ignore")
     line_end = "" if shown.endswith("\n") else "\n"
-    return (
-        f"{shown}{line_end}[cut: {len(head):,} of {len(data):,} bytes are shown; {_how_on(ref, shown.count(chr(10)))}]"
-    )
-
-
-def _how_on(ref: str, lines: int) -> str:
-    if not ref:
-        return "the rest could not be stored: ask for less at once"
-    return f'read on with tool_output_cache(ref_id="{ref}", offset={lines + 1}) or search with tool_output_cache_grep'
+    hint = "the rest could not be stored: ask for less at once"
+    if ref:
+        offset = shown.count("\n") + 1
+        hint = f'read on with tool_output_cache(ref_id="{ref}", offset={offset}) or search with tool_output_cache_grep'
+    return f"{shown}{line_end}[cut: {len(head):,} of {len(data):,} bytes are shown; {hint}]"

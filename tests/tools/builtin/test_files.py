@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
 from src.tools.fs.encoding import READ_BYTES
-from src.tools.sdk.result import SHOWN
+from src.tools.sdk.result import MAX_SHOWN_BYTES
 from src.types.messages import ToolCall
 
 ERROR = "Error executing tool: "
@@ -72,7 +72,7 @@ def test_a_large_file_is_read_in_parts_none_of_which_is_cut_again(run, workspace
     seen, offset = "", 1
     while offset:
         shown = run("read", path="a.txt", offset=offset).value
-        assert len(shown) < SHOWN
+        assert len(shown) < MAX_SHOWN_BYTES
         seen += shown.partition("[")[0]
         offset = int((re.findall(r"read on with offset=(\d+)", shown) or [0])[0])
     assert seen == "".join(f"{number}\tline {number}\n" for number in range(1, 20_001))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from src.tools.sdk.output_store import Outputs
-from src.tools.sdk.result import SHOWN
+from src.tools.sdk.result import MAX_SHOWN_BYTES
 
 ERROR = "Error executing tool: "
 
@@ -25,7 +25,7 @@ def test_reading_on_as_the_note_says_shows_every_line_once(run, store):
     ref, offset = re.findall(r'tool_output_cache\(ref_id="(\w+)", offset=(\d+)\)', note)[0]
     while offset:
         value = run("tool_output_cache", kept, ref_id=ref, offset=int(offset)).value
-        assert len(value) < SHOWN
+        assert len(value) < MAX_SHOWN_BYTES
         lines += [line.partition("\t")[2] for line in value.splitlines() if not line.startswith("[")]
         offset = (re.findall(r"read on with offset=(\d+)", value) or [""])[0]
     assert lines == [*map(str, range(1, 30_001)), "[exit code 0]"]

@@ -30,7 +30,7 @@ def test_what_is_stored_is_there_whole_under_its_reference(store):
 
 
 def test_an_output_may_come_in_pieces(store):
-    with closing(store.writer()) as writer:
+    with closing(store.open_writer()) as writer:
         for piece in (b"one ", b"", b"t\xffwo"):
             writer.write(piece)
     with store.open(writer.ref) as file:
@@ -39,8 +39,8 @@ def test_an_output_may_come_in_pieces(store):
 
 
 def test_what_is_over_the_most_of_one_output_is_left_out(tmp_path):
-    store = Outputs(tmp_path, largest=5)
-    with closing(store.writer()) as writer:
+    store = Outputs(tmp_path, max_output_bytes=5)
+    with closing(store.open_writer()) as writer:
         writer.write(b"123")
         writer.write(b"456")
         writer.write(b"7")
@@ -93,7 +93,7 @@ def test_where_the_folder_holds_too_much_the_oldest_goes(tmp_path):
     refs = [Outputs(tmp_path).put("12345") for _ in range(3)]
     for age, ref in enumerate(reversed(refs)):
         os.utime(tmp_path / ref, (0, 1_000_000 - age))
-    new = Outputs(tmp_path, in_all=10, now=lambda: 1_000_000).put("new")
+    new = Outputs(tmp_path, max_folder_bytes=10, now=lambda: 1_000_000).put("new")
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([*refs[1:], new])
 
 

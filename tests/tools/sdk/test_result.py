@@ -8,7 +8,7 @@ import pytest
 
 from src.errors import ToolError
 from src.tools.sdk.output_store import Outputs
-from src.tools.sdk.result import SHOWN, Media, cached, outcome, truncated
+from src.tools.sdk.result import MAX_SHOWN_BYTES, Media, store_and_truncate, to_outcome, truncate
 from src.types.messages import ToolResult
 
 LINE = "a line of some length\n"
@@ -27,12 +27,12 @@ CASES = [
 
 @pytest.mark.parametrize(("value", "expected"), CASES, ids=[str(row[0])[:20] for row in CASES])
 def test_what_is_returned_has_one_kind(value, expected):
-    assert outcome(value) == (*expected, "")
+    assert to_outcome(value) == (*expected, "")
 
 
 def test_media_that_no_model_takes_are_refused():
     with pytest.raises(ToolError, match="application/pdf"):
-        outcome(Media(b"", "application/pdf"))
+        to_outcome(Media(b"", "application/pdf"))
 
 
 # What the model sees of a long one
@@ -55,20 +55,22 @@ def result(value: object, kind: str = "text") -> ToolResult:
 def test_where_nothing_can_be_stored_the_tool_goes_on_without(tmp_path):
     (tmp_path / "file").touch()
     store = Outputs(tmp_path / "file" / "outputs")
-    assert cached(result("short"), store) == result("short")
-    assert cached(result(LINE * 9_999), store).value.endswith("the rest could not be stored: ask for less at once]")
+    assert store_and_truncate(result("short"), store) == result("short")
+    assert store_and_truncate(result(LINE * 9_999), store).value.endswith(
+        "the rest could not be stored: ask for less at once]"
+    )
 
 
 def test_what_is_short_is_shown_as_it_is_and_stored(store):
     for value, kind in (("one\n", "text"), ({"a": [1]}, "data"), ("wrong", "error")):
-        shown = cached(result(value, kind), store)
+        shown = store_and_truncate(result(value, kind), store)
         assert (shown.kind, shown.value, whole(store, shown.ref)) == (kind, value, result(value, kind).text)
 
 
 def test_what_is_long_is_cut_at_a_whole_line_and_told_how_to_read_on(store):
-    shown = cached(result(LINE * 10_000), store)
+    shown = store_and_truncate(result(LINE * 10_000), store)
     text, _, note = shown.value.partition("[cut: ")
-    assert text == LINE * (SHOWN // len(LINE))
+    assert text == LINE * (MAX_SHOWN_BYTES // len(LINE))
     assert note == (
         f"{len(text):,} of 220,000 bytes are shown; read on with "
         f'tool_output_cache(ref_id="{shown.ref}", offset={len(text) // len(LINE) + 1}) '
@@ -78,27 +80,27 @@ def test_what_is_long_is_cut_at_a_whole_line_and_told_how_to_read_on(store):
 
 
 def test_one_endless_line_is_cut_between_characters():
-    shown = truncated("x" + "é" * SHOWN, "o00000000")
-    assert shown.startswith("x" + "é" * ((SHOWN - 1) // 2) + "\n[cut: ")
+    shown = truncate("x" + "é" * MAX_SHOWN_BYTES, "o00000000")
+    assert shown.startswith("x" + "é" * ((MAX_SHOWN_BYTES - 1) // 2) + "\n[cut: ")
 
 
 def test_data_that_is_too_long_is_shown_as_lines_of_json(store):
-    shown = cached(result(["x" * 100] * 2_000, "data"), store)
+    shown = store_and_truncate(result(["x" * 100] * 2_000, "data"), store)
     assert shown.kind == "text"
     assert shown.value.startswith('[\n "xxx')
     assert whole(store, shown.ref).count("\n") == 2_001
 
 
 def test_an_error_stays_one(store):
-    assert cached(result(LINE * 9_999, "error"), store).kind == "error"
+    assert store_and_truncate(result(LINE * 9_999, "error"), store).kind == "error"
 
 
 def test_an_image_is_left_as_it_is(store):
-    image = result([{"type": "image", "data": "x" * SHOWN * 2, "mimeType": "image/png"}], "multimodal")
-    assert cached(image, store) is image
+    image = result([{"type": "image", "data": "x" * MAX_SHOWN_BYTES * 2, "mimeType": "image/png"}], "multimodal")
+    assert store_and_truncate(image, store) is image
 
 
 def test_a_tools_result_is_cut_with_a_store_and_without_one(run, store, workspace):
     (workspace / "a.txt").write_text("x")
     assert run("exec", {"outputs": store, "exec_max_output": 10**6}, command=f"yes '{LINE[:-1]}' | head -n 9999").ref
-    assert len(run("exec", {"exec_max_output": 10**6}, command="yes | head -n 99999").value) < SHOWN + 200
+    assert len(run("exec", {"exec_max_output": 10**6}, command="yes | head -n 99999").value) < MAX_SHOWN_BYTES + 200

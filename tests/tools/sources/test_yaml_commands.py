@@ -45,7 +45,7 @@ def argv_of(tool, **arguments) -> list[str]:
     """The command line that a preview shows, as words."""
     import shlex
 
-    assert tool.argument_error(arguments) == ""
+    assert tool.check_arguments(arguments) == ""
     return shlex.split(tool.preview(arguments, ToolContext(Path("/"))))
 
 
