@@ -24,7 +24,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
-from ..types.tool_schema import type_name
+from ..types.tool_schema import describe_type
 
 RESULTS_HEADING = "Tool execution results:"
 # What a model may take for the end of a fence, and its number.
@@ -107,7 +107,7 @@ def _render_tool(tool: ToolDefinition) -> str:
     lines = [f"- **{tool.name}({signature})**: {_join_lines(tool.description)}"]
     for name, schema in properties.items():
         about = _join_lines(str(_to_mapping(schema).get("description") or ""))
-        lines.append(f"    - {name} ({type_name(schema)})" + (f": {about}" if about else ""))
+        lines.append(f"    - {name} ({describe_type(schema)})" + (f": {about}" if about else ""))
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ from ..types.messages import (
     UserMessage,
     block_text,
 )
-from ..types.tool_schema import openai_tool
+from ..types.tool_schema import to_openai_tool
 from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, sendable_call
 from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
@@ -62,7 +62,7 @@ class OpenAICodec(Codec):
 
     def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
         if request.tools:  # servers refuse an empty list, and a choice without tools
-            fields["tools"] = [openai_tool(tool) for tool in request.tools]
+            fields["tools"] = [to_openai_tool(tool) for tool in request.tools]
             fields["tool_choice"] = _choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
         return encode_body(fields, messages=f"[{messages}]")

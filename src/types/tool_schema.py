@@ -9,7 +9,7 @@ from typing import Any
 from .messages import JSON, ToolDefinition
 
 
-def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
+def to_openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
     """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS lists is what a request contains."""
     function: dict[str, JSON] = {
         "name": tool.name,
@@ -21,12 +21,12 @@ def openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
     return {"type": "function", "function": function}
 
 
-def signature(name: str, parameters: Mapping[str, Any]) -> str:
+def format_signature(name: str, parameters: Mapping[str, Any]) -> str:
     """A tool's signature, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
-    return f"{name}({_fields(parameters, 1)})"
+    return f"{name}({_format_fields(parameters, 1)})"
 
 
-def type_name(schema: object, depth: int = 1) -> str:
+def describe_type(schema: object, depth: int = 1) -> str:
     """The type that a JSON Schema describes: `"a" | "b"`, `array of {content: string, done?: boolean}`.
 
     `depth`: how many levels of nested objects list their fields.
@@ -35,18 +35,20 @@ def type_name(schema: object, depth: int = 1) -> str:
         case {"enum": [_, *_] as choices}:
             return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
         case {"anyOf": [_, *_] as arms}:
-            return " | ".join(type_name(arm, depth) for arm in arms)
+            return " | ".join(describe_type(arm, depth) for arm in arms)
         case {"type": "array", "items": items}:
-            return f"array of {type_name(items, depth)}"
-        case {"type": "object", **rest} if depth and (fields := _fields(rest, depth - 1)):
+            return f"array of {describe_type(items, depth)}"
+        case {"type": "object", **rest} if depth and (fields := _format_fields(rest, depth - 1)):
             return f"{{{fields}}}"
         case {"type": kind}:
             return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
     return "any"
 
 
-def _fields(schema: Mapping[Any, Any], depth: int) -> str:
+def _format_fields(schema: Mapping[Any, Any], depth: int) -> str:
     properties, required = schema.get("properties"), schema.get("required")
     needed = required if isinstance(required, list) else []
     fields = properties if isinstance(properties, Mapping) else {}
-    return ", ".join(f"{key}{'' if key in needed else '?'}: {type_name(value, depth)}" for key, value in fields.items())
+    return ", ".join(
+        f"{key}{'' if key in needed else '?'}: {describe_type(value, depth)}" for key, value in fields.items()
+    )

@@ -1,7 +1,7 @@
-"""Where a tool runs and what it may ask for, handed to each function that has a ToolContext parameter.
+"""Where a tool runs and what it may ask for; passed to each function with a ToolContext parameter.
 
-Whoever runs the loop makes one a session; `for_run` gives one for an answer, `for_call` one for a call, each
-with what it creates and ends (dependencies.py) and with a cancellation of its own.
+A session has one context. `for_run` derives one for an answer, with a cancellation of its own; `for_call` derives one
+for a call. Each closes at its end what was created for it (dependencies.py).
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from typing import Any, NamedTuple, TypeVar, Union
 from ...errors import ToolError
 from ...types.sandbox import Sandbox
 from ..process.async_loop import AsyncLoop
-from .dependencies import DependencyKey, Factory, Scope, called, finish, is_async
+from .dependencies import DependencyKey, Factory, Scope, call_factory, finish_async_generator, is_async
 from .output_store import Outputs
 
 T = TypeVar("T")
-END_TIMEOUT = 5.0  # seconds that what stands behind an async yield may take
+TEARDOWN_TIMEOUT_S = 5.0  # for the code after an async yield
 
 
-# Told of a file right before a tool replaces or makes it: its path relative to the workspace, every link
-# resolved, and what stood there (None: nothing). What it raises keeps the file from being written.
+# Called before a tool replaces or creates a file, with its path relative to the workspace, links resolved, and its old
+# content (None: no file). The file is not written if it raises.
 BeforeWrite = Callable[[str, Union[bytes, None]], None]
 
 
-def _not_recorded(path: str, before: bytes | None) -> None:
-    """Nobody wants to take writes back."""
+def _ignore_write(path: str, before: bytes | None) -> None:
+    """No undo is wanted."""
 
 
 class Clock(NamedTuple):
-    """The time, so that a test can stand in for it."""
+    """The time; a test may replace it."""
 
     now: Callable[[], float] = time.time  # seconds since 1970
-    monotonic: Callable[[], float] = time.monotonic  # seconds since any moment, never backwards
+    monotonic: Callable[[], float] = time.monotonic  # seconds; never goes back
 
 
-class Run:
-    """One answer of the agent: what its calls share."""
+class RunState:
+    """What the calls of one answer share."""
 
     def __init__(self) -> None:
         self.scope = Scope()
-        self.background = AsyncLoop()
+        self.loop = AsyncLoop()
         self.summary: str | None = None
 
 
@@ -55,43 +55,43 @@ class Run:
 class ToolContext:
     """What a tool may know of where it runs.
 
-    `cancelled` is set when the user interrupts: a tool that takes long looks at it and raises, or waits on it
-    instead of sleeping. `overrides` are factories that stand in for those of a DependencyKey, by its id.
+    `cancelled` is set when the user interrupts: a long tool checks it and raises, or waits on it instead of sleeping.
+    `overrides` are factories that replace those of a DependencyKey, by its id.
     """
 
-    workspace: Path  # no file tool reaches out of it
+    workspace: Path  # file tools stay inside it
     max_file_bytes: int = 10_000_000
-    protected: tuple[Path, ...] = ()  # never written by a tool, whether they exist or not
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # for commands, less its secrets
+    protected: tuple[Path, ...] = ()  # paths that no tool writes, whether they exist or not
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of commands, minus secrets
     exec_timeout: float = 120.0  # seconds
     exec_max_output: int = 30_000  # characters
-    outputs: Outputs | None = None  # where whole outputs stay; None: nowhere, and what is cut off is gone
-    before_write: BeforeWrite = _not_recorded
-    sandbox: Sandbox | None = None  # where commands run; None: nowhere of their own
+    outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
+    before_write: BeforeWrite = _ignore_write
+    sandbox: Sandbox | None = None  # None: commands run without one
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)
     overrides: Mapping[str, Factory] = field(default_factory=dict, repr=False)
     cancelled: Event = field(default_factory=Event, repr=False)
-    _run: Run | None = field(default=None, repr=False)
+    _run: RunState | None = field(default=None, repr=False)
     _call: Scope | None = field(default=None, repr=False)
     _creating: str = field(default="", repr=False)
 
     @contextmanager
     def for_run(self, cancelled: Event | None = None) -> Iterator[ToolContext]:
-        """The context of one answer; at its end, what was created for it is ended, too."""
-        run = Run()
+        """The context of one answer; at its end, what was created for it is closed."""
+        run = RunState()
         ctx = replace(self, cancelled=cancelled or Event(), _run=run)
         try:
             yield ctx
         finally:
             for error in run.scope.close(ctx._finish):
                 self.logger.warning("a dependency could not be ended: %s", error)
-            run.background.close()
+            run.loop.close()
 
     @contextmanager
     def for_call(self) -> Iterator[ToolContext]:
-        """The context of one call. Raises what the end of a dependency raises: the call then did not succeed."""
+        """The context of one call. Raises what closing a dependency raises, so that the call fails."""
         if self._run is None:
             with self.for_run() as within, within.for_call() as ctx:
                 yield ctx
@@ -106,67 +106,67 @@ class ToolContext:
             raise failed[0]
 
     def raise_if_cancelled(self) -> None:
-        """Raises ToolError once the user has interrupted; for tools that work long without waiting."""
+        """Raises ToolError if the user has interrupted; for tools that work long without waiting."""
         if self.cancelled.is_set():
             raise ToolError("it was cancelled")
 
     def end_run(self, summary: str) -> None:
-        """Let the answer end with `summary` once this turn's calls are answered. Raises ToolError outside a run."""
+        """End the answer with `summary` after the calls of this turn. Raises ToolError outside a run."""
         self._running.summary = summary
 
     @property
     def summary(self) -> str | None:
-        """What a tool ended the run with, if one did."""
+        """The summary of the tool that ended the run, if one did."""
         return self._running.summary
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns, run in the loop that the run's async tools share."""
-        return self._running.background.run(work, self.cancelled)
+        """Run a coroutine in the loop that the async tools of the run share."""
+        return self._running.loop.run(work, self.cancelled)
 
     def get(self, key: DependencyKey[T]) -> T:
-        """The dependency, created where this is the first to ask. Inside async code only one that is not async."""
-        scope, within = self._place(key)
+        """The dependency, created if this is the first request. In async code its factory must not be async."""
+        scope, within = self._scope_for(key)
         future, is_mine = scope.claim(key.id, self._creating)
-        here = self._running.background.is_current_thread()
+        is_async_code = self._running.loop.is_current_thread()
         if not is_mine:
-            if here and not future.done():
-                raise _ask_async(key)
-            return _typed(key, future.result())
+            if is_async_code and not future.done():
+                raise _require_async(key)
+            return _cast(key, future.result())
         try:
-            made = called(self._factory(key), within)
+            made = call_factory(self._factory(key), within)
             if not is_async(made):
                 value = next(made) if isgenerator(made) else made
-            elif here:
+            elif is_async_code:
                 if iscoroutine(made):
-                    made.close()  # else it would be said never to have been awaited
-                raise _ask_async(key)
+                    made.close()  # else Python warns that it was never awaited
+                raise _require_async(key)
             else:
-                value = self.wait_for(_awaited(made))
+                value = self.wait_for(_wait_for_value(made))
             scope.settle(key.id, made, value)
         except BaseException as error:
             scope.fail(key.id, error)
             raise
-        return _typed(key, value)
+        return _cast(key, value)
 
     async def resolve(self, key: DependencyKey[T]) -> T:
-        """The dependency, created where this is the first to ask, whichever kind its factory is."""
+        """The dependency, created if this is the first request, by a factory of any kind."""
         import asyncio
 
-        scope, within = self._place(key)
+        scope, within = self._scope_for(key)
         future, is_mine = scope.claim(key.id, self._creating)
         if not is_mine:
-            return _typed(key, await asyncio.shield(asyncio.wrap_future(future)))  # not ours to cancel
+            return _cast(key, await asyncio.shield(asyncio.wrap_future(future)))  # not ours to cancel
         try:
-            made = called(self._factory(key), within)
-            value = await _awaited(made)
+            made = call_factory(self._factory(key), within)
+            value = await _wait_for_value(made)
             scope.settle(key.id, made, value)
         except BaseException as error:
             scope.fail(key.id, error)
             raise
-        return _typed(key, value)
+        return _cast(key, value)
 
     @property
-    def _running(self) -> Run:
+    def _running(self) -> RunState:
         if self._run is None:
             raise ToolError("this context is not that of a call")
         return self._run
@@ -174,8 +174,8 @@ class ToolContext:
     def _factory(self, key: DependencyKey[Any]) -> Factory:
         return self.overrides.get(key.id, key.create)
 
-    def _place(self, key: DependencyKey[Any]) -> tuple[Scope, ToolContext]:
-        """Where the value is kept, and what its factory is given."""
+    def _scope_for(self, key: DependencyKey[Any]) -> tuple[Scope, ToolContext]:
+        """The scope of the value, and the context for its factory."""
         if key.cached == "run":
             return self._running.scope, replace(self, _call=None, _creating=key.id)
         if self._call is None:
@@ -183,10 +183,10 @@ class ToolContext:
         return self._call, replace(self, _creating=key.id)
 
     def _finish(self, generator: Any) -> None:
-        self._running.background.run(finish(generator), Event(), END_TIMEOUT)
+        self._running.loop.run(finish_async_generator(generator), Event(), TEARDOWN_TIMEOUT_S)
 
 
-async def _awaited(made: Any) -> Any:
+async def _wait_for_value(made: Any) -> Any:
     if isasyncgen(made):
         return await made.__anext__()
     if isawaitable(made):
@@ -194,10 +194,10 @@ async def _awaited(made: Any) -> Any:
     return next(made) if isgenerator(made) else made
 
 
-def _typed(_: DependencyKey[T], value: Any) -> T:
+def _cast(_: DependencyKey[T], value: Any) -> T:
     result: T = value
     return result
 
 
-def _ask_async(key: DependencyKey[Any]) -> ToolError:
+def _require_async(key: DependencyKey[Any]) -> ToolError:
     return ToolError(f"{key.id} is created by async code; ask for it with `await ctx.resolve(...)`")

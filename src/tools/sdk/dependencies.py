@@ -1,11 +1,11 @@
-"""What a tool needs and does not make itself: created once a call or once a run, and ended with it.
+"""What a tool needs but does not make itself: created once a call or once a run, and closed at its end.
 
     DATABASE = DependencyKey("database", open_database, cached="run")
 
-`create` takes the ToolContext, or nothing. It may be a plain function, `async`, or a generator that yields
-the value once: what stands behind its yield runs at the end of the call or run. A Scope holds what was
-created; parallel calls that ask for the same thing get the same one. Who needs whom is noted, so that a
-circle is an error instead of a wait for ever.
+`create` takes the ToolContext, or nothing. It is a function, which may be async, or a generator that yields the value
+once; the code after its yield runs at the end of the call or run. A Scope holds the values; parallel calls that ask for
+the same key get the same value. It records which dependency needs which, so that a circle is an error and not a
+deadlock.
 """
 
 from __future__ import annotations
@@ -29,87 +29,87 @@ Factory = Callable[..., Any]  # of a value, an awaitable of one, or a generator 
 
 @dataclass(frozen=True, eq=False)
 class DependencyKey(Generic[T]):
-    """Asked for with `ctx.get(key)` or `await ctx.resolve(key)`; `id` is what overrides name it by."""
+    """The key for `ctx.get(key)` and `await ctx.resolve(key)`; overrides name it by its `id`."""
 
     id: str
     create: Callable[..., T | Awaitable[T] | Generator[T, None, None] | AsyncGenerator[T, None]]
     cached: Literal["call", "run"] = "call"
 
 
-def attempt(work: Callable[[], R], otherwise: Callable[[Exception], R]) -> R:
-    """Anyone's code, run so that it cannot break the loop: what it raises goes to `otherwise`."""
+def attempt(work: Callable[[], R], on_error: Callable[[Exception], R]) -> R:
+    """Run code of a tool or a plugin; an Exception goes to `on_error`, so that it cannot end the loop."""
     try:
         return work()
-    except Exception as error:  # noqa: BLE001 - a tool is anyone's code; this is the one place where it is called
-        return otherwise(error)
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is called in this place only
+        return on_error(error)
 
 
 class Scope:
-    """What was created for a call, or for a run. Safe among threads."""
+    """The values created for a call, or for a run. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, Future[Any]] = {}
         self._needs: dict[str, set[str]] = {}
-        self._ends: list[object] = []  # generators, of both kinds
+        self._generators: list[object] = []  # sync and async
 
-    def claim(self, wanted: str, creating: str) -> tuple[Future[Any], bool]:
-        """Where the value is or will be, and whether the caller is the one to create it.
+    def claim(self, key_id: str, needed_by: str) -> tuple[Future[Any], bool]:
+        """The future of the value, and whether the caller has to create it.
 
-        `creating` is what the caller creates itself meanwhile, if anything; ToolError where that needs itself.
+        `needed_by` is the dependency that the caller is creating, if any. Raises ToolError if that needs itself.
         """
         from concurrent.futures import Future
 
         with self._lock:
-            if creating:
-                self._needs.setdefault(creating, set()).add(wanted)
-                if path := self._path(wanted, creating):
-                    raise ToolError(f"dependencies need each other in a circle: {' -> '.join([creating, *path])}")
-            if wanted in self._values:
-                return self._values[wanted], False
-            self._values[wanted] = Future()
-            return self._values[wanted], True
+            if needed_by:
+                self._needs.setdefault(needed_by, set()).add(key_id)
+                if path := self._find_path(key_id, needed_by):
+                    raise ToolError(f"dependencies need each other in a circle: {' -> '.join([needed_by, *path])}")
+            if key_id in self._values:
+                return self._values[key_id], False
+            self._values[key_id] = Future()
+            return self._values[key_id], True
 
-    def settle(self, wanted: str, made: object, value: object) -> None:
-        """`made` is what the factory gave, and `value` what came of it."""
+    def settle(self, key_id: str, made: object, value: object) -> None:
+        """Set the value; `made` is what the factory returned."""
         with self._lock:
             if inspect.isgenerator(made) or inspect.isasyncgen(made):
-                self._ends.append(made)
-            self._values[wanted].set_result(value)
+                self._generators.append(made)
+            self._values[key_id].set_result(value)
 
-    def fail(self, wanted: str, error: BaseException) -> None:
-        """Whoever waits gets the error; who asks later tries anew."""
+    def fail(self, key_id: str, error: BaseException) -> None:
+        """Raise the error in callers that wait; a later one tries again."""
         with self._lock:
-            self._values.pop(wanted).set_exception(error)
+            self._values.pop(key_id).set_exception(error)
 
     def close(self, finish_async: Callable[[Any], None]) -> list[Exception]:
-        """Run what stands behind each yield, the last created first; what that raised."""
+        """Run the code after each yield, the last created first; returns what that raised."""
         failed: list[Exception] = []
 
         def end(generator: Any) -> None:
-            finish_async(generator) if inspect.isasyncgen(generator) else _finish(generator)
+            finish_async(generator) if inspect.isasyncgen(generator) else _finish_sync(generator)
 
-        while self._ends:
-            attempt(partial(end, self._ends.pop()), failed.append)
+        while self._generators:
+            attempt(partial(end, self._generators.pop()), failed.append)
         return failed
 
-    def _path(self, start: str, goal: str) -> list[str]:
-        """From `start` to `goal` by what needs what; empty where no way leads there."""
+    def _find_path(self, start: str, goal: str) -> list[str]:
+        """The chain of needs from `start` to `goal`; empty if there is none."""
         if start == goal:
             return [goal]
-        ways: list[list[str]] = [[start]]
+        paths: list[list[str]] = [[start]]
         seen = {start}
-        for way in ways:
-            for following in self._needs.get(way[-1], set()) - seen:
+        for path in paths:
+            for following in self._needs.get(path[-1], set()) - seen:
                 if following == goal:
-                    return [*way, goal]
+                    return [*path, goal]
                 seen.add(following)
-                ways.append([*way, following])
+                paths.append([*path, following])
         return []
 
 
-def called(create: Factory, ctx: object) -> Any:
-    """What the factory gives, with the context where it takes one."""
+def call_factory(create: Factory, ctx: object) -> Any:
+    """Call the factory, with the context if it takes one."""
     return create(ctx) if inspect.signature(create).parameters else create()
 
 
@@ -117,11 +117,11 @@ def is_async(made: object) -> bool:
     return inspect.isawaitable(made) or inspect.isasyncgen(made)
 
 
-def _finish(generator: Any) -> None:
+def _finish_sync(generator: Any) -> None:
     for _ in generator:
         generator.close()
 
 
-async def finish(generator: Any) -> None:
+async def finish_async_generator(generator: Any) -> None:
     async for _ in generator:
         await generator.aclose()

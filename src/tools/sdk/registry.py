@@ -21,11 +21,11 @@ from typing import Any, Literal, TypeAlias, get_args, overload
 
 from ...errors import BotError, ConfigError
 from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
-from ...types.tool_schema import openai_tool, signature, type_name
+from ...types.tool_schema import describe_type, format_signature, to_openai_tool
 from .context import ToolContext
 from .dependencies import attempt
 from .result import Outcome, replace_surrogates, store_and_truncate, to_outcome
-from .schema import Convert, parameters_of, strict_form, without_nulls, without_patterns
+from .schema import Convert, drop_nulls, drop_patterns, read_parameters, to_strict
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
 
@@ -63,7 +63,7 @@ class Tool:
     @property
     def signature(self) -> str:
         """`read(path: string, offset?: integer)`."""
-        return signature(self.definition.name, self.definition.parameters)
+        return format_signature(self.definition.name, self.definition.parameters)
 
     def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
         """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
@@ -116,7 +116,7 @@ class Tool:
         converts = self.converts
         return {
             name: converts[name](value) if name in converts else value
-            for name, value in without_nulls(arguments, self._schema).items()
+            for name, value in drop_nulls(arguments, self._schema).items()
         }
 
     @property
@@ -133,8 +133,8 @@ class Tool:
                 return f"there is no parameter {_quote(name)}" + (f" (nearest: {near})" if near else "")
         for name in required:
             if name not in arguments:
-                return f"{name} is missing, expected {type_name(properties.get(name, {}))}"
-        return self._find_mismatched_value(without_nulls(arguments, self._schema))
+                return f"{name} is missing, expected {describe_type(properties.get(name, {}))}"
+        return self._find_mismatched_value(drop_nulls(arguments, self._schema))
 
     def _find_mismatched_value(self, arguments: object) -> str:
         from fastjsonschema import JsonSchemaValueException  # start-up is measured
@@ -142,7 +142,7 @@ class Tool:
         try:
             self._validate(arguments)
         except JsonSchemaValueException as error:
-            expected, came = type_name(error.definition), _describe(error.value)
+            expected, came = describe_type(error.definition), _describe(error.value)
             return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
         return ""
 
@@ -150,7 +150,7 @@ class Tool:
     def _validate(self) -> Callable[[object], object]:
         import fastjsonschema
 
-        validate: Callable[[object], object] = fastjsonschema.compile(without_patterns(self.definition.parameters))
+        validate: Callable[[object], object] = fastjsonschema.compile(drop_patterns(self.definition.parameters))
         return validate
 
 
@@ -201,14 +201,14 @@ class Registry:
         if definition.name in self:
             raise ValueError(f"there is a tool {definition.name} already")
         self._tools[definition.name] = tool
-        self.openai_tools.append(openai_tool(definition))
+        self.openai_tools.append(to_openai_tool(definition))
         return tool
 
     def forget(self, names: Iterable[str]) -> None:
         """Remove tools, also from the list, such as those of a file that failed to load."""
         for name in names:
             del self._tools[name]
-        self.openai_tools[:] = [openai_tool(each.definition) for each in self]
+        self.openai_tools[:] = [to_openai_tool(each.definition) for each in self]
 
     @overload
     def tool(self, function: Callable[..., object], /) -> Tool: ...
@@ -285,8 +285,8 @@ def tool_of(function: Callable[..., object], risk: Risk = "high", preview: Previ
     description = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
-    schema, context_parameter, converts = parameters_of(function, ToolContext)
-    definition = ToolDefinition(name, description, schema, strict_parameters=strict_form(schema))
+    schema, context_parameter, converts = read_parameters(function, ToolContext)
+    definition = ToolDefinition(name, description, schema, strict_parameters=to_strict(schema))
     return Tool(definition, function, risk, context_parameter, preview, converts)
 
 

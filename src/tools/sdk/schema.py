@@ -1,11 +1,11 @@
 """Type hints -> JSON Schema, for the parameters of a tool.
 
 The dialect is small on purpose: str, int, float, bool, list[T], dict[str, T], Literal, T | None, a TypedDict, a
-dataclass, and Annotated[T, "what it is"]. Any other hint is a TypeError when the tool is registered, so that no tool
-reaches a model with a schema that says less than its function wants.
+dataclass, and Annotated[T, "description"]. Any other hint raises TypeError when the tool is registered, so that no
+schema says less than its function needs.
 
-A parameter that defaults to None is described to the model as a plain optional one (many chat templates
-cannot print `T | null`), and a null that comes for it means "left out".
+A parameter that defaults to None gets the schema of a plain optional one, since many chat templates cannot print
+`T | null`; a null for it means that it is left out.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from ...types.messages import JSON
 
 Schema = dict[str, JSON]
 
-Convert = Callable[[Any], Any]  # of a value that passed its schema, into what the hint promises
+Convert = Callable[[Any], Any]  # from a value that fits the schema to one of the hint's type
 
 
 class HintSchema(NamedTuple):
-    """The schema of a type hint, and what turns a value that fits it into one of the type: 1.0 for an int becomes 1."""
+    """The schema of a type hint, and a conversion of values that fit it: 1.0 for an int becomes 1."""
 
     schema: Schema
     convert: Convert
 
 
 class Parameters(NamedTuple):
-    """A function's parameters as one schema. `context_parameter` takes the injected value; "": none does."""
+    """A function's parameters as one schema. `context_parameter` names the one for the injected value, if any."""
 
     schema: Schema
     context_parameter: str
     converts: Mapping[str, Convert]
 
 
-def parameters_of(function: Callable[..., object], injected: type) -> Parameters:
-    """What a function takes, less the `injected` value.
+def read_parameters(function: Callable[..., object], injected: type) -> Parameters:
+    """The parameters of a function, without the one of type `injected`.
 
-    Raises TypeError, naming the function and the parameter, for what the dialect does not hold.
+    Raises TypeError, with the function and the parameter, for a hint outside the dialect.
     """
     properties: dict[str, HintSchema] = {}
     required: list[str] = []
     context_parameter = ""
-    for parameter in _signature(function).parameters.values():
+    for parameter in _read_signature(function).parameters.values():
         if parameter.annotation is injected:
             context_parameter = parameter.name
             continue
         try:
-            properties[parameter.name] = _property(parameter)
+            properties[parameter.name] = _convert_parameter(parameter)
         except TypeError as error:
             raise TypeError(f"{function.__name__}({parameter.name}): {error}") from error
         except RecursionError as error:
@@ -68,7 +68,7 @@ def _object(properties: Mapping[str, HintSchema], required: Sequence[str]) -> Sc
 
 
 def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
-    """An object that holds these properties and nothing else."""
+    """The schema of an object with these properties and no others."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -77,27 +77,27 @@ def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> 
     }
 
 
-def _signature(function: Callable[..., object]) -> inspect.Signature:
+def _read_signature(function: Callable[..., object]) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)
     except NameError as error:
         raise TypeError(f"{function.__name__}: a type hint cannot be read: {error}") from error
 
 
-def _property(parameter: inspect.Parameter) -> HintSchema:
+def _convert_parameter(parameter: inspect.Parameter) -> HintSchema:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError("a tool takes named parameters only")
     if parameter.annotation is parameter.empty:
         raise TypeError("a type hint is missing")
-    return _optional(parameter.annotation, parameter.default)
+    return _convert_optional(parameter.annotation, parameter.default)
 
 
-def _optional(hint: object, default: object) -> HintSchema:
-    schema, convert = of_hint(hint)
-    return HintSchema(_without_null(schema) if default is None else schema, convert)
+def _convert_optional(hint: object, default: object) -> HintSchema:
+    schema, convert = convert_hint(hint)
+    return HintSchema(_drop_null(schema) if default is None else schema, convert)
 
 
-def _without_null(schema: Schema) -> Schema:
+def _drop_null(schema: Schema) -> Schema:
     match schema:
         case {"anyOf": [dict(some), _], **rest}:
             return some | rest
@@ -105,40 +105,40 @@ def _without_null(schema: Schema) -> Schema:
             return schema
 
 
-def of_hint(hint: Any) -> HintSchema:
+def convert_hint(hint: Any) -> HintSchema:
     """Raises TypeError for a hint outside the dialect."""
     if hint in SCALARS:
         return SCALARS[hint]
     if is_typeddict(hint):
-        return _typed_dict(hint)
+        return _from_typed_dict(hint)
     if isinstance(hint, type) and is_dataclass(hint):
-        return _dataclass(hint)
+        return _from_dataclass(hint)
     build = GENERICS.get(get_origin(hint))
     if build is None:
         raise TypeError(f"no JSON Schema for the type hint {hint!r}")
     return build(*get_args(hint))
 
 
-def _identity(value: Any) -> Any:
+def _keep(value: Any) -> Any:
     return value
 
 
-def _list(item: object) -> HintSchema:
-    schema, convert = of_hint(item)
+def _from_list(item: object) -> HintSchema:
+    schema, convert = convert_hint(item)
     return HintSchema({"type": "array", "items": schema}, lambda value: [convert(each) for each in value])
 
 
-def _dict(key: object, value: object) -> HintSchema:
+def _from_dict(key: object, value: object) -> HintSchema:
     if key is not str:
         raise TypeError("the keys of a JSON object are strings")
-    schema, convert = of_hint(value)
+    schema, convert = convert_hint(value)
     return HintSchema(
         {"type": "object", "additionalProperties": schema},
         lambda value: {name: convert(each) for name, each in value.items()},
     )
 
 
-def _literal(*values: JSON) -> HintSchema:
+def _from_literal(*values: JSON) -> HintSchema:
     kinds = {type(value) for value in values}
     if len(kinds) != 1 or not kinds <= SCALARS.keys():
         raise TypeError("the values of a Literal are strings, or numbers, or booleans: all of one kind")
@@ -146,23 +146,25 @@ def _literal(*values: JSON) -> HintSchema:
     return HintSchema({**kind.schema, "enum": list(values)}, kind.convert)
 
 
-def _annotated(hint: object, *notes: object) -> HintSchema:
+def _from_annotated(hint: object, *notes: object) -> HintSchema:
     if len(notes) != 1 or not isinstance(notes[0], str):
         raise TypeError("Annotated takes one description, a string")
-    schema, convert = of_hint(hint)
+    schema, convert = convert_hint(hint)
     return HintSchema({**schema, "description": notes[0]}, convert)
 
 
-def _union(*arms: object) -> HintSchema:
+def _from_union(*arms: object) -> HintSchema:
     some = [arm for arm in arms if arm is not type(None)]
     if len(some) != 1 or len(arms) != 2:
         raise TypeError("of unions only T | None is known to every model")
-    schema, convert = of_hint(some[0])
+    schema, convert = convert_hint(some[0])
     return HintSchema({"anyOf": [schema, {"type": "null"}]}, lambda value: None if value is None else convert(value))
 
 
-def _typed_dict(kind: Any) -> HintSchema:
-    properties = {name: of_hint(_bare(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()}
+def _from_typed_dict(kind: Any) -> HintSchema:
+    properties = {
+        name: convert_hint(_strip_required(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()
+    }
 
     def build(value: Mapping[str, Any]) -> dict[str, Any]:
         return {name: properties[name].convert(each) for name, each in value.items()}
@@ -170,15 +172,15 @@ def _typed_dict(kind: Any) -> HintSchema:
     return HintSchema(_object(properties, [name for name in properties if name in kind.__required_keys__]), build)
 
 
-def _bare(hint: object) -> object:
-    """Without the Required or NotRequired that a TypedDict's keys may have, whoever's they are."""
+def _strip_required(hint: object) -> object:
+    """Strip Required and NotRequired, of typing or of typing_extensions."""
     return get_args(hint)[0] if str(getattr(get_origin(hint), "_name", "")).endswith("Required") else hint
 
 
-def _dataclass(kind: Any) -> HintSchema:
+def _from_dataclass(kind: Any) -> HintSchema:
     hints = get_type_hints(kind, include_extras=True)
     taken = {each.name: each for each in fields(kind) if each.init}
-    properties = {name: _optional(hints[name], each.default) for name, each in taken.items()}
+    properties = {name: _convert_optional(hints[name], each.default) for name, each in taken.items()}
     required = [name for name, each in taken.items() if each.default is each.default_factory is MISSING]
 
     def build(value: Mapping[str, Any]) -> Any:
@@ -188,36 +190,36 @@ def _dataclass(kind: Any) -> HintSchema:
 
 
 SCALARS: dict[object, HintSchema] = {
-    str: HintSchema({"type": "string"}, _identity),
+    str: HintSchema({"type": "string"}, _keep),
     int: HintSchema({"type": "integer"}, int),
     float: HintSchema({"type": "number"}, float),
-    bool: HintSchema({"type": "boolean"}, _identity),
+    bool: HintSchema({"type": "boolean"}, _keep),
 }
 GENERICS: dict[object, Callable[..., HintSchema]] = {
-    list: _list,
-    dict: _dict,
-    Literal: _literal,
-    Annotated: _annotated,
-    Union: _union,
-    types.UnionType: _union,
+    list: _from_list,
+    dict: _from_dict,
+    Literal: _from_literal,
+    Annotated: _from_annotated,
+    Union: _from_union,
+    types.UnionType: _from_union,
 }
 
 
-def strict_form(schema: Schema) -> Schema:
-    """The schema for OpenAI's strict mode, where every property is required: null then stands for one left out."""
+def to_strict(schema: Schema) -> Schema:
+    """The schema for OpenAI's strict mode, in which every property is required: null stands for one left out."""
     strict = dict(schema)
     properties, required = schema.get("properties"), schema.get("required")
     if isinstance(properties, dict):
         needed = required if isinstance(required, list) else []
         strict["properties"] = {
-            name: strict_form(each) if name in needed else _nullable(strict_form(each))
+            name: to_strict(each) if name in needed else _add_null(to_strict(each))
             for name, each in _schemas(properties)
         }
         strict["required"] = list(properties)
     if isinstance(items := schema.get("items"), dict):
-        strict["items"] = strict_form(items)
+        strict["items"] = to_strict(items)
     if isinstance(arms := schema.get("anyOf"), list):
-        strict["anyOf"] = [strict_form(each) if isinstance(each, dict) else each for each in arms]
+        strict["anyOf"] = [to_strict(each) if isinstance(each, dict) else each for each in arms]
     return strict
 
 
@@ -226,7 +228,7 @@ def _schemas(properties: Mapping[str, JSON]) -> Iterator[tuple[str, Schema]]:
         yield name, schema if isinstance(schema, dict) else {}
 
 
-def _nullable(schema: Schema) -> Schema:
+def _add_null(schema: Schema) -> Schema:
     if _may_be_null(schema):
         return schema
     described = {"description": schema["description"]} if "description" in schema else {}
@@ -239,37 +241,37 @@ def _may_be_null(schema: object) -> bool:
     return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
-def without_nulls(value: Any, schema: object) -> Any:
-    """The value without those nulls that the schema does not allow and that stand for a property left out."""
+def drop_nulls(value: Any, schema: object) -> Any:
+    """Drop each property whose null the schema does not allow: it stands for one left out."""
     if not isinstance(schema, Mapping):  # true and false are schemas, too
         return value
     properties, items = schema.get("properties"), schema.get("items")
     if isinstance(value, Mapping) and isinstance(properties, Mapping):
         needed = schema.get("required", ())
         return {
-            name: without_nulls(each, properties.get(name, {}))
+            name: drop_nulls(each, properties.get(name, {}))
             for name, each in value.items()
             if each is not None or name in needed or _may_be_null(properties.get(name, {}))
         }
     if isinstance(value, list) and isinstance(items, Mapping):
-        return [without_nulls(each, items) for each in value]
+        return [drop_nulls(each, items) for each in value]
     if isinstance(arms := schema.get("anyOf"), list) and len(arms) == 2:
-        return without_nulls(value, arms[0])
+        return drop_nulls(value, arms[0])
     return value
 
 
-def without_patterns(schema: Any, *, by_name: bool = False) -> Any:
-    """The schema without its regular expressions: they are untrusted and may backtrack for ever; their author checks.
+def drop_patterns(schema: Any, *, by_name: bool = False) -> Any:
+    """Drop regular expressions: they are not trusted and may backtrack without end; the tool itself checks its values.
 
-    `by_name`: its keys are names of parameters, and no keywords.
+    `by_name`: the keys are names of parameters, not keywords.
     """
     if isinstance(schema, list):
-        return [without_patterns(each) for each in schema]
+        return [drop_patterns(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
     named = () if by_name or "patternProperties" not in schema else ("patternProperties", "additionalProperties")
     return {
-        key: without_patterns(value, by_name=not by_name and key in ("properties", "$defs", "definitions"))
+        key: drop_patterns(value, by_name=not by_name and key in ("properties", "$defs", "definitions"))
         for key, value in schema.items()
         if by_name or not (key == "pattern" or key in named)
     }

@@ -31,7 +31,7 @@ from ..sdk.context import ToolContext
 from ..sdk.dependencies import attempt
 from ..sdk.registry import Risk, Tool
 from ..sdk.result import Media
-from .rows import Key, checked, is_command, is_list_of, is_number, is_string, one_of
+from .rows import Key, check_row, is_command, is_list_of, is_number, is_string, one_of
 
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
@@ -273,7 +273,7 @@ def _has_sdk() -> bool:
 
 
 def _read_config(place: str, row: Mapping[str, Any], environ: Mapping[str, str], workspace: Path) -> McpServerConfig:
-    row = checked(place, row, KEYS, required=("name",))
+    row = check_row(place, row, KEYS, required=("name",))
     if ("command" in row) == ("url" in row):
         raise ConfigError(f"{place}: either command or url is needed")
     for key in ("env", "headers"):

@@ -1,7 +1,6 @@
-"""Python files of the user's that hold tools: run once, whose `@tool` functions then are in the registry.
+"""Python files with tools: each is run once, and its `@tool` functions are then in the registry.
 
-They import what they need as `from vllm_bot.tools import tool, ToolContext`, also where this package goes by
-another name, as it does in a checkout.
+They import `from vllm_bot.tools import tool, ToolContext`, also if this package has another name, as in a checkout.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PACKAGE = __name__.removesuffix(".tools.sources.python_files")
 
 
 def load(paths: Sequence[str]) -> None:
-    """Run each file that has not been; ConfigError, with file and line, for one that fails or holds no tool."""
+    """Run each file once. Raises ConfigError, with file and line, for one that fails or defines no tool."""
     for path in paths:
         name = f"{PACKAGE}_module:{path}"
         if name not in sys.modules:
@@ -33,7 +32,7 @@ def _load(name: str, path: str) -> None:
     spec = spec_from_file_location(name, path)
     if spec is None:
         raise ConfigError(f"{path}: a file with tools is a Python file, and its name ends in .py")
-    _name_the_package()
+    _alias_package()
     before = {each.definition.name for each in REGISTRY}
     module = sys.modules[name] = module_from_spec(spec)
     error = _run(spec, module)
@@ -41,26 +40,26 @@ def _load(name: str, path: str) -> None:
     if error is not None:
         del sys.modules[name]
         REGISTRY.forget(added)
-        raise ConfigError(_where(path, error)) from error
+        raise ConfigError(_describe_error(path, error)) from error
     if not added:
         raise ConfigError(f"{path}: there is no tool in it: no function has the decorator @tool")
 
 
 def _run(spec: ModuleSpec, module: ModuleType) -> BaseException | None:
-    """What the file raised, if anything; that it wants to end the program is an error of its own."""
+    """Run the file; returns what it raised, also SystemExit."""
 
-    def run() -> BaseException | None:
-        assert spec.loader is not None  # noqa: S101 - a spec made from a file's place has one
+    def execute() -> BaseException | None:
+        assert spec.loader is not None  # noqa: S101 - a spec made from a file has one
         spec.loader.exec_module(module)
         return None
 
     try:
-        return attempt(run, lambda error: error)
+        return attempt(execute, lambda error: error)
     except SystemExit as error:
         return error
 
 
-def _where(path: str, error: BaseException) -> str:
+def _describe_error(path: str, error: BaseException) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     if isinstance(error, SyntaxError) and error.filename == path:
         lines.append(error.lineno)
@@ -69,8 +68,8 @@ def _where(path: str, error: BaseException) -> str:
     return f"{path}{line}: {type(error).__name__}: {said}"
 
 
-def _name_the_package() -> None:
-    """Let `import vllm_bot` give the running package and no second copy of it, whose registry would be another."""
+def _alias_package() -> None:
+    """Let `import vllm_bot` give the running package, not a second copy with a registry of its own."""
     for name, module in list(sys.modules.items()):
         if name == PACKAGE or name.startswith(f"{PACKAGE}."):
             sys.modules.setdefault(PUBLIC + name.removeprefix(PACKAGE), module)

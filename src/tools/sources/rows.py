@@ -1,4 +1,4 @@
-"""Rows that users write to describe tools, in YAML and in the settings: which keys they have, and what each holds."""
+"""Check the rows by which users describe tools and MCP servers, in YAML and in the settings."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ...errors import ConfigError
 
 
 class Key(NamedTuple):
-    """What a key holds, in words that follow "is", and whether a value is that."""
+    """What a key holds, in words that follow "is", and the check of a value."""
 
     what: str
-    holds: Callable[[Any], bool]
+    is_valid: Callable[[Any], bool]
 
 
-def checked(place: str, row: Any, keys: Mapping[str, Key], required: Sequence[str] = ()) -> dict[str, Any]:
-    """The row without its nulls. Raises ConfigError, which begins with `place`, for what is no such row."""
+def check_row(place: str, row: Any, keys: Mapping[str, Key], required: Sequence[str] = ()) -> dict[str, Any]:
+    """The row without its nulls. Raises ConfigError, which begins with `place`, for any other row."""
     if not isinstance(row, dict):
         raise ConfigError(f"{place}: expected an object of {', '.join(keys)}")
     given = {key: value for key, value in row.items() if value is not None}
     for key, value in given.items():
         if key not in keys:
             raise ConfigError(f"{place}: there is no key {key!r}; it has {', '.join(keys)}")
-        if not keys[key].holds(value):
+        if not keys[key].is_valid(value):
             raise ConfigError(f"{place}: {key} is {keys[key].what}")
     for key in required:
         if key not in given:
@@ -41,7 +41,7 @@ def is_string(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """One that JSON can write, too."""
+    """Infinity and NaN, which JSON lacks, are excluded."""
     return is_integer(value) or (isinstance(value, float) and isfinite(value))
 
 
@@ -53,9 +53,9 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, (str, bool)) or is_number(value)
 
 
-def is_list_of(holds: Callable[[Any], bool], value: Any) -> bool:
+def is_list_of(is_valid: Callable[[Any], bool], value: Any) -> bool:
     """A list that is not empty."""
-    return isinstance(value, list) and bool(value) and all(map(holds, value))
+    return isinstance(value, list) and bool(value) and all(map(is_valid, value))
 
 
 def is_command(value: Any) -> bool:

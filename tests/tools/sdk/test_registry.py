@@ -14,7 +14,7 @@ import pytest
 from src.errors import ToolError
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
 from src.types.messages import ToolCall, ToolDefinition
-from src.types.tool_schema import type_name
+from src.types.tool_schema import describe_type
 from tests.sources import ROOT, SOURCES, tree
 
 
@@ -312,7 +312,7 @@ def reference(tool: Tool) -> str:
     """What docs/tools.md says of a tool."""
     required = tool.definition.parameters["required"]
     rows = [
-        f"| `{name}`{'' if name in required else ', optional'} | {type_name(schema)} | {schema['description']} |"
+        f"| `{name}`{'' if name in required else ', optional'} | {describe_type(schema)} | {schema['description']} |"
         for name, schema in tool.definition.parameters["properties"].items()
     ]
     table = ["| parameter | type | what a model is told of it |", "|---|---|---|", *rows, ""] if rows else []

@@ -11,9 +11,9 @@ import pytest
 
 from src.providers.vllm import fits_openai_strict
 from src.tools import Registry, ToolContext
-from src.tools.sdk.schema import of_hint, strict_form
+from src.tools.sdk.schema import convert_hint, to_strict
 from src.types.messages import ToolCall
-from src.types.tool_schema import signature, type_name
+from src.types.tool_schema import describe_type, format_signature
 
 STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
 
@@ -40,8 +40,8 @@ HINTS = [
 
 @pytest.mark.parametrize(("hint", "schema", "name"), HINTS, ids=[str(row[0]) for row in HINTS])
 def test_a_type_hint_has_one_schema_and_one_name(hint, schema, name):
-    assert of_hint(hint).schema == schema
-    assert name is None or type_name(schema) == name
+    assert convert_hint(hint).schema == schema
+    assert name is None or describe_type(schema) == name
 
 
 REFUSED = [
@@ -53,7 +53,7 @@ REFUSED = [
 @pytest.mark.parametrize("hint", REFUSED, ids=str)
 def test_any_other_hint_is_refused(hint):
     with pytest.raises(TypeError):
-        of_hint(hint)
+        convert_hint(hint)
 
 
 def optional(path: str, offset: int = 1, limit: Annotated[int | None, "How many"] = None) -> str:
@@ -86,7 +86,7 @@ def test_the_signature_reads_as_a_person_would_write_it():
     tool = Registry().tool(optional)
     assert tool.signature == "optional(path: string, offset?: integer, limit?: integer)"
     assert Registry().tool(nullable).signature == "nullable(value: integer | null, other?: integer | null)"
-    assert signature("done", {}) == "done()"
+    assert format_signature("done", {}) == "done()"
 
 
 NULLS = [
@@ -121,7 +121,7 @@ FOREIGN = [  # schemas as other people write them
 
 @pytest.mark.parametrize(("schema", "name"), FOREIGN, ids=[row[1] for row in FOREIGN])
 def test_any_schema_can_be_read_by_a_person(schema, name):
-    assert type_name(schema) == name
+    assert describe_type(schema) == name
 
 
 def test_the_context_is_injected_and_not_told_of(tmp_path):
@@ -203,7 +203,7 @@ def send(parcel: Parcel, to: list[Place], search: Search) -> str:
 
 class TestObjects:
     def test_a_typed_dict_is_an_object_with_its_keys(self):
-        assert of_hint(Search).schema == {
+        assert convert_hint(Search).schema == {
             "type": "object",
             "properties": {
                 "city": {"type": "string", "description": "Its name"},
@@ -215,7 +215,7 @@ class TestObjects:
         }
 
     def test_a_dataclass_is_an_object_with_what_it_is_made_from(self):
-        schema = of_hint(Parcel).schema
+        schema = convert_hint(Parcel).schema
         assert list(schema["properties"]) == ["weight", "labels", "note"]
         assert schema["required"] == ["weight"]
         assert schema["properties"]["note"] == STRING
@@ -266,7 +266,7 @@ class TestStrict:
 
     def test_it_holds_at_any_depth(self):
         assert fits_openai_strict(Registry().tool(send).definition.strict_parameters)
-        assert strict_form(of_hint(list[Parcel]).schema)["items"]["required"] == ["weight", "labels", "note"]
+        assert to_strict(convert_hint(list[Parcel]).schema)["items"]["required"] == ["weight", "labels", "note"]
 
     def test_a_call_made_by_it_runs(self, tmp_path):
         registry = Registry()
