@@ -84,7 +84,10 @@ def test_its_settings_are_settings(tmp_path):
         path = tmp_path / "config.json"
         path.write_text(text)
         settings = load(path, {}, {})
-        assert parse_servers(settings.tools.mcp, {"FILES_TOKEN": "a", "WIKI_TOKEN": "b"}, tmp_path) or not settings.tools.mcp
+        assert (
+            parse_servers(settings.tools.mcp, {"FILES_TOKEN": "a", "WIKI_TOKEN": "b"}, tmp_path)
+            or not settings.tools.mcp
+        )
 
 
 def test_it_names_every_key_of_a_server_and_of_a_parameter():
