@@ -1,9 +1,9 @@
-"""How one server and model are spoken to, and what they have refused so far. A value that can be kept.
+"""How requests to one server and model are made, and what they have refused so far. A value that can be stored.
 
-Three paths, in the order of preference. native: `tools`, read by the server's parser. template: `tools`
-with tool_choice "none", so that the chat template still shows them, the model answers in the format it
-was trained for, and our parser reads it. text: TOOL_CALL instructions in the system prompt. A refusal
-gives up exactly what was refused; what is given up stays so, and is remembered by whoever keeps this.
+Three paths, in the order of preference. native: `tools`, and the server parses the calls. template: `tools` with
+tool_choice "none": the chat template still shows them, the model answers in the format that it was trained for, and
+our parser reads it. text: TOOL_CALL instructions in the system prompt. A refusal disables only what was refused, and
+it stays disabled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOST_CALLS = "The server announced tool calls but returned none; using calls in 
 BY_HAND = "chosen by hand"
 BY_CONFIGURATION = "enable_function_calling is false"
 
-# Fields of a request that a server may not know: what is lost without them is comfort, not the answer.
+# Fields of a request that a server may not know, and that an answer does not need.
 OPTIONAL_FIELDS = (
     "return_token_ids",
     "structured_outputs",
@@ -57,9 +57,9 @@ class CallPath:
     disabled_fields: list[str] = field(default_factory=list)
 
     def downgrade(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> str:
-        """Give up what the server refused; the notice for the user, "" where it is none of theirs to know.
+        """Disable what the server refused; returns a notice for the user, "" if it does not concern them.
 
-        `sent`: the optional fields of the refused request. Raises the refusal where nothing is left to give up.
+        `sent`: the optional fields of the refused request. Raises the refusal if nothing is left to disable.
         """
         if isinstance(refusal, ToolsUnsupported) and self.mode != "text":
             self.mode = "template" if template_shows_tools and self.mode == "native" else "text"
@@ -86,17 +86,17 @@ class CallPath:
         raise refusal
 
     def disable_native(self) -> str:
-        """Give up native calls: the server says that it read some, and gives none. The notice for the user."""
+        """Stop using native calls: the server announced some and returned none. Returns a notice for the user."""
         self.mode, self.reason = "text", "the server announced calls and returned none"
         return LOST_CALLS
 
     def choose(self, mode: Mode) -> None:
-        """Take a path by hand; what was refused on another may be tried again."""
+        """Set the path that the user chose."""
         self.mode, self.reason = mode, BY_HAND
 
     @property
     def is_learned(self) -> bool:
-        """Whether it says something of the server, and not of what the user wanted."""
+        """Whether it was learned from the server, and not set by the user."""
         return self.reason not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class CallPath:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> CallPath:
-        """Raises TypeError or ValueError where `stored` is not what to_dict gave."""
+        """Raises TypeError or ValueError if `stored` is not what to_dict gave."""
         names = {stored_name: name for name, stored_name in _STORED_NAMES.items()}
         path = cls(**{names.get(key, key): value for key, value in stored.items()})
         if path.mode not in MODES:
@@ -123,7 +123,7 @@ def blames_grammar(refusal: ServerError) -> bool:
 
 
 def _blames(refusal: ServerError, name: str) -> bool:
-    """Whether the refusal is about this field. A grammar that cannot be compiled is named otherwise."""
+    """Whether the refusal names this field; a grammar that cannot be compiled is named differently."""
     if name in ("structured_outputs", "strict") and blames_grammar(refusal):
         return True
     return refusal.status in (400, 422) and name in refusal.body

@@ -1,9 +1,9 @@
 """One model on one server: a conversation in, the model's turn out, as events.
 
-Two choices are composed here and nowhere else: the codec (whose bytes) and the call path (how tools
-are asked for, see path.py). On every path the answer's text goes through the stream parser, so that all
-end in the same blocks. What a server refuses is learnt from its refusal, and the turn is asked for again
-in another way; what its tool parser lost is had back from the tokens it was made of (see recovery.py).
+Two choices are combined here and nowhere else: the codec (which provider's API) and the call path (how tools are
+offered, see call_path.py). On every path the answer's text goes through the stream parser, so that all end in the same
+blocks. When a server refuses a request, the path is changed and the request sent again; what the server's tool parser
+lost is recovered from the answer's tokens (see recovery.py).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def list_models(client: Client, codec: Codec | None = None) -> list[str]:
 
 
 class Model:
-    """`path`: how to begin, and where what is learnt stays. `max_tokens`: of one answer; None is the server's own.
+    """A model that answers a conversation.
 
-    `codec`: whose wire, OpenAI's where none is given; `is_vllm`: what only vLLM has may be used.
-    `strict`: which tools the server may hold to their schemas, by the schema. `stream`: as answers are made, or whole.
-    `constrained`: "auto", "on" or "off": on the text path, whether the server must allow nothing but a valid call
-    after TOOL_CALL:; "auto" goes on without where it refuses. `answer_schema`: what an answer's text is, where the
-    server can hold the model to it.
+    `path`: the call path to begin with; it is changed as the server refuses requests. `codec`: OpenAI's by default.
+    `is_vllm`: whether to use what only vLLM has. `max_tokens`: of one answer; None leaves it to the server.
+    `strict`: whether the server can hold calls to this schema. `stream`: false asks for answers as a whole.
+    `constrained`: "auto", "on" or "off": whether a grammar allows only valid calls after TOOL_CALL: on the text path;
+    "auto" goes on without one if the server refuses it. `answer_schema`: of an answer's text, if the API supports it.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Model:
         self._server = Server(client, self._codec, is_vllm=is_vllm)
         self._budget = TokenBudget(self._server, lambda request: len(self._encode(request).body))
         self._retry_policy = retry_policy
-        self._transcript = MessageRenderer()
-        # A grammar makes a call of each tag that begins one; who speaks of tags must be able to name them.
+        self._renderer = MessageRenderer()
+        # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
         self._mentions = MessageMemo(lambda message: any(map(mentions_call, _collect_inputs([message]))))
         self._temperature = temperature
         self.max_tokens = max_tokens
@@ -92,38 +92,41 @@ class Model:
         self._constrained = constrained
         self._answer_schema = answer_schema
         self._new_id = new_id
-        self._sent_notices: set[str] = set()  # notices of what a server lost: each thing is said once
+        self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._grammar_tried = False
-        self._grammar_failures = 0  # turns in a row in which a request failed with a grammar, and not without
+        self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
         self._last: tuple[ChatRequest, HttpRequest] | None = None
 
     @property
     def context_length(self) -> int | None:
-        """In tokens; None where the server does not say."""
+        """In tokens; None if the server does not say."""
         return self._server.context_length(self.name)
 
     @property
     def server_version(self) -> str:
-        """vLLM's; empty where the server does not say."""
+        """The version of vLLM; empty if the server does not say."""
         return self._server.version()
 
     def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
     ) -> float | None:
-        """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
+        """The share of the context that the prompt takes, from 0; None if not known.
+
+        Below `exact_from` an upper bound is enough; the server counts tokens above it.
+        """
         return self._budget.measure_fill(self._build_request(messages, tools), exact_from)
 
     def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
         """The model's next turn; the last event is Completed.
 
-        Raises ClientError, ServerError, WireError. Nothing of a turn that raises may be run.
+        Raises ClientError, ServerError, WireError. No call of a turn that raises may be run.
         """
         self._grammar_tried = False
-        without = list(self.path.disabled_fields)
+        disabled = list(self.path.disabled_fields)
         try:
             yield from self._answer(messages, tools)
-        except BotError:  # what was given up in vain tells nothing of the server
-            self.path.disabled_fields = without
+        except BotError:  # disabling these fields did not help
+            self.path.disabled_fields = disabled
             raise
 
     def _answer(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
@@ -143,7 +146,7 @@ class Model:
                     yield Notice(notice)
 
     def _take_the_only_model(self, refusal: ModelNotFound) -> str:
-        """Raises the refusal where the server has several to choose from, or says of none."""
+        """Returns the notice. Raises the refusal if the server has several models, or none."""
         names = self._server.try_list_models()
         if len(names) != 1 or names == [self.name]:
             if names:
@@ -153,16 +156,16 @@ class Model:
         return f"The server has no model {missing}; using {self.name}, the only one it serves."
 
     def _build_request(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> ChatRequest:
-        pinned = not any(self._mentions(messages))
+        allow_grammar = not any(self._mentions(messages))
         options = {
             name: value
-            for name, value in self._build_options(tools, pinned).items()
+            for name, value in self._build_options(tools, allow_grammar).items()
             if name not in self.path.disabled_fields
         }
         return ChatRequest(
             self.name,
-            self._transcript.render(messages, tools, self.path),
-            self._offer_tools(tools, pinned),
+            self._renderer.render(messages, tools, self.path),
+            self._offer_tools(tools, allow_grammar),
             self._temperature,
             self.max_tokens,
             "none" if self.path.mode == "template" else "auto",
@@ -170,11 +173,11 @@ class Model:
             self._stream,
         )
 
-    def _offer_tools(self, tools: Sequence[ToolDefinition], pinned: bool) -> Sequence[ToolDefinition]:
+    def _offer_tools(self, tools: Sequence[ToolDefinition], allow_grammar: bool) -> Sequence[ToolDefinition]:
         if self.path.mode == "text":
             return ()
-        pinned = pinned and self.path.mode == "native" and "strict" not in self.path.disabled_fields
-        return [self._make_strict(tool) if pinned else replace(tool, strict=False) for tool in tools]
+        allow_grammar = allow_grammar and self.path.mode == "native" and "strict" not in self.path.disabled_fields
+        return [self._make_strict(tool) if allow_grammar else replace(tool, strict=False) for tool in tools]
 
     def _make_strict(self, tool: ToolDefinition) -> ToolDefinition:
         if tool.strict or self._strict(tool.parameters):
@@ -182,7 +185,7 @@ class Model:
         full = tool.strict_parameters
         return replace(tool, strict=True, parameters=full) if full and self._strict(full) else tool
 
-    def _build_options(self, tools: Sequence[ToolDefinition], pinned: bool) -> dict[str, JSON]:
+    def _build_options(self, tools: Sequence[ToolDefinition], allow_grammar: bool) -> dict[str, JSON]:
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
         if self._answer_schema and self._codec.has_json_schema:
             form: dict[str, JSON] = {"name": "answer", "schema": dict(self._answer_schema), "strict": True}
@@ -192,19 +195,19 @@ class Model:
         options["return_token_ids"] = True
         if tools and self.path.mode == "template":
             options["skip_special_tokens"] = False  # in many formats the markers are special tokens
-        wanted = self._constrained == "on" or (pinned and self._constrained == "auto")
+        wanted = self._constrained == "on" or (allow_grammar and self._constrained == "auto")
         if tools and self.path.mode == "text" and wanted:
             options["structured_outputs"] = vllm.constrain_calls(tools)
         return options
 
     def _optional_fields(self, request: ChatRequest) -> frozenset[str]:
-        """What may be left out of a request that was refused."""
+        """The fields that may be left out of a request that was refused."""
         strict = ["strict"] if any(tool.strict for tool in request.tools) else []
         wanted = ["structured_outputs"] if self._constrained == "on" else []
         return frozenset([*request.options, *strict]) - frozenset(wanted)
 
     def _template_shows_tools(self, request: ChatRequest) -> bool:
-        """Whether the prompt is longer with the tools than without."""
+        """Whether the prompt is longer with the tools than without them."""
         shown, hidden = self._budget.count_tokens(request), self._budget.count_tokens(replace(request, tools=()))
         return shown is not None and hidden is not None and shown > hidden
 
@@ -215,7 +218,7 @@ class Model:
         except ServerError as refused:
             if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
                 raise
-            # Some servers fail on a grammar with what looks like a passing fault: the same without one tells, twice.
+            # Some servers answer a grammar that they cannot use with status 500: the request without one will tell.
             self._grammar_tried = True
             try:
                 turn = yield from self._stream_answer(_remove_fields(request, grammar), tools)
@@ -227,7 +230,7 @@ class Model:
         else:
             self._grammar_failures = 0 if grammar else self._grammar_failures
         replay = partial(self._stream_answer, tools=tools)
-        for event in Recovery(turn, request, tools, self.path, self._server, self._budget, replay).events():
+        for event in Recovery(turn, request, tools, self.path, self._server, self._budget, replay).run():
             if isinstance(event, Notice):
                 if event.text in self._sent_notices:
                     continue
@@ -237,9 +240,9 @@ class Model:
     def _stream_answer(
         self, request: ChatRequest, tools: Sequence[ToolDefinition]
     ) -> Generator[ModelEvent, None, ResponseAssembler]:
-        """One answer, as it comes; the turn once it is whole."""
+        """Yields the events of one answer; returns the whole."""
         wire = self._encode(request)
-        turn = ResponseAssembler(tools, self._new_id, _collect_inputs(request.messages, self._transcript.system))
+        turn = ResponseAssembler(tools, self._new_id, _collect_inputs(request.messages, self._renderer.system))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
                 raise refusal(reply)
@@ -256,16 +259,16 @@ class Model:
         return turn
 
     def _encode(self, request: ChatRequest) -> HttpRequest:
-        """Made once, for it is measured before it is sent."""
+        """The body of a request, which is measured before it is sent, and encoded once."""
         if self._last is None or self._last[0] is not request:
             self._last = request, self._codec.encode(request)
         return self._last[1]
 
 
 def _collect_inputs(messages: Sequence[Message], system: str = "") -> list[str]:
-    """The texts that the model did not write itself, but `system`, which may stand before the first question.
+    """The texts that the model was given.
 
-    It tells the model how to write a call: one written just so repeats nothing.
+    `system` is left out where it was put before the first question: its examples of calls are no echo.
     """
     texts: list[str] = []
     for message in messages:

@@ -1,9 +1,9 @@
-"""What a server's own tool parser lost of an answer, had back.
+"""Recovers what a server's own tool parser lost of an answer.
 
-It may swallow a call it cannot read, cut the text where a tag is merely mentioned, or make a call with a garbled
-name or without its arguments. The tokens the answer was made of tell of it: where some became neither text nor
-call, or a native call is not one that was offered, the text they were is read in place of what the server made
-of them. docs/paths.md says in which ways that text is asked for.
+It may drop a call that it cannot read, cut the text where a tag is only mentioned, or return a call with a wrong name
+or without its arguments. The answer's tokens show it: if some became neither text nor call, or a native call is not of
+an offered tool, their text is parsed instead of what the server returned. docs/paths.md lists the ways to get that
+text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ RECOVERED_NOTICE = "The server's tool parser lost part of the answer; it was rec
 ASKING_AGAIN_NOTICE = (
     "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
 )
-NON_TEXT_TOKENS = 6  # tokens of an answer that are no text: the end of the turn, the marks around a thought
-MAX_CHARS_PER_TOKEN = 8  # characters a token that no answer exceeds in the mean
+NON_TEXT_TOKENS = 6  # of an answer: the end of the turn, the marks around a thought
+MAX_CHARS_PER_TOKEN = 8  # no answer has more on average
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
     "Send less at once: write a long file in several parts."
@@ -37,7 +37,7 @@ CUT_OFF = (
 
 
 class Recovery:
-    """Of one answer, which `turn` has read whole. `replay` makes a request and gives the turn that answers it."""
+    """Of one answer, which `turn` has read to its end. `replay` sends a request and returns the answer to it."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Recovery:
         self._replay = replay
         self._response = turn.response()
 
-    def events(self) -> Iterator[ModelEvent]:
-        """The rest of the turn: what the server lost is shown and counted in."""
+    def run(self) -> Iterator[ModelEvent]:
+        """The rest of the turn, with what the server lost. Completed comes last."""
         turn = self._turn
         whole = response = self._response
         if turn.repeats:
@@ -86,22 +86,22 @@ class Recovery:
         """Whether the server's parser seems to have lost or garbled part of the answer."""
         turn, response = self._turn, self._response
         if not turn.tokens.ids and _is_at_cap(response, self._budget.limit_output(self._request, response.usage)):
-            return False  # it was cut off, and would be again
+            return False  # it was cut off, and would be cut off again
         if turn.has_losses(told_all=self._server.is_vllm):
             return True
         if turn.tokens.ids or not self._server.is_vllm or response.calls or not response.usage:
             return False
-        said = self._turn.raw_text()
-        if response.usage.output_tokens <= len(said) // MAX_CHARS_PER_TOKEN:  # certainly nothing was lost
+        text = self._turn.raw_text()
+        if response.usage.output_tokens <= len(text) // MAX_CHARS_PER_TOKEN:  # certainly nothing was lost
             return False
-        size = self._server.count_text_tokens(self._request.model, said)
+        size = self._server.count_text_tokens(self._request.model, text)
         return (
             size is not None
             and response.usage.output_tokens - size > NON_TEXT_TOKENS + response.usage.output_tokens // 20
         )
 
     def _reparse(self) -> Generator[ModelEvent, None, Response | None]:
-        """What the answer was before the server's parser took it, where it holds more."""
+        """The answer as it was before the server's parser read it; None if that says no more."""
         found: Response | None = None
         if (text := self._fetch_raw_text()) is not None:
             found = self._turn.reparse(text)
@@ -114,7 +114,7 @@ class Recovery:
         return found if found and _is_richer(found, self._response, self._tools) else None
 
     def _ask_again(self) -> Generator[ModelEvent, None, Response | None]:
-        """The same asked for once more; nothing of it is shown, for it may say no more than the first."""
+        """The answer to the same request, sent once more; it is not shown, since it may say no more."""
         replay = self._replay(replace(self._request, stream=False))
         try:
             while True:
@@ -127,21 +127,21 @@ class Recovery:
             return None
 
     def _fetch_raw_text(self) -> str | None:
-        """The text that the answer's tokens were, where the server told them."""
+        """The text of the answer's tokens; None if the server did not tell them."""
         turn = self._turn
         if turn.raw is None and turn.tokens.ids:
             turn.raw = self._server.detokenize(self._request.model, turn.tokens.ids)
         return turn.raw
 
     def _is_unclosed_thought(self) -> bool:
-        """A thought that was never closed took the answer with it."""
+        """Whether the answer is part of a thought that was never closed."""
         if not _is_only_thought(self._response):
             return False
         raw = self._fetch_raw_text()
         return raw is None or raw.rstrip().endswith(self._turn.raw_text().rstrip())
 
     def _extract_from_thought(self) -> Response:
-        """A thought that was never closed is the answer; one that was may end in a call."""
+        """The answer from a thought: all of one that was never closed; the calls in one that was."""
         thought = "".join(block.text for block in self._response.content if isinstance(block, Reasoning))
         if self._is_unclosed_thought():
             answer = self._turn.reparse(thought)
@@ -150,7 +150,7 @@ class Recovery:
         return found if found.calls else self._response
 
     def _describe_leak(self, response: Response) -> str:
-        """Calls that a native server left in the text: which format they are in, and what reads it."""
+        """The notice on calls that a native server left in the text: their format, and which parser reads it."""
         clean = (call.origin for call in response.calls if not call.repaired)
         leaked = next((origin for origin in clean if origin not in (NATIVE, TEXT)), "")
         if not leaked or self._path.mode != "native":
@@ -161,7 +161,7 @@ class Recovery:
 
 
 def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the text that the tokens were holds more than what the server made of it."""
+    """Whether the text of the tokens holds more than what the server returned."""
     if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
         return True
     nothing = not response.calls and not response.malformed
@@ -169,13 +169,13 @@ def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefiniti
 
 
 def _is_at_cap(response: Response, cap: int | None) -> bool:
-    """Whether it ended because it had all the tokens it could have, whatever the server says of it."""
+    """Whether it ended at the limit of tokens, whatever stop reason the server gives."""
     used = response.usage.output_tokens if response.usage else 0
     return bool(cap and used >= cap) or response.stop_reason == "max_tokens"
 
 
 def mark_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
-    """Servers serve a call that max_tokens cut off as a whole one: {} for arguments, tokens at the cap. It is none."""
+    """Some servers return a call that max_tokens cut off as a whole one, with {} as arguments: it is malformed."""
     used = response.usage.output_tokens if response.usage else 0
     if not _is_at_cap(response, cap):
         return response

@@ -1,6 +1,6 @@
-"""The conversation as a path wants it: instructions in the system prompt, exchanges native or as text, roles merged.
+"""The conversation as a call path needs it: instructions in the system prompt, calls native or as text, roles merged.
 
-Each message is rendered once and kept, so that the codec sees the same objects turn after turn.
+Each message is rendered once and kept, so that the codec gets the same objects in every turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_SYSTEM = SystemMessage("")
 
 
 class MessageRenderer:
-    """Of one model: what it rendered is kept for the next turn."""
+    """Renders the conversations of one model."""
 
     def __init__(self) -> None:
         self._neutralized = MessageMemo(_neutralize)
@@ -36,10 +36,10 @@ class MessageRenderer:
         self._instructed = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
-        self.system = ""  # the text of the system message as last rendered, wherever it went
+        self.system = ""  # the text of the system message as last rendered, wherever it was put
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
-        """The conversation as `path` wants it, told of `tools`; `messages` themselves stay as they are."""
+        """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed."""
         if not messages or not isinstance(messages[0], SystemMessage):
             messages = [_NO_SYSTEM, *messages]
         self._instruct_for(tools, path)
@@ -55,12 +55,12 @@ class MessageRenderer:
         if wanted == self._instructed_for:
             return
         self._instructed_for = wanted
-        # On the template path the template has told the model all of it.
+        # On the template path, the template shows the tools.
         text = "" if path.mode == "template" else render_instructions(tools, native=path.mode == "native")
         self._instructed = MessageMemo(lambda message: _instruct(message, text))
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
-        """As text all of them on the text path, else those that went through text."""
+        """All exchanges as text on the text path, on others those whose calls came in our text format."""
         textual = self._as_text(messages)
         if path.mode == "text" or path.alternate:
             return textual
@@ -81,7 +81,7 @@ def _instruct(message: Message, text: str) -> Message:
 
 
 def _neutralize(message: Message) -> Message:
-    """Results in which nothing is a special token of the server's."""
+    """Results in which no text is a special token of a model."""
     if not isinstance(message, ToolResults):
         return message
     results = tuple(map(_neutralize_result, message.results))
@@ -106,7 +106,7 @@ def _neutralize_result(result: ToolResult) -> ToolResult:
 
 
 def _flatten(message: Message) -> Message:
-    """Results that are more than text as the text that tells of them."""
+    """Results with images or sound as the text that describes them."""
     if not isinstance(message, ToolResults):
         return message
     results = [
@@ -116,7 +116,7 @@ def _flatten(message: Message) -> Message:
 
 
 def _is_textual(response: Response) -> bool:
-    """A call in a format of the model's own goes back as a native one: the template writes it as the model did."""
+    """Whether a call came in our text format; one in the model's own format is sent back as a native one."""
     return any(call.origin == TEXT for call in response.requested_calls)
 
 
@@ -126,7 +126,7 @@ def _fold_system(messages: list[Message]) -> list[Message]:
 
 
 def _merge(messages: Sequence[Message]) -> list[Message]:
-    """Neighbours of one role as one message. Empty messages go: a template counts them as turns."""
+    """Neighbouring messages of one role as one. Empty messages are left out, since templates count them as turns."""
     merged: list[Message] = []
     for message in messages:
         last = merged[-1] if merged else None

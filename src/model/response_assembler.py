@@ -1,6 +1,7 @@
-"""One answer as it comes: the server's events in, text and calls out, whichever of the two a call came in.
+"""Assembles one answer: the server's events in; text, thoughts and calls out, native calls and those in the text.
 
-Beside what it shows it keeps what tells whether the server's own parser lost something (see recovery.py).
+It also keeps what shows whether the server's own parser lost something (see recovery.py), and notices a model that
+repeats itself without end.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from ..providers.base import Broken, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
 
+WINDOW_CHARS = 8192  # that must be nothing but one text repeated
+MAX_PERIOD_CHARS = 1024
+MAX_BLANK_CHARS = 4096  # blanks and line ends in a row: a grammar lets a weak model write them without end
+CHECK_INTERVAL_CHARS = 2048
+_PROBE_CHARS = 64
+
 
 class ResponseAssembler:
-    """The server's events in, events to show out; `response` is the whole once the server has completed it."""
+    """Turns the server's events into events to show; `response` is the whole, after the server's Completed."""
 
     def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
-        """`given`: texts that the model was given; a call that merely repeats one of them is marked as an echo."""
+        """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo."""
         self._tools = tools
         self._new_id = new_id
         self._given = given
         self._parser = StreamParser(tools, new_id=new_id, given=given)
         self._answer = EventFold()
-        self.repeats = False  # whether it says the same without end, so that no more of it is read
+        self.repeats = False  # the answer repeats itself without end: no more of it is read
         self._degeneration = DegenerationDetector()
         self._thought: list[str] = []  # as the server gave it
         self.tokens = RawTokens([], 0)
@@ -32,7 +39,7 @@ class ResponseAssembler:
         self.completed = Response(())
 
     def feed(self, event: WireEvent) -> Iterator[ModelEvent]:
-        """The next event of the server's; what of it is to be shown, which is passed on before it is looked at more."""
+        """Take in an event of the server; yields what is to be shown before it looks for repetition."""
         if isinstance(event, TextDelta):
             yield from self._absorb(self._parser.feed(event.text))
             self._watch(event.text)
@@ -41,10 +48,10 @@ class ResponseAssembler:
         elif isinstance(event, Completed):
             self.completed = event.response
             truncated = event.response.stop_reason == "max_tokens"
-            # What came to its end by itself is what was wanted, however often it says it.
+            # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
             yield from self._absorb(self._parser.close(truncated=truncated))
-        elif not isinstance(event, Broken):  # which is raised by who decodes
+        elif not isinstance(event, Broken):  # which the caller raises
             if isinstance(event, ReasoningDelta):
                 self._thought.append(event.text)
             yield event
@@ -57,13 +64,13 @@ class ResponseAssembler:
         self.repeats = self.repeats or self._degeneration.add(piece)
 
     def flush(self) -> list[ModelEvent]:
-        """What was held back of an answer that breaks off, where some of it has been shown."""
+        """The rest of an answer that breaks off, if a part of it has been shown."""
         return self._absorb(self._parser.close(truncated=True)) if self._answer.blocks else []
 
     def response(self) -> Response:
-        """The server's text replaced by what was found in it; a call made natively and in the text is one.
+        """The answer with its text replaced by what was found in it; a call made natively and in the text counts once.
 
-        Where nothing was found, its blocks stay as they came: a provider that signs them wants them back so.
+        If nothing was found, the blocks stay as they came, since a provider that signs them wants them back unchanged.
         """
         if self.repeats:
             return self._build_shortened()
@@ -74,38 +81,38 @@ class ResponseAssembler:
         return replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
 
     def _build_shortened(self) -> Response:
-        """What was said before it repeated itself; calls in it are left out, for the turn did not end."""
+        """The answer up to its repetition; calls are left out, since the turn did not end."""
         thought = "".join(self._thought)
         text = "".join(block.text for block in self._answer.blocks if isinstance(block, Text))
-        said: list[Block] = [Reasoning(cut_repetition(thought))] if thought else []
-        return Response((*said, *([Text(cut_repetition(text))] if text else [])), "repetition")
+        blocks: list[Block] = [Reasoning(cut_repetition(thought))] if thought else []
+        return Response((*blocks, *([Text(cut_repetition(text))] if text else [])), "repetition")
 
     def _collect_reasoning(self) -> list[Block]:
-        """What the server called a thought, and what of its text turned out to be one."""
+        """The thoughts that the server gave, and those that were found in its text."""
         found = self._answer.reasoning
-        said: list[Block] = [block for block in self.completed.content if isinstance(block, Reasoning)]
-        return [*said, Reasoning(found)] if found else said
+        given: list[Block] = [block for block in self.completed.content if isinstance(block, Reasoning)]
+        return [*given, Reasoning(found)] if found else given
 
     def _is_native_too(self, block: Block) -> bool:
         return isinstance(block, ToolCall) and any(
             block.name == call.name and block.arguments == call.arguments for call in self.completed.calls
         )
 
-    def reparse(self, text: str, said: Response | None = None) -> Response:
-        """The response as its own text says it, without what the server's parser made of it.
+    def reparse(self, text: str, source: Response | None = None) -> Response:
+        """The response that `text` gives when our parser reads all of it.
 
-        `said`: another answer to the same, whose text it is; its thoughts are in it.
+        `source`: the answer that `text` is from, if it is not this one; its thoughts are in the text.
         """
         again = ResponseAssembler(self._tools, self._new_id, self._given)
-        truncated = said is not None and said.stop_reason == "max_tokens"
+        truncated = source is not None and source.stop_reason == "max_tokens"
         again._absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
-        thoughts = again._collect_reasoning() if said else self._collect_reasoning() or again._collect_reasoning()
-        return replace_content(said or self.completed, [*thoughts, *again._answer.blocks])
+        thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
+        return replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
 
     def has_losses(self, told_all: bool) -> bool:
         """Whether the server's parser seems to have lost or garbled part of the answer.
 
-        `told_all`: whether it can be asked what the model said, so that asking for a wrong call is worth while.
+        `told_all`: the server can tell what the model wrote, so that a wrong call is worth a question.
         """
         native = self.completed.calls
         if told_all and (self.completed.malformed or any(not fits(call, self._tools) for call in native)):
@@ -113,16 +120,16 @@ class ResponseAssembler:
         return not native and (bool(self.tokens.unaccounted) or self._is_empty())
 
     def _is_empty(self) -> bool:
-        """Tokens were made, and neither text nor thought nor call came of them."""
+        """Whether tokens were made that became neither text nor thought nor call."""
         usage, silent = self.completed.usage, not self.completed.content and not self._answer.blocks
         return silent and (self.lacks_promised_calls() or bool(usage and usage.output_tokens > 1))
 
     def lacks_promised_calls(self) -> bool:
-        """Whether the server said that there were calls, and gave nothing at all."""
+        """Whether the server announced calls and gave nothing at all."""
         return self.completed.stop_reason == "tool_use" and not self.completed.content
 
     def raw_text(self) -> str:
-        """All that the server gave as text or thought."""
+        """All text and thoughts that the server gave."""
         return "".join(block.text for block in self.completed.content if isinstance(block, (Text, Reasoning)))
 
     def _absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
@@ -133,7 +140,7 @@ class ResponseAssembler:
         return [event for event in found if isinstance(event, (TextDelta, ReasoningDelta))]
 
     def _add_example(self, call: MalformedCall) -> MalformedCall:
-        """A model that was asked for our format and missed it is shown one right call."""
+        """The error of a call in our text format, with an example of a correct one."""
         tool = next((tool for tool in self._tools if tool.name == call.name), next(iter(self._tools), None))
         if call.origin != TEXT or tool is None:
             return call
@@ -141,7 +148,7 @@ class ResponseAssembler:
 
 
 def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the call is of an offered tool, has what it requires and nothing it does not know."""
+    """Whether the call is of an offered tool, with all required arguments and no unknown ones."""
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
         return False
@@ -152,56 +159,53 @@ def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
 
 
 def replace_content(response: Response, content: Sequence[Block]) -> Response:
-    """The response with other blocks, and the stop reason that they give it."""
+    """The response with other blocks, and the stop reason that follows from them."""
     return Response(tuple(content), _derive_stop_reason(response.stop_reason, content), response.usage, response.model)
 
 
-def _derive_stop_reason(said: StopReason, content: Sequence[Block]) -> StopReason:
-    """The server does not know of calls in the text, and may speak of calls that it then lost."""
-    if said == "max_tokens":
-        return said
+def _derive_stop_reason(given: StopReason, content: Sequence[Block]) -> StopReason:
+    """The server does not know of calls in the text, and may announce calls that its parser lost."""
+    if given == "max_tokens":
+        return given
     if any(isinstance(block, ToolCall) for block in content):
         return "tool_use"
-    return "end_turn" if said == "tool_use" else said
-
-
-WINDOW_CHARS = 8192  # characters that must be nothing but one text repeated
-MAX_PERIOD_CHARS = 1024
-MAX_BLANK_CHARS = 4096  # blanks and line ends without a word between them: what a grammar lets a weak model write
-CHECK_INTERVAL_CHARS = 2048  # characters between looks
-_PROBE_CHARS = 64
+    return "end_turn" if given == "tool_use" else given
 
 
 class DegenerationDetector:
-    """Of one answer."""
+    """Notices an answer that repeats itself without end.
+
+    It looks at the last characters in regular intervals. A look is a search in C over a window, so the cost of a
+    character does not grow with the answer. The window is much longer than what repeats in tables or rows of zeros.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._new = 0
 
     def add(self, piece: str) -> bool:
-        """Whether the answer repeats itself, as far as it goes with this piece."""
+        """Whether the answer repeats itself up to and with this piece."""
         self._pieces.append(piece)
         self._new += len(piece)
-        # What came all at once is whole already, as the arguments are that some servers send in one piece.
+        # A very long piece is whole already: some servers send the arguments of a call in one.
         return self._new >= CHECK_INTERVAL_CHARS and len(piece) < WINDOW_CHARS and self.check_end()
 
     def check_end(self) -> bool:
-        """Whether what there is by now ends in nothing but one text repeated."""
+        """Whether the answer ends in nothing but one text repeated."""
         tail = "".join(self._pieces)[-WINDOW_CHARS:]
         self._pieces, self._new = [tail], 0
         return len(tail) >= MAX_BLANK_CHARS and (not tail[-MAX_BLANK_CHARS:].strip() or bool(_find_period(tail)))
 
 
 def cut_repetition(text: str) -> str:
-    """The text with what repeats at its end said once."""
+    """The text with its repeated end given once."""
     if not text[-MAX_BLANK_CHARS:].strip():
         return text.rstrip()
     period = _find_period(text[-WINDOW_CHARS:])
     if not period:
         return text
     end = len(text)
-    for times in (WINDOW_CHARS // period, 1):  # many at once first: it may be long
+    for times in (WINDOW_CHARS // period, 1):  # many at once first, since the text may be long
         unit = text[-period:] * times
         while text.endswith(unit, 0, end):
             end -= len(unit)
@@ -209,7 +213,7 @@ def cut_repetition(text: str) -> str:
 
 
 def _find_period(tail: str) -> int:
-    """The length of what a whole window repeats; 0 where it does not."""
+    """The length of the text that a whole window repeats; 0 if it does not."""
     before = tail.rfind(tail[-_PROBE_CHARS:], 0, len(tail) - 1)
     period = len(tail) - _PROBE_CHARS - before
     if len(tail) < WINDOW_CHARS or before < 0 or period > MAX_PERIOD_CHARS or tail[:-period] != tail[period:]:

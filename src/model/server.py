@@ -1,8 +1,7 @@
-"""What a server tells beside the chat: its models, how it would make a prompt, what tokens were.
+"""What a server answers besides chat requests: its models, the tokens of a prompt, the text of tokens.
 
-Only the list of models is every server's; what only vLLM has is None where it is not to be had, and the
-conversation goes on without it. What holds for as long as the server runs is asked once; where it could
-not be reached, it is asked again the next time.
+Every server has a list of models; what only vLLM has is None where it is missing, and the conversation goes on without
+it. Answers that hold while the server runs are cached, but not a failed connection.
 """
 
 from __future__ import annotations
@@ -19,19 +18,15 @@ from ..types.messages import Response
 
 T = TypeVar("T")
 
-ASIDE_TIMEOUT_S = 10.0  # seconds that what can be done without may take
-NEARBY_PATHS = (
-    "v1",
-    "..",
-    "../..",
-    "../v1",
-)  # where a list of models may be, seen from an address that is not quite right
+ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
+# Where a list of models may be, seen from an address that is not quite right.
+NEARBY_PATHS = ("v1", "..", "../..", "../v1")
 _NOT_FOUND = 404
-_UNAVAILABLE = 503  # what /health says while the server cannot serve
+_UNAVAILABLE = 503  # of /health, while the server cannot serve
 
 
 class Server:
-    """`is_vllm`: whether it is one, and not another that speaks the same wire."""
+    """`is_vllm`: it is vLLM, and not another server with the same API."""
 
     def __init__(self, client: Client, codec: Codec, *, is_vllm: bool) -> None:
         self._client = client
@@ -41,7 +36,7 @@ class Server:
         self._version: str | None = None
 
     def list_models(self) -> list[str]:
-        """The names of the models served. Raises ClientError, ServerError, WireError."""
+        """The names of its models. Raises ClientError, ServerError, WireError."""
         try:
             return self._get("GET", "models", None, self._codec.models)
         except ServerError as error:
@@ -53,26 +48,26 @@ class Server:
         return self.context_lengths().get(model)
 
     def context_lengths(self) -> dict[str, int]:
-        """Of the models whose length the server says, in tokens."""
+        """In tokens, of the models for which the server tells it."""
         if self._lengths is None:
             self._lengths = self._get_cached("models", vllm.read_context_lengths, dict[str, int]())
         return self._lengths or {}
 
     def version(self) -> str:
-        """Empty where it does not say."""
+        """Empty if it does not say."""
         if self._version is None:
             self._version = self._get_cached("/version", vllm.read_version, "")
         return self._version or ""
 
     def check_health(self) -> bool | None:
-        """Whether it says that it can serve; None where it does not say."""
+        """Whether it can serve; None if it does not say."""
         try:
             return self._get("GET", "/health", None, lambda _: True, within=ASIDE_TIMEOUT_S)
         except BotError as error:
             return False if isinstance(error, ServerError) and error.status == _UNAVAILABLE else None
 
     def hint_base_url(self, refusal: ServerError) -> None:
-        """Where the address is not quite the server's, name the one that has a list of models."""
+        """If the address is not quite right, add a hint with the one that has a list of models."""
         if refusal.status != _NOT_FOUND:
             return
         base = self._client.base_url
@@ -83,11 +78,11 @@ class Server:
                 return
 
     def try_list_models(self) -> list[str]:
-        """As `models`; empty where they are not to be had."""
+        """As list_models; empty if that fails."""
         return self._try_get("GET", "models", None, self._codec.models) or []
 
     def tokenize_prompt(self, request: ChatRequest) -> vllm.TokenizedPrompt | None:
-        """The tokens that the request's prompt has, exactly."""
+        """The tokens of the request's prompt."""
         body = self._codec.encode_prompt(request) if self.is_vllm else None
         return self._try_get("POST", "/tokenize", body, vllm.read_prompt) if body else None
 
@@ -102,7 +97,7 @@ class Server:
         return self._try_get("POST", "/detokenize", body, vllm.read_detokenized) if self.is_vllm else None
 
     def complete_raw(self, request: ChatRequest) -> Response | None:
-        """What the model says to the request's prompt with no parser of the server's in between; all of it is text."""
+        """The model's answer to the request's prompt without the server's parser: all of it is text."""
         if not (prompt := self.tokenize_prompt(request)):
             return None
         return self._try_get(
@@ -110,7 +105,7 @@ class Server:
         )
 
     def _get_cached(self, path: str, read: Callable[[bytes], T], nothing: T) -> T | None:
-        """`nothing` where the server has no such thing; None where it could not be reached just now."""
+        """`nothing` if the server has no such thing; None if it could not be reached."""
         if not self.is_vllm:
             return nothing
         try:
@@ -143,7 +138,7 @@ class Server:
 
 
 def refusal(reply: HttpReply) -> ServerError:
-    """What an answer with a status other than 200 means."""
+    """The error for an answer with a status other than 200."""
     error = server_errors.refusal(reply.status, reply.read(), reply.location)
     error.retry_after = reply.retry_after
     return error

@@ -1,6 +1,6 @@
-"""What still fits into the model's context, exactly: the server's tokenizer counts, where a bound does not settle it.
+"""What still fits into the model's context. Where an upper bound is not enough, the server's tokenizer counts.
 
-A token is at least a byte, and the last answer told the size of the prompt before, so most turns need no counting.
+A token has at least one byte, and each answer tells the size of its prompt, so most turns need no counting.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..providers.base import ChatRequest
 from ..types.messages import Message, Usage
 from .server import Server
 
-TEMPLATE_OVERHEAD_TOKENS = 2000  # tokens that a chat template may add to what it is given
-MIN_ANSWER_TOKENS = 256  # tokens that an answer needs at the least
-MARGIN_TOKENS = 1  # some servers count one token more than they say
+TEMPLATE_OVERHEAD_TOKENS = 2000  # that a chat template may add
+MIN_ANSWER_TOKENS = 256  # that an answer needs
+MARGIN_TOKENS = 1  # some servers count one more than they say
 
 
 class _Counted(NamedTuple):
-    """The size of a prompt that the server has counted: how many messages, the last of them, bytes, tokens."""
+    """A prompt whose tokens the server has counted; `size` is in bytes."""
 
     messages: int
     last: Message
@@ -29,7 +29,7 @@ class _Counted(NamedTuple):
 
 
 class TokenBudget:
-    """`size` gives the bytes that a request's body has."""
+    """`size` gives the length of a request's body, in bytes."""
 
     def __init__(self, server: Server, size: Callable[[ChatRequest], int]) -> None:
         self._server = server
@@ -37,12 +37,10 @@ class TokenBudget:
         self._counted: _Counted | None = None
 
     def fit_max_tokens(self, request: ChatRequest) -> ChatRequest:
-        """The request, its answer cut to the room there is. Raises ContextTooLong where there is none."""
+        """The request, with max_tokens lowered to what the context leaves. Raises ContextTooLong if that is nothing."""
         limit = self._server.context_length(request.model)
-        if (
-            limit is None
-            or self._estimate_tokens(request) + (request.max_tokens or MIN_ANSWER_TOKENS) + MARGIN_TOKENS <= limit
-        ):
+        wanted = request.max_tokens or MIN_ANSWER_TOKENS
+        if limit is None or self._estimate_tokens(request) + wanted + MARGIN_TOKENS <= limit:
             return request
         tokens = self.count_tokens(request)
         if tokens is None:
@@ -54,7 +52,7 @@ class TokenBudget:
         return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
 
     def measure_fill(self, request: ChatRequest, exact_from: float) -> float | None:
-        """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
+        """See Model.measure_fill."""
         limit = self._server.context_length(request.model)
         if not limit:
             return None
@@ -65,17 +63,17 @@ class TokenBudget:
         return None if tokens is None else tokens / limit
 
     def count_tokens(self, request: ChatRequest) -> int | None:
-        """How many its prompt has, exactly; None where the server does not count."""
+        """Of its prompt, exactly; None if the server does not count."""
         prompt = self._server.tokenize_prompt(request)
         return len(prompt.tokens) if prompt else None
 
     def record_usage(self, request: ChatRequest, size: int, usage: Usage | None) -> None:
-        """What the server counted for this request, whose body has `size` bytes."""
+        """Remember what the server counted for this request, whose body has `size` bytes."""
         if usage and request.messages:
             self._counted = _Counted(len(request.messages), request.messages[-1], size, usage.input_tokens)
 
     def limit_output(self, request: ChatRequest, usage: Usage | None) -> int | None:
-        """The most tokens that its answer could have."""
+        """The most tokens that its answer could have; None if not known."""
         limit = self._server.context_length(request.model)
         return request.max_tokens or (limit - usage.input_tokens if limit and usage else None)
 

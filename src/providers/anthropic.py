@@ -82,9 +82,9 @@ class _Fragment(NamedTuple):
 
 
 def _turns(fragments: Sequence[_Fragment]) -> str:
-    said = [fragment for fragment in fragments if fragment.results or fragment.rest]
+    used = [fragment for fragment in fragments if fragment.results or fragment.rest]
     turns: list[str] = []
-    for role, group in groupby(said, key=lambda fragment: fragment.role):
+    for role, group in groupby(used, key=lambda fragment: fragment.role):
         parts = list(group)
         blocks = [part.results for part in parts] + [part.rest for part in parts]
         turns.append(f'{{"role":"{role}","content":[{",".join(filter(None, blocks))}]}}')

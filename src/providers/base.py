@@ -44,7 +44,7 @@ class HttpRequest(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """What broke the answer, where something came in one piece with it."""
+    """An error that came in one chunk with events, and after them."""
 
     error: BotError
 
@@ -54,14 +54,14 @@ WireEvent = Union[ModelEvent, RawTokens, Broken]
 
 class Decoder(Protocol):
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
-        """What close() gives comes here where the provider says that this was all: nothing is read after it.
+        """The events of a chunk. If the provider says that this was all, they end with those of close().
 
-        Raises WireError, or ServerError where the server reports one inside the stream; it is Broken, and comes last,
-        where there is something before it.
+        Raises WireError, and ServerError if the server reports an error inside the stream. If events come before the
+        error, it is returned as Broken, last.
         """
 
     def close(self) -> Sequence[WireEvent]:
-        """What is left, RawTokens where the server gives them, and Completed last. Raises StreamCut too.
+        """The remaining events: RawTokens if the server gives them, and Completed last. Raises StreamCut too.
 
         Completed holds the text as the server gave it, and the native calls.
         """
@@ -75,7 +75,7 @@ class Codec(Protocol):
     def encode(self, request: ChatRequest) -> HttpRequest: ...
 
     def encode_prompt(self, request: ChatRequest) -> bytes | None:  # noqa: ARG002
-        """The body of vLLM's /tokenize for the prompt that `request` would make; None where the API has none."""
+        """The body of vLLM's /tokenize for the prompt that `request` would make; None if the API has none."""
         return None
 
     def decoder(self, content_type: str) -> Decoder:
@@ -88,8 +88,8 @@ class Codec(Protocol):
 def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:
     """An answer's events as they come; the last is Completed.
 
-    A connection that breaks once the answer is whole has harmed nothing. Raises what either side raises, and
-    what broke the answer.
+    A connection that breaks after the answer is whole is no error. Raises what the decoder and the chunks raise, and
+    the error in Broken.
     """
     try:
         for chunk in chunks:

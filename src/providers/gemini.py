@@ -93,8 +93,8 @@ class GeminiCodec(Codec):
         if isinstance(block, Reasoning):
             sent["thought"] = True
         # Thoughts without a signature are summaries for people, or another model's.
-        said = block.text if isinstance(block, Text) else ""
-        return [sent] if said or _SIGNATURE in sent else []
+        has_text = isinstance(block, Text) and bool(block.text)
+        return [sent] if has_text or _SIGNATURE in sent else []
 
     def _call(self, call: ToolCall | MalformedCall) -> JSON:
         name, arguments = sendable_call(call)

@@ -1,7 +1,7 @@
 """A JSON Schema reduced to what Gemini accepts for a function's parameters. No I/O.
 
-Gemini accepts a subset of OpenAPI 3.0's schema objects and refuses a request with anything else. What can be said in
-that subset is translated (a type list becomes `nullable` or `anyOf`, a constant an `enum`, a reference its target);
+Gemini accepts a subset of OpenAPI 3.0's schema objects and refuses a request with anything else. What the subset
+can express is translated (a type list becomes `nullable` or `anyOf`, a constant an `enum`, a reference its target);
 the rest is left out. That only makes the schema wider: arguments are checked against the tool's own. Subset: the
 reference of Schema in the Gemini API (v1beta) and in Vertex AI (v1).
 """

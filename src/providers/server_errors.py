@@ -1,4 +1,4 @@
-"""What servers say besides answers: why they refuse, and which models they have. No I/O.
+"""What servers send besides answers: reasons of refusals, and lists of models. No I/O.
 
 One table covers the refusals of all providers, which agree on the status and differ only in words.
 Texts: vLLM 0.32 (serve/exception_handling), Ollama, llama.cpp's server, and the error pages of the
@@ -84,7 +84,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
 
 
 def refusal(status: int, body: bytes, location: str = "") -> ServerError:
-    """What an answer with a status other than 200 means."""
+    """The error for an answer with a status other than 200."""
     if location:  # not followed, as it might send the API key to another host
         hint = "If that is the right server, set vllm.base_url to that address."
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
@@ -92,13 +92,13 @@ def refusal(status: int, body: bytes, location: str = "") -> ServerError:
     return _classify(f"The server refused (HTTP {status}): {message}", status, message)
 
 
-def _classify(said: str, status: int, message: str) -> ServerError:
+def _classify(text: str, status: int, message: str) -> ServerError:
     kind, hint = next(
         (kind, hint)
         for wanted, pattern, kind, hint in _REFUSALS
         if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
     )
-    refused = kind(said, hint, status=status, body=message)
+    refused = kind(text, hint, status=status, body=message)
     if isinstance(refused, ContextTooLong):
         refused.excess = parse_excess_tokens(message)
     return refused

@@ -36,7 +36,7 @@ class StructReader(Generic[T]):
         self._decode = msgspec.json.Decoder(kind).decode
 
     def read(self, data: bytes) -> T:
-        """Raises WireError where it is not JSON."""
+        """Raises WireError if it is not JSON."""
         try:
             return self._decode(data)
         except _UNREADABLE:

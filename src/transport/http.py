@@ -58,7 +58,7 @@ class Client:
     """One server, one connection pool, one request at a time.
 
     The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
-    `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError where a header cannot hold the key.
+    `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError if a header cannot hold the key.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from ..base import Broken, Decoder, WireEvent
 from ..server_errors import summarize_page
 from ..wire_json import load_json
 from .response_builder import ResponseBuilder
-from .sse import MAX_EVENT_BYTES, EventDecoder, too_large
+from .sse import MAX_EVENT_BYTES, EventDecoder, size_error
 
 MAX_TITLE_BYTES = 65536  # of a page that are searched for its title
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -87,7 +87,7 @@ class WholeDecoder:
         """Raises WireError if it gets too large."""
         self._body += chunk
         if len(self._body) > MAX_EVENT_BYTES:
-            raise too_large()
+            raise size_error()
         return []
 
     def close(self) -> list[WireEvent]:

@@ -15,9 +15,9 @@ _BOM = b"\xef\xbb\xbf"
 _DATA = (b"data", b"error")  # llama.cpp's server sends errors in this field
 
 
-def too_large(limit: int = MAX_EVENT_BYTES) -> WireError:
-    said = f"The server sent one event of more than {limit:,} bytes."
-    return WireError(said, "That is not a chat completion: check vllm.base_url.")
+def size_error(limit: int = MAX_EVENT_BYTES) -> WireError:
+    message = f"The server sent one event of more than {limit:,} bytes."
+    return WireError(message, "That is not a chat completion: check vllm.base_url.")
 
 
 class EventDecoder:
@@ -34,7 +34,7 @@ class EventDecoder:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Raises WireError where one event exceeds the limit."""
+        """Raises WireError if one event exceeds the limit."""
         if self._after_cr or b"\r" in chunk:
             chunk = self._with_plain_ends(chunk)
         if not self._open and chunk[:6] == b"data: " and chunk.find(b"\n") == len(chunk) - 2 and chunk[-1:] == b"\n":
@@ -44,7 +44,7 @@ class EventDecoder:
             return []
         events = self._take_lines()
         if self._held + len(self._buffer) > self._limit:
-            raise too_large(self._limit)
+            raise size_error(self._limit)
         self._open = bool(self._buffer or self._data)
         return events
 
