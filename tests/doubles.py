@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from src.cli.demo.loopback import JSON, STREAM, Received, Reply, serving
+from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
 from src.model.call_path import CallPath
 from src.security.permissions.approval import Answer, Request
 from src.security.permissions.policy import Policy
@@ -162,14 +162,14 @@ class ScriptedServer:
         self.url = ""
 
     def __enter__(self) -> ScriptedServer:
-        self._serving = serving(self._answer)
+        self._serving = serve(self._answer)
         self.url = f"{self._serving.__enter__()}/v1"
         return self
 
     def __exit__(self, *left: Any) -> None:
         self._serving.__exit__(*left)
 
-    def _answer(self, asked: Received) -> Reply:
+    def _answer(self, asked: LoopbackRequest) -> LoopbackReply:
         if asked.method == "GET":
             return _json(200, {"data": [{"id": name} for name in self.models]})
         if not is_chat(asked.path):
@@ -179,8 +179,8 @@ class ScriptedServer:
         if isinstance(answer, tuple):
             return _json(*answer)
         body = answer if isinstance(answer, bytes) else b"".join([*map(stream_event, answer), b"data: [DONE]\n\n"])
-        return Reply(200, STREAM, [body])
+        return LoopbackReply(200, STREAM, [body])
 
 
-def _json(status: int, value: object) -> Reply:
-    return Reply(status, JSON, [json.dumps(value).encode()])
+def _json(status: int, value: object) -> LoopbackReply:
+    return LoopbackReply(status, JSON, [json.dumps(value).encode()])

@@ -23,8 +23,8 @@ from src import (
     TextDelta,
     ToolContext,
 )
-from src.cli.demo.loopback import serving
-from src.cli.demo.protocol import MODEL, Protocol, Said
+from src.cli.demo.loopback import serve
+from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
 from src.errors import ConfigError, NeverReached, ServerError
 from src.tools import REGISTRY
 from tests.doubles import ScriptedServer
@@ -47,13 +47,13 @@ def model(conversation):
     """Looks at the weather once, and says then what it was told."""
     last = conversation.messages[-1]
     if last["role"] == "tool":
-        return Said(f"I was told: {last['content']}")
-    return Said("", calls=(("weather", {"city": "Oslo"}),))
+        return DemoTurn(f"I was told: {last['content']}")
+    return DemoTurn("", calls=(("weather", {"city": "Oslo"}),))
 
 
 @pytest.fixture
 def server():
-    with serving(Protocol(model, lambda _: None)) as address:
+    with serve(DemoServer(model, lambda _: None)) as address:
         yield f"{address}/v1"
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 CONTINUATION_PROMPT = ". "
 EXIT_HINT = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
-EXIT_CONFIRM_S = 5.0  # seconds in which a second Ctrl-C leaves
+EXIT_CONFIRM_S = 5.0  # a second Ctrl-C within this time leaves
 
 
 class ChatIO(NamedTuple):
-    """The terminal, as the chat sees it.
+    """Reading from the terminal, for a chat.
 
     `read` works like input(); `turn` is entered around each answer, `no_echo` around each command without an editor.
     """
@@ -69,7 +69,7 @@ class Chat:
         return 0
 
     def _get_line(self) -> str:
-        """The next message: a queued one, else one from the prompt."""
+        """Returns a queued message, or reads one at the prompt."""
         state = self.state
         if not state.queue:
             return self._read_message()
@@ -84,12 +84,12 @@ class Chat:
         return strip_quotes(text)
 
     def _handle_line(self, line: str) -> None:
-        """Carry out a line. Errors are shown, and the chat continues."""
+        """Run a command or answer a question. Errors are shown, and the chat continues."""
         try:
             if line.startswith("/"):
                 run_command(self.state, line, self._io.no_echo)
             elif line.startswith("!"):
-                from .input.shell_escape import run_user_command  # start-up is measured
+                from .input.programs import run_user_command  # start-up is measured
 
                 run_user_command(self.state, line[1:].strip())
             else:
@@ -102,17 +102,17 @@ class Chat:
 
     def _answer_question(self, question: str) -> None:
         state = self.state
-        asked = UserMessage("\n\n".join([*state.notes, add_mentioned_files(question, state.settings.root)]))
-        state.conversation.append(asked)
+        message = UserMessage("\n\n".join([*state.notes, add_mentioned_files(question, state.settings.root)]))
+        state.conversation.append(message)
         try:
             self._run_turn()
             state.notes = []
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            state.session.forget_last(asked)  # if it got no answer, so that it can be asked again
-        if state.runtime and (unkept := state.runtime.save_server_facts()):
-            state.screen.draw(Notice(unkept))
+            state.session.forget_last(message)  # unless it was answered, so that it can be asked again
+        if state.runtime and (failure := state.runtime.save_server_facts()):
+            state.screen.draw(Notice(failure))
 
     def _run_turn(self) -> None:
         state = self.state
@@ -123,13 +123,13 @@ class Chat:
                 for event in events:
                     state.count_usage(event)
                     state.screen.draw(event)
-                state.context_length = state.ensure_runtime().model.context_length
+                state.context_length = runtime.model.context_length
             finally:
-                events.close()  # an interrupt while drawing ends the turn now, not at garbage collection
+                events.close()  # an interrupt while drawing ends the turn now, and not at garbage collection
 
 
 def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
-    """A new chat. `approver` is called when the agent is made."""
+    """The state of a new chat. `approver` is called when the runtime is made."""
 
     def before_write(path: str, content: bytes | None) -> None:
         state.session.record_write(path, content)
@@ -145,7 +145,10 @@ def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Ca
 
 
 def run_chat(state: State, io: ChatIO, resume: str | None) -> int:
-    """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
+    """Run a chat and close its session. Returns the exit code. Raises BotError.
+
+    `resume`: the session to continue; "" is the last one.
+    """
     try:
         if resume is not None:
             from .slash.history import resume_session
@@ -162,6 +165,6 @@ def preload_in_background() -> None:
 
 
 def _import_packages() -> None:
-    """Imports requests and everything that needs it."""
+    """Import requests and the packages that need it."""
     from ... import model  # noqa: F401
     from ...agent import loop  # noqa: F401

@@ -1,4 +1,4 @@
-"""Opening a chat: finding the server, choosing the screen, printing the format_banner."""
+"""Open a chat: find the server, print the banner, choose the screen."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ def open_chat(
     resume: str | None = None,
     only_plain: bool = False,
 ) -> int:
-    """`resume`: the session to continue; "" is the last one. `only_plain`: as with --plain. Raises BotError."""
+    """Open a chat and run it. Returns the exit code. Raises BotError.
+
+    `resume`: the session to continue; "" is the last one. `only_plain`: never redraw, as with --plain.
+    """
     screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_can_dim() and not only_plain)
     target = _draw_all(discover(factory, _choose_model), screen)
-    if not factory.settings.vllm.model:  # the server has been asked already: it may show this, too
+    if not factory.settings.vllm.model:  # the server was asked for its models, so it may be asked for this
         target = probe_call_path(target)
     print(format_banner(target, yes=yes, columns=get_columns(sys.stdout)))
     if not only_plain and _can_redraw():
@@ -61,7 +64,7 @@ def _draw_all(notices: Generator[Notice, None, ServerTarget], screen: PlainScree
 
 
 def _can_redraw() -> bool:
-    """Whether the terminal supports redrawing, and rich and prompt_toolkit are installed."""
+    """Whether the terminal can redraw lines, and rich and prompt_toolkit are installed."""
     from importlib.util import find_spec
 
     if "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or sys.platform == "win32":
@@ -71,7 +74,7 @@ def _can_redraw() -> bool:
 
 
 def _choose_model(names: list[str]) -> str:
-    """Ask which of several models to use."""
+    """Ask which of several models to use. Raises ConfigError."""
     for number, name in enumerate(names, 1):
         print(f"  {number}  {sanitize(name)}")
     while True:
@@ -87,12 +90,12 @@ def _choose_model(names: list[str]) -> str:
 
 
 def _enable_readline() -> None:
-    """Arrow keys and history for input(), if readline is available."""
+    """Give input() arrow keys and a history, if readline is available."""
     with contextlib.suppress(ImportError):
         import readline
 
-        if os.environ.get("TERM") != "dumb":  # it would show the escape that asks for it
-            readline.parse_and_bind("set enable-bracketed-paste on")  # lines pasted together are one question
+        if os.environ.get("TERM") != "dumb":  # it would show the escape sequence
+            readline.parse_and_bind("set enable-bracketed-paste on")  # pasted lines are one message
 
 
 def _can_dim() -> bool:

@@ -1,4 +1,4 @@
-"""A chat on a full terminal. The prompt is shown first; what it needs is loaded after that."""
+"""A chat on a full terminal. The prompt is shown before the modules that it needs are loaded."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from .input.multiline import PROMPT
 
 
 def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str | None) -> int:
-    """Returns the exit code. Always restores the terminal. Raises BotError."""
+    """Run a chat. Returns the exit code. Always restores the terminal. Raises BotError."""
     with _restore_terminal():
         with _show_early_prompt():
             from .input.approve import TerminalApprover, choose_approver
-            from .input.editor import edit_text
             from .input.terminal import Terminal, make_live_screen
             from .loop import ChatIO, make_state, preload_in_background, run_chat
 
@@ -32,12 +31,18 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
                 _print,
                 coloured=True,
                 pause=terminal.pause,
-                edit=lambda text: edit_text(text, "arguments.json"),
+                edit=_edit_arguments,
                 remember=state.factory.rule_memory.save,
             )
             approver = choose_approver(yes, target.settings) if yes else asking
         preload_in_background()
         return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume)
+
+
+def _edit_arguments(text: str) -> str:
+    from .input.programs import edit_text  # start-up is measured
+
+    return edit_text(text, "arguments.json")
 
 
 def _print(text: str) -> None:
@@ -46,7 +51,7 @@ def _print(text: str) -> None:
 
 @contextlib.contextmanager
 def _show_early_prompt() -> Iterator[None]:
-    """What is typed meanwhile is not echoed; the real prompt reads it later."""
+    """Show a prompt until the real one is loaded. Keys are not echoed; the real prompt reads them."""
     terminal = sys.stdin.fileno()
     before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
     disable_echo(terminal)
@@ -66,6 +71,6 @@ def _restore_terminal() -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(termios.error, OSError):  # it is gone
+        with contextlib.suppress(termios.error, OSError):  # the terminal is gone
             termios.tcsetattr(terminal, termios.TCSANOW, before)
             print("\x1b[?2004l\x1b[?25h", end="", flush=True)

@@ -1,6 +1,6 @@
-"""A slash command, and the chat state that it acts on.
+"""The state of a chat, and the type of the slash commands that act on it.
 
-A command is a function of the state and its argument. Modules export tuples of commands, which
+A command is a function of the state and of its argument. The modules in slash/ export tuples of commands, which
 src/cli/chat/slash/table.py combines.
 """
 
@@ -25,14 +25,14 @@ CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
 
 class Display(Protocol):
-    """Where a chat is drawn: render.PlainScreen or live.LiveScreen."""
+    """Where a chat is drawn: a PlainScreen or a LiveScreen."""
 
     thinking: str  # how thoughts are shown: fold, show or hide
 
     def draw(self, event: Event) -> None: ...
 
     def say(self, text: str) -> None:
-        """Show lines of the program's own, wrapped; text from elsewhere must have been sanitized."""
+        """Show the program's own lines, wrapped. Text from elsewhere must be sanitized."""
 
     def put(self, text: str) -> None:
         """Show sanitized lines unwrapped, so that they can be copied."""
@@ -47,7 +47,7 @@ class Display(Protocol):
 class State:
     """The state of one chat.
 
-    `make_runtime` makes the bot for a model's name when it is first needed, and again after a change. `store` saves
+    `make_runtime` makes the runtime for a model's name when it is first needed, and again after a change. `store` saves
     conversations; without one they are not saved.
     """
 
@@ -66,25 +66,25 @@ class State:
         self.model_name = model_name
         self.store = store
         self.session = self._new_session()
-        self.queue: list[str] = []  # queued: answered before the user is prompted again
-        self.draft = ""  # already in the prompt, for the user to edit
-        self.notes: list[str] = []  # sent to the model above the next question
+        self.queue: list[str] = []  # messages to handle before the user is prompted again
+        self.draft = ""  # text in the next prompt, for the user to edit
+        self.notes: list[str] = []  # for the model, above the next question
         self.should_exit = False
         self.total_usage = Usage()  # of this chat
         self.last_usage: Usage | None = None  # of the last answer
-        self.overhead_tokens = 0  # tokens of tools and form, which every request has; known from the last answer
-        self.context_length: int | None = None  # in tokens, once the server has said it
+        self.overhead_tokens = 0  # of the tools and the template in every request; known after an answer
+        self.context_length: int | None = None  # in tokens; None until the server has reported it
         self.known_path = ""  # how tools are called, as found at start
         self._make_runtime = make_runtime
         self.runtime: Runtime | None = None
 
     @property
     def factory(self) -> Factory:
-        """Makes what the settings describe."""
+        """A factory for the current settings."""
         return Factory(self.settings)
 
     def ensure_runtime(self) -> Runtime:
-        """The bot; made if need be. Raises BotError."""
+        """Returns the runtime, and makes it if necessary. Raises BotError."""
         if self.runtime is None:
             self.runtime = self._make_runtime(self.model_name)
             self.runtime.restore_todos(self.session)
@@ -109,14 +109,14 @@ class State:
         return self.session.messages
 
     def discard_runtime(self) -> None:
-        """Make the bot again when it is next needed, because something it depends on has changed."""
+        """Make the runtime anew when it is next needed, because something it depends on has changed."""
         self.runtime = None
 
     def start_conversation(self) -> None:
         self.switch_session(self._new_session())
 
     def switch_session(self, session: Session) -> None:
-        """Switch to another conversation; this one stays in its journal."""
+        """Switch to another conversation; the current one stays in its journal."""
         self.session.close()
         self.session = session
         self.notes, self.last_usage = [], None
@@ -127,7 +127,7 @@ class State:
         return self.factory.make_session(self.model_name, self.store)
 
     def count_usage(self, event: Event) -> None:
-        """Add up the tokens an answer took."""
+        """Add up the tokens of an answer."""
         if isinstance(event, Completed) and (usage := event.response.usage):
             self.last_usage = usage
             sent = [message for message in self.conversation if message is not event.response]
@@ -138,7 +138,7 @@ class State:
 
     @property
     def context_used(self) -> int:
-        """Tokens of the next request: as last counted by the server, else an estimate."""
+        """Tokens of the conversation: the server's last count, else an estimate."""
         if self.last_usage:
             return self.last_usage.input_tokens + self.last_usage.output_tokens
         return estimate_tokens(self.conversation) + self.overhead_tokens
@@ -151,7 +151,7 @@ class State:
 
 
 def estimate_tokens(messages: Iterable[Message]) -> int:
-    """Tokens, about."""
+    """The approximate number of tokens."""
     return sum(len(str(message)) for message in messages) // CHARACTERS_PER_TOKEN
 
 

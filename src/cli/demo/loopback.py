@@ -9,30 +9,30 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 JSON, STREAM = "application/json", "text/event-stream"
-LARGEST_BODY = 64 * 1024 * 1024  # bytes
+MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
-class Received(NamedTuple):
+class LoopbackRequest(NamedTuple):
     method: str
     path: str
     body: bytes
 
 
-class Reply(NamedTuple):
-    """`chunks` go out as they come; a single one goes out with its length."""
+class LoopbackReply(NamedTuple):
+    """A list of `chunks` is sent with its length; any other iterable is sent chunk by chunk."""
 
     status: int
     content_type: str
     chunks: Iterable[bytes]
 
 
-Answer = Callable[[Received], Reply]
+Responder = Callable[[LoopbackRequest], LoopbackReply]
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[str]:
-    """The server's address, without /v1; it is gone when the block is left."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(answer))
+def serve(respond: Responder) -> Iterator[str]:
+    """Serve on a free port until the end of the block. Yields the address, without /v1."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(respond))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -43,20 +43,20 @@ def serving(answer: Answer) -> Iterator[str]:
         server.server_close()
 
 
-def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
+def _make_handler(respond: Responder) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            self._answer(b"")
+            self._respond(b"")
 
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
             size = int(length) if length.isdecimal() else 0
-            self._answer(self.rfile.read(min(size, LARGEST_BODY)))
+            self._respond(self.rfile.read(min(size, MAX_BODY_BYTES)))
 
-        def _answer(self, body: bytes) -> None:
-            reply = answer(Received(self.command, self.path, body))
+        def _respond(self, body: bytes) -> None:
+            reply = respond(LoopbackRequest(self.command, self.path, body))
             self.send_response(reply.status)
             self.send_header("Content-Type", reply.content_type)
             whole = list(reply.chunks) if isinstance(reply.chunks, (list, tuple)) else None
@@ -70,10 +70,10 @@ def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
                     self.wfile.write(chunk if whole is not None else b"%x\r\n%s\r\n" % (len(chunk), chunk))
                 if whole is None:
                     self.wfile.write(b"0\r\n\r\n")
-            except (BrokenPipeError, ConnectionResetError):  # whoever asked has stopped listening
+            except (BrokenPipeError, ConnectionResetError):  # the client is gone
                 self.close_connection = True
 
         def log_message(self, *_: object) -> None:
-            """Quiet: the terminal belongs to the chat."""
+            """Log nothing: the terminal belongs to the chat."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""The demo's server and folder, for as long as it runs."""
+"""The demo's server and folder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from .loopback import serving
-from .protocol import Protocol
-from .script import script
+from .loopback import serve
+from .protocol import DemoServer
+from .script import play_script
 
 FILES = {
     "README.md": "# Greeter\n\nA small program to try things out on. `python3 greet.py` should greet the world.\n",
@@ -21,17 +21,17 @@ FILES = {
 
 
 class Demo(NamedTuple):
-    """`overrides`: the settings that lead to it, whatever the user's own are."""
+    """`overrides`: the settings that select the demo's server, whatever the user's own settings are."""
 
     folder: Path
-    state: Path  # what the program keeps, which is gone with it: the user's own sessions are elsewhere
+    state: Path  # the state folder, deleted with the demo: it has none of the user's sessions
     overrides: dict[str, object]
 
 
 @contextmanager
-def running(sleep: Callable[[float], None] = time.sleep) -> Iterator[Demo]:
-    """A server on a loopback port and a folder of sample files; both are gone when the block is left."""
-    with tempfile.TemporaryDirectory(prefix="vllm-bot-demo-") as name, serving(Protocol(script, sleep)) as address:
+def start_demo(sleep: Callable[[float], None] = time.sleep) -> Iterator[Demo]:
+    """Run a server on a loopback port in a folder of sample files; both last until the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="vllm-bot-demo-") as name, serve(DemoServer(play_script, sleep)) as address:
         folder, state = Path(name, "workspace"), Path(name, "state")
         folder.mkdir()
         for path, content in FILES.items():

@@ -1,7 +1,7 @@
-"""What the demo says: a few topics, each a list of steps. Pure: a conversation in, the next turn out.
+"""The script of the demo: topics, each a list of steps. Pure: a conversation in, the next turn out.
 
-Where it stands it reads off the conversation alone: the last thing the user asked chooses the topic, and the
-turns since then are the steps done. On the text path results come back as text, see src/parsing/prompt.py.
+It keeps no state. The user's last question selects the topic, and the assistant's turns since then are the steps that
+are done. On the text path results come back as text (src/parsing/prompt.py).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from .protocol import Conversation, Said
+from .protocol import DemoRequest, DemoTurn
 
 MARK = "[demo]"
-RESULTS_HEADING = "Tool execution results:"  # of results as text
+RESULTS_HEADING = "Tool execution results:"  # of results that come as text
 OFFERED = re.compile(r"^- \*\*(\w+)\(", re.MULTILINE)  # a tool in the instructions of the text path
 
 
 class Step(NamedTuple):
-    """Text and the call that follows it; `tools` are names to try in turn, with their arguments."""
+    """Text and the call that follows it: the first of `tools`, names with arguments, that is offered."""
 
     text: str
     tools: tuple[tuple[str, dict[str, Any]], ...]
@@ -25,7 +25,7 @@ class Step(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """`words`: any of them in the question chooses it; `end` is said after the last step."""
+    """`words`: any of them in the question chooses it; `end` follows the last step."""
 
     words: frozenset[str]
     steps: tuple[Step, ...]
@@ -96,44 +96,44 @@ DENIED = "You said no, so nothing happened. A real model would be told the same.
 NO_TOOL = "I would call a tool here, but none that I know is offered."
 
 
-def script(conversation: Conversation) -> Said:
-    """The next turn, which says that it is a demo."""
-    said = _next(conversation)
-    return said._replace(text=f"{MARK} {said.text}")
+def play_script(conversation: DemoRequest) -> DemoTurn:
+    """The next turn, marked as the demo's."""
+    turn = _next_turn(conversation)
+    return turn._replace(text=f"{MARK} {turn.text}")
 
 
-def _next(conversation: Conversation) -> Said:
+def _next_turn(conversation: DemoRequest) -> DemoTurn:
     messages = conversation.messages
-    question, since = _question(messages)
+    question, since = _find_question(messages)
     topic = next((each for each in TOPICS if each.words & question), None)
     if topic is None:
-        return Said(WHAT_NEXT, thought="The script knows none of these words." if question else "")
+        return DemoTurn(WHAT_NEXT, thought="The script knows none of these words." if question else "")
     done = sum(message.get("role") == "assistant" for message in since)
-    if done and _denied(since):
-        return Said(DENIED)
+    if done and _is_denied(since):
+        return DemoTurn(DENIED)
     if done >= len(topic.steps):
-        return Said(topic.end.format(path=OTHER_PATH[conversation.native]))
+        return DemoTurn(topic.end.format(path=OTHER_PATH[conversation.native]))
     step = topic.steps[done]
-    offered = conversation.tools or frozenset(OFFERED.findall(_text(messages[0])))
+    offered = conversation.tools or frozenset(OFFERED.findall(_get_text(messages[0])))
     call = next((each for each in step.tools if each[0] in offered), None)
-    return Said(step.text, step.thought, (call,)) if call else Said(NO_TOOL)
+    return DemoTurn(step.text, step.thought, (call,)) if call else DemoTurn(NO_TOOL)
 
 
-def _question(messages: list[dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
-    """The words of what the user asked last, in lower case, and the messages since."""
+def _find_question(messages: list[dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
+    """The words of the user's last question, in lower case, and the messages since."""
     for at in range(len(messages) - 1, -1, -1):
-        text = _text(messages[at])
+        text = _get_text(messages[at])
         if messages[at].get("role") == "user" and not text.startswith(RESULTS_HEADING):
             return set(re.findall(r"\w+", text.lower())), messages[at + 1 :]
     return set(), []
 
 
-def _denied(since: list[dict[str, Any]]) -> bool:
-    return "Not run:" in _text(since[-1])
+def _is_denied(since: list[dict[str, Any]]) -> bool:
+    return "Not run:" in _get_text(since[-1])
 
 
-def _text(message: dict[str, Any]) -> str:
-    """A message's content, whatever shape it has."""
+def _get_text(message: dict[str, Any]) -> str:
+    """A message's content, which is a string or a list of parts."""
     content = message.get("content")
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))

@@ -68,9 +68,9 @@ def _settings(given: argparse.Namespace) -> Iterator[Settings]:
         raise ConfigError(
             f"--demo brings its own server, model and folder, so {_option(unfit[0])} cannot be used with it."
         )
-    from ..demo import running
+    from ..demo import start_demo
 
-    with running() as demo:
+    with start_demo() as demo:
         print(DEMO.format(demo.folder), file=sys.stderr)
         yield replace(load_settings(given, **demo.overrides), state=demo.state)
 

@@ -3,11 +3,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from src.cli.demo.loopback import JSON, Received, Reply, serving
-from src.cli.demo.protocol import Protocol, Said
+from src.cli.demo.loopback import JSON, LoopbackReply, LoopbackRequest, serve
+from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.cli.main import main
 
-CALL = Said("", calls=(("read", {"path": "notes.txt"}),))
+CALL = DemoTurn("", calls=(("read", {"path": "notes.txt"}),))
 PAGE = "<html><head><title>Sign in</title></head></html>"
 
 
@@ -15,7 +15,7 @@ class Server:
     """The demo's server with a model that calls what it is asked to call, less what a test takes away."""
 
     def __init__(self, said=CALL, *, model="Qwen/Qwen3-8B", context=32768, answers=None):
-        self._protocol = Protocol(lambda _: said, lambda _: None)
+        self._protocol = DemoServer(lambda _: said, lambda _: None)
         self._model = model
         self._context = context
         self._answers = answers or {}
@@ -30,11 +30,11 @@ class Server:
         for path, fits, reply in self._answers:
             if path == asked.path and fits(body):
                 return reply
-        return self._protocol(Received(asked.method, asked.path, asked.body))
+        return self._protocol(LoopbackRequest(asked.method, asked.path, asked.body))
 
 
 def answer(status, value):
-    return Reply(status, JSON, [json.dumps(value).encode()])
+    return LoopbackReply(status, JSON, [json.dumps(value).encode()])
 
 
 def refusal(message):
@@ -52,7 +52,7 @@ def doctor(tmp_path, capsys):
         def run(server=None, *options, url=None, settings=None):
             if settings:
                 (tmp_path / "config.json").write_text(json.dumps(settings))
-            url = url or f"{stack.enter_context(serving(server))}/v1"
+            url = url or f"{stack.enter_context(serve(server))}/v1"
             code = main(["doctor", "-u", url, "-c", str(tmp_path / "config.json"), "--output", "json", *options])
             found = json.loads(capsys.readouterr().out)
             assert found["exit_code"] == code
@@ -89,14 +89,14 @@ def test_a_server_without_a_tool_parser_is_told_its_flags(doctor):
 
 
 def test_a_call_that_the_servers_parser_missed_names_the_one_that_reads_it(doctor):
-    leaked = Said('<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>')
+    leaked = DemoTurn('<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>')
     checks, command, _ = doctor(Server(leaked, model="who/knows"))
     assert "came in its text (hermes)" in checks["native calls"]["said"]
     assert command == "vllm serve who/knows --enable-auto-tool-choice --tool-call-parser hermes"
 
 
 def test_a_model_that_calls_nothing_is_a_warning_with_what_it_said(doctor):
-    checks, command, code = doctor(Server(Said("I cannot read files."), model="who/knows"))
+    checks, command, code = doctor(Server(DemoTurn("I cannot read files."), model="who/knows"))
     assert (checks["native calls"]["status"], command, code) == ("warn", None, 0)
     assert "I cannot read files." in checks["native calls"]["said"]
 
@@ -126,13 +126,13 @@ def test_a_small_context(doctor):
 
 
 def test_thoughts_in_the_answer_name_the_parser_for_them(doctor):
-    checks, _, _ = doctor(Server(Said("Hm.</think>\n\nI call nothing.")))
+    checks, _, _ = doctor(Server(DemoTurn("Hm.</think>\n\nI call nothing.")))
     assert checks["reasoning"]["status"] == "warn"
     assert "--reasoning-parser qwen3" in checks["reasoning"]["advice"]
 
 
 def test_thoughts_in_their_own_field(doctor):
-    assert "separate field" in doctor(Server(Said("Yes.", "Hm.")))[0]["reasoning"]["said"]
+    assert "separate field" in doctor(Server(DemoTurn("Yes.", "Hm.")))[0]["reasoning"]["said"]
 
 
 class TestWhatFails:
@@ -143,7 +143,7 @@ class TestWhatFails:
         assert "--demo" in checks["server"]["advice"]
 
     def test_a_page_instead_of_a_server(self, doctor):
-        checks, _, code = doctor(lambda _: Reply(200, "text/html", [PAGE.encode()]))
+        checks, _, code = doctor(lambda _: LoopbackReply(200, "text/html", [PAGE.encode()]))
         assert (checks["server"]["status"], code) == ("fail", 1)
         assert checks["server"]["said"]
 
@@ -181,7 +181,7 @@ def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):
 
 def test_for_people_each_check_is_a_line_and_the_flags_come_last(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
-    with serving(Server()) as address:
+    with serve(Server()) as address:
         assert main(["doctor", "-u", f"{address}/v1", "-c", str(tmp_path / "config.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["pass", "server", f"{address}/v1", "answers"]

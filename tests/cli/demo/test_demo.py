@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from src.cli.demo import running
+from src.cli.demo import start_demo
 from src.cli.main import main
 
 
 @pytest.fixture
 def demo(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("src.cli.demo.protocol.PACE", 0)
+    monkeypatch.setattr("src.cli.demo.protocol.WORD_S", 0)
     monkeypatch.chdir(tmp_path)
 
     def run(*options):
@@ -50,7 +50,7 @@ def test_a_server_a_model_or_a_folder_cannot_be_given_with_it(demo, option):
 
 
 def test_it_leaves_nothing_behind():
-    with running() as demo:
+    with start_demo() as demo:
         assert (demo.folder / "greet.py").is_file()
     assert not demo.folder.exists()
 
@@ -58,7 +58,7 @@ def test_it_leaves_nothing_behind():
 def test_the_program_in_it_has_a_mistake_to_find(tmp_path):
     import subprocess
 
-    with running() as demo:
+    with start_demo() as demo:
         command = [sys.executable, "greet.py"]
         assert subprocess.run(command, cwd=demo.folder, capture_output=True, text=True).returncode == 1
         program = demo.folder / "greet.py"

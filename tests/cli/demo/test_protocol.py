@@ -4,29 +4,29 @@ import json
 
 import pytest
 
-from src.cli.demo.loopback import Received, serving
-from src.cli.demo.protocol import CONTEXT, MODEL, VERSION, Protocol, Said
+from src.cli.demo.loopback import LoopbackRequest, serve
+from src.cli.demo.protocol import CONTEXT_TOKENS, MODEL, VERSION, DemoServer, DemoTurn
 from src.model import CallPath, Model
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import Completed
 from src.types.messages import Reasoning, UserMessage
 
-SAID = Said("I read it.", "A file, then.", (("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})))
+TURN = DemoTurn("I read it.", "A file, then.", (("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})))
 
 
-def protocol(said=SAID):
-    return Protocol(lambda _: said, lambda _: None)
+def protocol(turn=TURN):
+    return DemoServer(lambda _: turn, lambda _: None)
 
 
 def asked(method, path, body=b""):
-    reply = protocol()(Received(method, path, body if isinstance(body, bytes) else json.dumps(body).encode()))
+    reply = protocol()(LoopbackRequest(method, path, body if isinstance(body, bytes) else json.dumps(body).encode()))
     return reply.status, json.loads(b"".join(reply.chunks) or "null")
 
 
 @pytest.fixture
 def model():
-    with serving(protocol()) as address, Client(f"{address}/v1") as client:
+    with serve(protocol()) as address, Client(f"{address}/v1") as client:
         yield lambda mode: Model(client, MODEL, path=CallPath(mode))
 
 
@@ -35,22 +35,22 @@ def test_the_program_reads_its_calls_on_every_path(model, mode):
     *_, last = model(mode).respond([UserMessage("go")], REGISTRY.definitions)
     assert isinstance(last, Completed)
     response = last.response
-    assert [(call.name, call.arguments) for call in response.calls] == list(SAID.calls)
+    assert [(call.name, call.arguments) for call in response.calls] == list(TURN.calls)
     assert {call.origin for call in response.calls} == {"native" if mode == "native" else "text"}
-    assert response.text.strip() == SAID.text
-    assert [block.text for block in response.content if isinstance(block, Reasoning)] == [SAID.thought]
+    assert response.text.strip() == TURN.text
+    assert [block.text for block in response.content if isinstance(block, Reasoning)] == [TURN.thought]
     assert response.usage.output_tokens > 0
 
 
 def test_it_says_its_context_and_version(model):
-    assert (model("native").context_length, model("native").server_version) == (CONTEXT, VERSION)
+    assert (model("native").context_length, model("native").server_version) == (CONTEXT_TOKENS, VERSION)
 
 
 def test_an_answer_that_is_not_streamed():
     body = {"model": MODEL, "messages": [{"role": "user", "content": "go"}], "tools": [{"function": {"name": "read"}}]}
     status, whole = asked("POST", "/v1/chat/completions", body)
     message = whole["choices"][0]["message"]
-    assert (status, message["content"], message["reasoning"]) == (200, SAID.text, SAID.thought)
+    assert (status, message["content"], message["reasoning"]) == (200, TURN.text, TURN.thought)
     assert json.loads(message["tool_calls"][1]["function"]["arguments"]) == {"path": "b.txt"}
     assert whole["choices"][0]["finish_reason"] == "tool_calls"
 
@@ -64,7 +64,7 @@ def test_tokenize_counts_more_with_tools():
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "said"),
+    ("method", "path", "body", "status", "message"),
     [
         ("GET", "/v1/nothing", b"", 404, "Not Found"),
         ("GET", "/v1/chat/completions", b"", 405, "Method Not Allowed"),
@@ -80,7 +80,7 @@ def test_tokenize_counts_more_with_tools():
         ("POST", "/v1/chat/completions", {"model": MODEL, "messages": []}, 400, "at least 1 item"),
     ],
 )
-def test_it_refuses_as_vllm_does(method, path, body, status, said):
+def test_it_refuses_as_vllm_does(method, path, body, status, message):
     came, value = asked(method, path, body)
     assert came == status
-    assert said in (value["error"]["message"] if "error" in value else value["detail"])
+    assert message in (value["error"]["message"] if "error" in value else value["detail"])

@@ -1,75 +1,75 @@
 import pytest
 
-from src.cli.demo.protocol import Conversation
-from src.cli.demo.script import MARK, TOPICS, script
+from src.cli.demo.protocol import DemoRequest
+from src.cli.demo.script import MARK, TOPICS, play_script
 
 EVERY = frozenset({"glob", "read", "edit", "exec"})
 
 
-def asked(text):
+def ask(text):
     return {"role": "user", "content": text}
 
 
-def answered(said, result="done"):
+def answer(turn, result="done"):
     """A turn of the demo and what came of its call, as a native server has them."""
-    return [{"role": "assistant", "content": said.text}, {"role": "tool", "content": result}]
+    return [{"role": "assistant", "content": turn.text}, {"role": "tool", "content": result}]
 
 
-def played(question, result="done", tools=EVERY):
+def play(question, result="done", tools=EVERY):
     """The turns that follow a question, until one calls nothing."""
-    messages, turns = [asked(question)], []
+    messages, turns = [ask(question)], []
     while not turns or turns[-1].calls:
-        turns.append(script(Conversation(messages, tools, native=True)))
-        messages += answered(turns[-1], result)
+        turns.append(play_script(DemoRequest(messages, tools, native=True)))
+        messages += answer(turns[-1], result)
     return turns
 
 
 @pytest.mark.parametrize("question", ["tour", "hello", "what is here?", "read it", "please FIX it", "run it", ""])
 def test_every_turn_says_that_it_is_a_demo(question):
-    assert [turn for turn in played(question) if not turn.text.startswith(MARK)] == []
+    assert [turn for turn in play(question) if not turn.text.startswith(MARK)] == []
 
 
 def test_the_tour_lists_reads_runs_edits_and_runs_again():
-    calls = [name for turn in played("the tour, please") for name, _ in turn.calls]
+    calls = [name for turn in play("the tour, please") for name, _ in turn.calls]
     assert calls == ["glob", "read", "exec", "edit", "exec"]
 
 
 def test_it_ends_with_the_other_way_to_call_tools():
-    assert "/path text" in played("tour")[-1].text
-    text = script(Conversation([asked("run"), *answered(played("run")[0])], EVERY, native=False)).text
+    assert "/path text" in play("tour")[-1].text
+    text = play_script(DemoRequest([ask("run"), *answer(play("run")[0])], EVERY, native=False)).text
     assert "/path native" in text
 
 
 def test_each_topic_is_asked_for_by_its_words():
     for topic in TOPICS:
         for word in topic.words:
-            assert played(word)[0].calls == played(sorted(topic.words)[0])[0].calls
+            assert play(word)[0].calls == play(sorted(topic.words)[0])[0].calls
 
 
 def test_other_words_are_answered_with_what_it_understands():
-    (turn,) = played("What is the meaning of life?")
+    (turn,) = play("What is the meaning of life?")
     assert "`tour`" in turn.text
     assert "vllm serve" in turn.text
 
 
 def test_a_refusal_ends_the_topic():
-    turns = played("tour", result='{"error": "Not run: the user said no."}')
+    turns = play("tour", result='{"error": "Not run: the user said no."}')
     assert len(turns) == 2
     assert "You said no" in turns[1].text
 
 
 def test_it_calls_no_tool_that_is_not_offered():
-    assert played("list", tools=frozenset({"exec"}))[0].calls == (("exec", {"command": "ls"}),)
-    assert played("read", tools=frozenset({"exec"}))[0].calls == ()
+    assert play("list", tools=frozenset({"exec"}))[0].calls == (("exec", {"command": "ls"}),)
+    assert play("read", tools=frozenset({"exec"}))[0].calls == ()
 
 
 def test_on_the_text_path_tools_and_results_are_in_the_text():
     system = {"role": "system", "content": "## Available Tools\n\n- **read(path)**: Read."}
-    messages = [system, asked("read"), {"role": "assistant", "content": "..."}, asked("Tool execution results:\n\n...")]
-    assert script(Conversation(messages[:2], frozenset(), native=False)).calls == (("read", {"path": "greet.py"}),)
-    assert script(Conversation(messages, frozenset(), native=False)).calls == ()
+    messages = [system, ask("read"), {"role": "assistant", "content": "..."}, ask("Tool execution results:\n\n...")]
+    assert play_script(DemoRequest(messages[:2], frozenset(), native=False)).calls == (("read", {"path": "greet.py"}),)
+    assert play_script(DemoRequest(messages, frozenset(), native=False)).calls == ()
 
 
 def test_content_in_parts_is_read():
     parts = {"role": "user", "content": [{"type": "text", "text": "tour"}]}
-    assert script(Conversation([parts], EVERY, native=True)).calls
+    assert play_script(DemoRequest([parts], EVERY, native=True)).calls

@@ -1,4 +1,4 @@
-"""Asking the user at the terminal whether a call may run. The call is shown in full.
+"""Ask the user at the terminal whether a call may run. The call is shown in full.
 
 y runs it, n does not, a runs it and saves a rule, e lets the user change it first, and anything else goes to the
 model instead of a result.
@@ -25,7 +25,7 @@ YES = Answer(True)
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = "the user did not let it run, and said: {said}"
 DIFF_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of diff lines, by their first character
-MAX_SHORT_LINES = 20  # lines, above which the beginning may be off the screen
+MAX_SHORT_LINES = 20  # the beginning of a longer request may be off the screen
 
 
 def ask_on_stderr(question: str, default: str = "") -> str:
@@ -36,10 +36,10 @@ def ask_on_stderr(question: str, default: str = "") -> str:
 
 
 class TerminalApprover:
-    """An Approver that asks. Only y or yes, typed after the question, is a yes.
+    """An Approver that asks the user. Only y or yes, typed after the question, approves.
 
-    `ask` reads a line for a question and a default, like input(); `show` prints lines; `pause` is entered around it
-    all; `edit` lets the user edit a text; `remember` saves a rule for later chats and may raise OSError.
+    `ask` reads a line for a question and a default, like input(); `show` prints lines; `pause` is entered around
+    the whole exchange; `edit` lets the user edit a text; `remember` saves a rule for later chats and may raise OSError.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class TerminalApprover:
         return self._ask_user(revised, changed=True)
 
     def _read_arguments(self, request: Request) -> Mapping[str, JSON]:
-        """What the user makes of them. Raises ValueError if it is no JSON object, BotError without an editor."""
+        """The arguments as the user edits them. Raises ValueError if they are no JSON object, or BotError."""
         arguments = request.call.arguments
         command = arguments.get("command")
         if request.call.name == "exec" and isinstance(command, str) and "\n" not in command:
@@ -153,14 +153,14 @@ class TerminalApprover:
 
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
-    """The arguments to show, without those that the diff shows."""
+    """The arguments that the diff does not show."""
     arguments = request.call.arguments.items()
     in_diff = {"content", "oldText", "newText"} if request.preview else set()
     return [(name, value) for name, value in arguments if name not in in_diff]
 
 
 def _format_rule(rule: str) -> str:
-    """A rule in the form that --allow takes."""
+    """A rule in the form that --allow takes, if it has one."""
     try:
         entry = json.loads(rule)
     except ValueError:
@@ -185,12 +185,12 @@ def discard_typed_ahead() -> None:
         import termios
     except ImportError:  # Windows
         return
-    with contextlib.suppress(termios.error, ValueError, OSError):  # no terminal: nothing was typed
+    with contextlib.suppress(termios.error, ValueError, OSError):  # no terminal
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def choose_approver(yes: bool, settings: Settings) -> Approver:
-    """`yes` approves every call; else the user decides, if there is a terminal."""
+    """`yes` approves every call. Otherwise the user decides, and without a terminal every call is refused."""
     if yes:
         return APPROVE_ALL
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()

@@ -12,12 +12,12 @@ from ..slash.table import COMMANDS, find_command
 from ..state import State
 
 OPEN_MENTION = re.compile(r"(?:^|(?<=\s))@(?:\"([^\"\n]*)|([^\s\"]*))\Z")
-MAX_PATHS = 200  # paths offered at once
-MAX_SCANNED_ENTRIES = 5000  # entries of one folder
+MAX_PATHS = 200  # in one menu
+MAX_SCANNED_ENTRIES = 5000  # of one folder
 
 
 class Completion(NamedTuple):
-    """`start` characters before the cursor are replaced by `text`."""
+    """`text` replaces the last `start` characters before the cursor."""
 
     text: str
     start: int
@@ -25,7 +25,7 @@ class Completion(NamedTuple):
 
 
 def complete(before: str, state: State) -> Iterator[Completion]:
-    """Completions for the text before the cursor."""
+    """Complete the text before the cursor."""
     if mention := OPEN_MENTION.search(before):
         quoted = mention[1] is not None
         typed = mention[1] if quoted else mention[2]
@@ -50,7 +50,7 @@ def _complete_command(before: str, state: State) -> Iterator[Completion]:
 
 
 def _find_paths(root: Path, typed: str) -> list[str]:
-    """Sorted paths that begin with what was typed; folders end in a slash."""
+    """Paths that begin with `typed`, sorted; folders end in a slash."""
     folder, _, start = typed.rpartition("/")
     place = folder or ("/" if typed.startswith("/") else "")
     found: list[str] = []
@@ -61,6 +61,6 @@ def _find_paths(root: Path, typed: str) -> list[str]:
                     break
                 if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
                     found.append(typed[: len(typed) - len(start)] + entry.name + ("/" if entry.is_dir() else ""))
-    except (OSError, RuntimeError):  # RuntimeError: nobody has that home
+    except (OSError, RuntimeError):  # RuntimeError: no user has that home
         return []
     return sorted(path for path in found if path.isprintable())

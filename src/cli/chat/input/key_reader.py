@@ -1,4 +1,4 @@
-"""Reading keys in a thread while the model works, without echo.
+"""Read keys in a thread while the model works, without echo.
 
 Ctrl-C stays a signal for the main thread. The terminal is always restored.
 """
@@ -16,13 +16,13 @@ from typing import Any
 
 from .keys import TypedInput
 
-POLL_S = 0.1  # seconds between looks at the clock
-_INPUT, _LOCAL, _CONTROL = 0, 3, 6  # of what tcgetattr gives
+POLL_S = 0.1  # between ticks of the clock
+_INPUT, _LOCAL, _CONTROL = 0, 3, 6  # indexes into the list of tcgetattr
 BRACKETED_PASTE_ON, BRACKETED_PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class KeyReader:
-    """`typed` receives the keys; `changed` is called after each, `tick` after a while without any."""
+    """Feeds keys to `typed`. Calls `changed` after each read, and `tick` every POLL_S without one."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class KeyReader:
                 else:
                     self._typed.end_escape()
                     self._changed() if self._typed.actions else self._tick()
-        except OSError:  # the terminal is gone; the program is told by a signal
+        except OSError:  # the terminal is gone; a signal ends the program
             return
         finally:
             os.close(woken)
 
 
 def disable_echo(terminal: int) -> None:
-    """Keys arrive one by one, unchanged and without echo; Ctrl-C and Ctrl-Z stay signals. Raises termios.error."""
+    """Make keys arrive one by one, unchanged, without echo. Ctrl-C and Ctrl-Z stay signals. Raises termios.error."""
     mode = termios.tcgetattr(terminal)
     mode[_INPUT] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
     mode[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)

@@ -1,6 +1,6 @@
-"""What is typed while the model works: keys become a line, finished lines a queue. Pure.
+"""Turn keys that are typed while the model works into a line and a queue of finished lines. Pure.
 
-The keys are those of a terminal in raw mode (xterm's; bracketed paste on). A line is edited at its end only.
+The keys are those of xterm in raw mode, with bracketed paste. A line can be edited at its end only.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from .multiline import is_open, start_next_line
 ESCAPE = "\x1b"
 PASTE_BEGIN, PASTE_END = "[200~", "[201~"
 SEQUENCE = re.compile(r"[\[O][0-9;<>?]*[ -/]*[@-~]|\r|\n|[ -NP-Z\\-~]|[^\x00-\x7f]")  # what may follow ESC
-SEQUENCE_BEGIN = re.compile(r"(?:[\[O][0-9;<>?]*[ -/]*)?")  # so far
+SEQUENCE_BEGIN = re.compile(r"(?:[\[O][0-9;<>?]*[ -/]*)?")  # an unfinished one
 MAX_SEQUENCE_CHARS = 32
 
 
 class TypedInput:
-    """`text` is the line so far, `queue` the finished lines; `actions` are keys that are not text:
-    "stop", "expand", "redraw"."""
+    """`text` is the open line, `queue` the finished lines; `actions` are "stop", "expand" and "redraw"."""
 
     def __init__(self) -> None:
         self.text = ""
         self.queue: list[str] = []
         self.actions: list[str] = []
-        self._sequence: str | None = None  # what came after an ESC
+        self._sequence: str | None = None  # the characters after an ESC
         self._pasting = False
         self._pasted: list[str] = []
-        self._tail = ""  # of what is pasted: its end may come in pieces
+        self._tail = ""  # of the pasted text: its end marker may come in pieces
 
     def feed(self, characters: str) -> None:
         for each in characters:
@@ -42,13 +41,13 @@ class TypedInput:
                 self._take_key(each)
 
     def end_escape(self) -> None:
-        """No key followed an ESC for a while: it was the Escape key."""
+        """Take a lone ESC, which no character has followed for a while, as the Escape key."""
         if self._sequence == "":
             self._sequence = None
             self.actions.append("stop")
 
     def take_unsent(self) -> str:
-        """Take everything typed and not sent, as one text."""
+        """Remove and return everything that was typed and not sent, as one text."""
         text = "\n".join([*self.queue, *([self.text] if self.text else [])])
         self.queue, self.text = [], ""
         return text
@@ -103,7 +102,7 @@ _ACTIONS = {"\x0f": "expand", "\x0c": "redraw"}  # Ctrl-O, Ctrl-L
 
 
 def _drop_last_character(text: str) -> str:
-    """Without the last visible character and what is combined with it."""
+    """Drop the last visible character and the marks combined with it."""
     while text:
         last, text = text[-1], text[:-1]
         if not unicodedata.combining(last) and last not in "\u200d\ufe0f":

@@ -1,4 +1,4 @@
-"""@path in a message: the content of the file is added below it."""
+"""Add the content of a file that a message mentions as `@path`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_FOLDER_ENTRIES = 200  # of a folder
 
 
 def add_mentioned_files(text: str, root: Path) -> str:
-    """The message, followed by the content of each file it mentions. Other words with @ are left alone."""
+    """The message, followed by the content of each file it mentions. Other words with @ stay as they are."""
     from ....types.special_tokens import neutralize_with_note  # start-up is measured
 
     parts, left, seen = [text], MAX_CONTENT_BYTES, set()
@@ -30,7 +30,7 @@ def add_mentioned_files(text: str, root: Path) -> str:
 
 
 def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path, str]]:
-    """The existing paths and how they were written, without punctuation after them."""
+    """Yield each existing path, and how it is written, without punctuation after it."""
     for found in MENTION.finditer(text):
         written = found[1] or found[2]
         for name in (written, written.rstrip(".,;:!?)")):
@@ -43,12 +43,12 @@ def _resolve(root: Path, name: str) -> Path | None:
     try:
         path = root / Path(name).expanduser()
         return path if path.exists() else None
-    except (OSError, RuntimeError):  # too long for a path; nobody has that home
+    except (OSError, RuntimeError):  # too long for a path; no user has that home
         return None
 
 
 def _read_content(path: Path, name: str, room: int) -> tuple[str, int]:
-    """The text for a file or folder, and how many bytes of `room` it took. Raises OSError."""
+    """Returns the text for a file or folder, and how many of the `room` bytes it takes. Raises OSError."""
     if path.is_dir():
         entries = sorted(each.name + ("/" if each.is_dir() else "") for each in path.iterdir())
         more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""

@@ -1,4 +1,4 @@
-"""Messages of several lines: when one is complete, and what it says. Pure."""
+"""Messages of several lines: after a backslash or between triple quotes. Pure."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def strip_quotes(text: str) -> str:
 
 
 def start_next_line(text: str) -> str:
-    """An open text after Enter."""
+    """The open text after Enter."""
     return f"{text[:-1]}\n" if text.endswith("\\") and not text.lstrip().startswith(QUOTES) else f"{text}\n"

@@ -1,4 +1,4 @@
-"""The prompt on a full terminal, by prompt_toolkit: editing, history, completion. Loaded behind the first prompt."""
+"""The prompt on a full terminal: editing, history and completion, with prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ from ..state import State
 from .completion import complete
 from .multiline import is_open, start_next_line
 
-MAX_INLINE_PASTE_CHARS = 2_000  # characters, or
-MAX_INLINE_PASTE_LINES = 20  # lines: what is longer stands in the line as a note of its size
-MAX_HISTORY_CHARS = 20_000  # characters of one entry of the history
+MAX_INLINE_PASTE_CHARS, MAX_INLINE_PASTE_LINES = 2_000, 20  # of a longer paste the line shows a note
+MAX_HISTORY_CHARS = 20_000  # of one entry
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack", "prompt": "bold"})
 
 
 class Pastes:
-    """Long texts that were pasted, each with the note that stands for it in the line."""
+    """Long pasted texts, each with the note that replaces it in the line."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def shorten(self, text: str) -> str:
-        """What goes into the line: the text itself, where it is short."""
+        """A short text itself, or a note that replaces a long one."""
         lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= MAX_INLINE_PASTE_CHARS and lines <= MAX_INLINE_PASTE_LINES:
             return text
@@ -47,14 +46,14 @@ class Pastes:
         return note
 
     def expand(self, line: str) -> str:
-        """The line with the texts in place of their notes."""
+        """The line with each note replaced by its text."""
         for note, text in self._texts.items():
             line = line.replace(note, text)
         return line
 
 
 class _PasteHistory(FileHistory):
-    """Of this and earlier chats; pasted texts are kept whole, where they are not too long."""
+    """The history of all chats. An entry has its pasted texts in full, up to MAX_HISTORY_CHARS."""
 
     def __init__(self, file: Path, pastes: Pastes) -> None:
         super().__init__(str(file))
@@ -64,7 +63,7 @@ class _PasteHistory(FileHistory):
         whole = self._pastes.expand(string)
         try:
             super().store_string(whole if len(whole) <= MAX_HISTORY_CHARS else string)
-        except OSError:  # a full disk, a home that is read-only: it is known until the end of this chat
+        except OSError:  # a full disk, a read-only home: it is kept in memory
             return
 
 
@@ -78,7 +77,7 @@ class _PromptCompleter(Completer):
 
 
 class ChatPrompt:
-    """`expand` shows what was folded; `toolbar` is the line below."""
+    """Reads messages and answers. `expand` shows the last folded item; `toolbar` returns the line below the prompt."""
 
     def __init__(
         self, state: State, folder: Path | None, expand: Callable[[], None], toolbar: Callable[[], str]
@@ -101,26 +100,26 @@ class ChatPrompt:
         self._question_session: PromptSession[str] = PromptSession(history=InMemoryHistory())
 
     def read(self) -> str:
-        """The next message. Raises EOFError and KeyboardInterrupt."""
+        """Read a message. Raises EOFError and KeyboardInterrupt."""
         draft, self._state.draft = self._state.draft, ""
         return self._pastes.expand(self._session.prompt(default=draft))
 
     def ask(self, question: str, default: str = "") -> str:
-        """One line, typed after the question. Raises as read()."""
+        """Read one line that is typed after the question. Raises EOFError and KeyboardInterrupt."""
         clear_typeahead(self._question_session.input)
         return self._question_session.prompt(question, default=default)
 
     def remember(self, text: str) -> None:
-        """A message that was typed elsewhere goes into the history as well."""
+        """Add a message that was not typed at the prompt to the history."""
         self._history.append_string(text)
 
     def take_typed_ahead(self) -> str:
-        """Keys that came after the last Enter and are not used yet."""
+        """Remove and return the keys that came after the last Enter."""
         return "".join(key.data for key in get_typeahead(self._session.input))
 
 
 def _open_history(folder: Path | None, pastes: Pastes) -> History:
-    """Kept in a file that nobody else can read; where that cannot be, in memory."""
+    """The history in a file that only the user can read, or in memory if there can be none."""
     if folder is None:
         return InMemoryHistory()
     file = folder / "history"
@@ -147,7 +146,7 @@ def _make_key_bindings(pastes: Pastes, expand: Callable[[], None]) -> KeyBinding
 
     @keys.add("enter", filter=completion_is_selected & ~is_searching)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_state = None  # it is in the line already
+        event.current_buffer.complete_state = None  # the line has the completion already
 
     @keys.add("escape", "enter")
     @keys.add("c-j", filter=~is_searching)
@@ -169,7 +168,7 @@ def _make_key_bindings(pastes: Pastes, expand: Callable[[], None]) -> KeyBinding
 
     @keys.add("c-x", "c-e")
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()  # Enter sends it: prompt_toolkit's own binding sends what :q! left, too
+        event.current_buffer.open_in_editor()  # prompt_toolkit's own binding would send the text even after :q!
 
     @keys.add("c-o")
     def _(_event: KeyPressEvent) -> None:

@@ -1,4 +1,4 @@
-"""A chat on a full terminal: the prompt between turns, the live screen and typed-ahead keys during one.
+"""A chat on a full terminal: the prompt between turns, the live screen and the key reader during a turn.
 
 The terminal is restored however a turn ends, and while the program is suspended.
 """
@@ -30,7 +30,7 @@ def make_live_screen() -> LiveScreen:
 
 
 class Terminal:
-    """Reads and draws one chat. `folder` is where the history is saved."""
+    """The terminal of one chat. `folder` is where the history is saved."""
 
     def __init__(self, state: State, live: LiveScreen, folder: Path | None) -> None:
         self._state = state
@@ -39,18 +39,21 @@ class Terminal:
         self._keys = KeyReader(sys.stdin.fileno(), live.typed, self._handle_actions, live.draw_frame, self._write)
 
     def read(self, _prompt: str) -> str:
-        """The next message. Raises EOFError and KeyboardInterrupt, as input() does."""
+        """Read a message. Raises EOFError and KeyboardInterrupt, as input() does."""
         return self._prompt.read()
 
     def ask(self, question: str, default: str = "") -> str:
-        """Ask for a line in the middle of a turn; what was typed before is discarded."""
+        """Ask for a line during a turn; what was typed before is discarded."""
         return self._prompt.ask(question, default)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """While the model works: keys are collected for the next message, and the screen is drawn in place."""
+        """Collect keys for the next message, and draw in place, while the model works."""
         live, typed = self._live, self._live.typed
-        typed.text, self._state.draft = self._state.draft, ""  # begun in the turn before, if this one was queued
+        typed.text, self._state.draft = (
+            self._state.draft,
+            "",
+        )  # the line begun in the last turn, if this message was queued
         typed.feed(self._prompt.take_typed_ahead())
         live.begin()
         try:
@@ -63,7 +66,7 @@ class Terminal:
                     with live.hold_signals():
                         self._keys.stop()
         except BaseException:
-            typed.text = typed.take_unsent()  # what was to be asked next may not be wanted any more
+            typed.text = typed.take_unsent()  # the user decides anew what to send
             raise
         finally:
             live.end()
@@ -74,7 +77,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def no_echo(self) -> Iterator[None]:
-        """While a command runs: what is typed is not echoed, and the prompt reads it afterwards, Enter as Enter."""
+        """Do not echo keys while a command runs; the prompt reads them afterwards."""
         self._keys.enter_raw_mode()
         try:
             yield
@@ -83,7 +86,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """The terminal in its normal mode, in the middle of a turn: for a question or another program."""
+        """Restore the terminal's normal mode during a turn, for a question or another program."""
         running = self._keys.is_reading
         with self._live.hold_signals():
             self._keys.stop()
@@ -113,7 +116,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def _defer_signals(self) -> Iterator[None]:
-        """Ctrl-C and Ctrl-Z wait for the end of a drawing."""
+        """Let Ctrl-C and Ctrl-Z wait for the end of a drawing."""
 
         def handler(action: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
             return lambda _number, _frame: self._live.call_when_drawn(action)
@@ -127,11 +130,11 @@ class Terminal:
                 signal.signal(number, action)
 
     def _suspend(self) -> None:
-        """Leave the terminal as it was until fg; while somebody else reads it there is nothing to leave."""
+        """Restore the terminal until fg. During a pause it is in its normal mode already."""
         if not self._keys.is_reading:
             os.kill(os.getpid(), signal.SIGSTOP)
             return
-        with self._live.hold_signals(), self._live.lock:  # the clock draws nothing in between
+        with self._live.hold_signals(), self._live.lock:  # the key reader's thread draws nothing
             self._live.hide()
             self._keys.leave_raw_mode()
             os.kill(os.getpid(), signal.SIGSTOP)

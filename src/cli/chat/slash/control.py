@@ -47,7 +47,7 @@ def _complete_model(state: State) -> Iterable[str]:
 
 
 def _show_or_choose_path(state: State, mode: str) -> None:
-    """Show the call path and why it is used, or switch to another one."""
+    """Show the call path and the reason for it, or switch to another one."""
     from ....model import MODES
 
     path = state.ensure_runtime().model.path
@@ -85,8 +85,8 @@ def _set_thinking(state: State, mode: str) -> None:
 
 
 def _edit_message(state: State, words: str) -> None:
-    """Write the next message in an editor; an empty one is not sent, and one left as it was is in the prompt again."""
-    from ..input.editor import edit_text
+    """Write the next message in an editor. An empty one is not sent; an unchanged one is put into the prompt."""
+    from ..input.programs import edit_text
 
     before = words or state.draft
     text = edit_text(before)

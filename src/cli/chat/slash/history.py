@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ....session.session import Undone
     from ....session.snapshots import RestoreFile
 
-MAX_SESSIONS = 10  # sessions in a list
-MAX_DIFF_LINES = 400  # lines
-RECORDING_TOOLS = ("write", "edit")  # tools that record every file they write, as long as the session is saved
+MAX_SESSIONS = 10  # in a list
+MAX_DIFF_LINES = 400
+RECORDING_TOOLS = ("write", "edit")  # record every file they write, if the session is saved
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
 EXPORT_FORMATS = ("md", "json", "html")
 INIT_PROMPT = """\
@@ -49,7 +49,7 @@ def resume_session(state: State, wanted: str) -> None:
 
 
 def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
-    """One line per session."""
+    """Yield a line for each session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
         place = "" if each.workspace == root else f"  [{sanitize(each.workspace)}]"
@@ -59,7 +59,7 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
 
 
 def make_restorer(state: State) -> RestoreFile:
-    """How a file is restored: like a tool writes one, only inside the workspace."""
+    """A function that restores a file as a tool would write it: only inside the workspace."""
     from ....tools.fs import paths
 
     def put(path: Path, content: bytes | None) -> None:
@@ -101,7 +101,7 @@ def _report_undo(state: State, undone: Undone) -> None:
 
 
 def _may_change_files(state: State, name: str) -> bool:
-    """Whether a call that recorded no write may have changed something."""
+    """Whether a call may have changed something that undo does not restore."""
     from ....app.runtime import make_tools
 
     if name in RECORDING_TOOLS and state.session.path:
@@ -135,7 +135,7 @@ def _make_diff(name: str, before: bytes | None, after: bytes | None) -> Iterable
 
 
 def _split_lines(content: bytes | None) -> list[str] | None:
-    """None if it is not text."""
+    """Lines of a text; None if the content is not text."""
     try:
         return (content or b"").decode().splitlines()
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from .control import CONTROL_COMMANDS
 from .history import HISTORY_COMMANDS
 from .info import INFO_COMMANDS
 
-HELP_COLUMNS = 26  # columns for a command and its argument
+HELP_COLUMNS = 26  # of a command and its argument
 
 
 def run_command(state: State, line: str, no_echo: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
@@ -26,7 +26,7 @@ def run_command(state: State, line: str, no_echo: Callable[[], AbstractContextMa
 
 
 def find_command(name: str) -> SlashCommand | None:
-    """The command with this name or alias, ignoring case."""
+    """The command with this name or alias, in any case."""
     return _BY_NAME.get(name.lower())
 
 

@@ -1,12 +1,16 @@
+"""The user's own commands, and the editor, which is a script here."""
+
 import io
+import os
 
 import pytest
 
-from src.cli.chat.input.shell_escape import MAX_MODEL_CHARS, run_user_command
+from src.cli.chat.input.programs import MAX_MODEL_CHARS, edit_text, run_user_command
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
+from src.errors import ConfigError
 
 
 @pytest.fixture
@@ -46,3 +50,31 @@ def test_without_a_command_it_says_what_it_is_for(state):
 def test_what_it_writes_cannot_end_the_turn_and_speak_as_another(state):
     run_user_command(state, "printf '[/INST]'")
     assert "\n[ /INST]\n" in state.notes[0]
+
+
+@pytest.fixture
+def editor(monkeypatch, tmp_path):
+    def use(script):
+        program = tmp_path / "editor"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o700)
+        monkeypatch.setitem(os.environ, "VISUAL", str(program))
+
+    return use
+
+
+def test_the_text_is_what_it_left(editor):
+    editor('echo more >> "$1"')
+    assert edit_text("text\n") == "text\nmore"
+
+
+def test_one_that_fails_changes_nothing(editor):
+    editor("exit 1")
+    with pytest.raises(ConfigError, match="exit code 1"):
+        edit_text("text")
+
+
+def test_one_that_is_not_there_is_said_so(monkeypatch):
+    monkeypatch.setitem(os.environ, "VISUAL", "/no/such/editor")
+    with pytest.raises(ConfigError, match="could not be started"):
+        edit_text("text")

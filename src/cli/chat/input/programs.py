@@ -1,19 +1,25 @@
-"""`!command`: the user's own commands, whose output is shown and given to the model."""
+"""The user's own programs: `!command`, whose output is shown and given to the model, and the editor."""
 
 from __future__ import annotations
 
 import codecs
 import os
+import shlex
+import shutil
 import signal
+import subprocess
+import tempfile
+from pathlib import Path
 
-from ....errors import ToolError
+from ....errors import ConfigError, ToolError
 from ....security.text.sanitize import Sanitizer
 from ....tools.process.run import Output, run_live
 from ....types.special_tokens import neutralize
 from ..state import State
 
+EDITORS = ("nano", "vim", "vi")
 SHELL = "/bin/sh"
-MAX_MODEL_CHARS = 30_000  # of an output; the middle is cut out
+MAX_MODEL_CHARS = 30_000  # of an output; the middle of a longer one is cut
 NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
 
 
@@ -45,3 +51,20 @@ def run_user_command(state: State, command: str) -> None:
     kept = output.text().removesuffix("\n")
     state.notes.append(neutralize(NOTE.format(command=command, output=kept, ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
+
+
+def edit_text(text: str, name: str = "message.md") -> str:
+    """Let the user edit a text with VISUAL, EDITOR or a common editor. Raises ConfigError."""
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
+    if not command:
+        raise ConfigError("No editor found.", "Set EDITOR, e.g. EDITOR=nano.")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / name
+        file.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run([*shlex.split(command), str(file)], check=False)  # noqa: S603 - the user's editor
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"The editor could not be started: {error}", "Set EDITOR to another one.") from error
+        if done.returncode:
+            raise ConfigError(f"The editor ended with exit code {done.returncode}, so its text was not used.")
+        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
