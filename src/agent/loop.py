@@ -2,7 +2,7 @@
 
 The model's mistakes become messages to the model: an unknown tool, wrong arguments, a malformed or a denied call is
 answered with a tool result of kind error, and the loop goes on. Whatever ends a turn early, an interrupt included,
-the conversation can be sent again: the text that was shown is kept, and every call has its result.
+the conversation can be sent again: it keeps the text that the user saw, and every call has its result.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class AgentLoop:
         return (yield from self._stream(conversation, tools))
 
     def _stream(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
-        """Append the response to the conversation; of one that breaks off, the text that was shown."""
+        """Append the response to the conversation; of one that breaks off, the text so far."""
         pieces: list[str] = []
         response: Response | None = None
         is_over = False

@@ -6,7 +6,7 @@ budget, the oldest are left out until half of it is free. Each stays in the outp
 
 `shorten_old_results` makes room where the context is full. A shortened result keeps its head.
 
-Pure: the messages are replaced in the given list. Calls keep their results, and what was said stays.
+Pure: the messages are replaced in the given list. Calls keep their results, and all other messages stay.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ Try without one: --demo"""
 class ServerTarget(NamedTuple):
     """The server and model that answer: `settings` lead to the server and name the model.
 
-    `version` is vLLM's, empty where it is none or was not asked; `context` is in tokens and `path` how its tools are
-    called, None where unknown.
+    `version` is vLLM's; empty for another server, or if it was not asked. `context` is in tokens, `path` is how its
+    tools are called; both are None where unknown.
     """
 
     settings: Settings

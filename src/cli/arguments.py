@@ -34,7 +34,7 @@ class ArgumentParser(argparse.ArgumentParser):
             kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
             names = re.findall("[a-z-]+", wrong[2])
             message = f"there is no {kind}{_nearest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
-            if what == "COMMAND":  # it may be the value of an option that is none
+            if what == "COMMAND":  # it may be the value of an option that does not exist
                 options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
                 unknown = [word for word in options if not any(each.startswith(word) for each in known)]
                 message = f"unrecognized arguments: {unknown[0]}" if unknown else message

@@ -51,7 +51,7 @@ CALL_ID = "abcdefghi"
 
 
 class Finding(NamedTuple):
-    """What a check found; `advice` says what to do about it."""
+    """What a check found, in one line; `advice` says what to do about it. --output json prints the fields."""
 
     status: Status
     said: str
@@ -65,14 +65,14 @@ class Diagnosis:
         self.load = load  # may raise ConfigError
         self.settings = Settings()
         self.model_name = ""
-        self.root = ""  # what the model's weights are called, where the server says it
+        self.root = ""  # name of the model's weights, if the server gives it
         self.models: list[str] = []
         self.version = ""
         self.family: Family | None = None
-        self.parser = ""  # of the server, that reads what the model wrote
+        self.parser = ""  # the server's tool parser that reads the format which the model wrote
         self.native = False
         self.response: Response | None = None
-        self.wire: list[Response] = []  # answers as the server told them, before our own parser saw them
+        self.wire: list[Response] = []  # answers as the server sent them, before our own parser
         self.pieces = 0
         self.first, self.took = 0.0, 0.0  # seconds
 
@@ -91,8 +91,8 @@ def _check_configuration(diagnosis: Diagnosis) -> Finding:
     source = usual[0] if usual else "no file, the defaults"
     places = diagnosis.settings.places.items()
     elsewhere = [key for key, place in places if place.startswith(("environment", "command line"))]
-    beside = f"; also {', '.join(elsewhere)}" if elsewhere else ""
-    return Finding("pass", f"{source}{beside}")
+    also = f"; also {', '.join(elsewhere)}" if elsewhere else ""
+    return Finding("pass", f"{source}{also}")
 
 
 def _check_server(diagnosis: Diagnosis) -> Finding:
@@ -198,8 +198,8 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
 
 
 def _describe_text(response: Response) -> str:
-    said = " ".join(response.text.split())
-    return f"made no call when asked to; it said: {said[:60]!r}" if said else "made no call when asked to"
+    text = " ".join(response.text.split())
+    return f"made no call when asked to; it said: {text[:60]!r}" if text else "made no call when asked to"
 
 
 def _check_template(diagnosis: Diagnosis) -> Finding:
@@ -225,7 +225,7 @@ def _check_template(diagnosis: Diagnosis) -> Finding:
             "accepts no system prompt": size([SystemMessage("Be brief."), *user]) is not None,
             "accepts no tool results": size(exchange, tools=tools) is not None,
         }
-    missing = [said for said, passed in checks.items() if not passed]
+    missing = [fault for fault, passed in checks.items() if not passed]
     if missing:
         advice = "The bot works around it in text. vLLM's examples/ has tool templates for --chat-template."
         return Finding("warn", ", ".join(missing), advice)
@@ -242,9 +242,9 @@ def _check_grammar(diagnosis: Diagnosis) -> Finding:
     try:
         with connections.make_client(REQUEST_TIMEOUT_S) as client, client.open("POST", *wire) as reply:
             if reply.status != 200:
-                said = refusal(reply.status, reply.read()).message
+                message = refusal(reply.status, reply.read()).message
                 advice = "The bot works without it, but calls in the text may be malformed."
-                return Finding("warn", said, advice)
+                return Finding("warn", message, advice)
             for events in decode(codec.decoder(reply.content_type), reply.chunks):
                 diagnosis.wire += [event.response for event in events if isinstance(event, Completed)]
     except BotError as error:
@@ -256,8 +256,8 @@ def _check_streaming(diagnosis: Diagnosis) -> Finding | None:
     if diagnosis.response is None:
         return None
     if diagnosis.pieces > 1:
-        said = f"{diagnosis.pieces} pieces, the first after {diagnosis.first:.2f} s, all after {diagnosis.took:.2f} s"
-        return Finding("pass", said)
+        times = f"{diagnosis.pieces} pieces, the first after {diagnosis.first:.2f} s, all after {diagnosis.took:.2f} s"
+        return Finding("pass", times)
     return Finding("warn", "the answer came in one piece", "The answer may be short, or a proxy may buffer it.")
 
 

@@ -40,7 +40,7 @@ class OutOfTime(KeyboardInterrupt):
 
 
 class Outlet(Protocol):
-    """Where a run is shown, and its report."""
+    """Shows a run and holds its report."""
 
     report: RunReport
 
@@ -53,7 +53,7 @@ class Outlet(Protocol):
 
 @contextmanager
 def open_outlet(output: str, model: str = "") -> Iterator[Outlet]:
-    """Show a run. However it ends, its end is shown."""
+    """Shows a run, and its end however it ends."""
     outlet, began, ended_by = OUTLETS[output](RunReport(model)), time.monotonic(), None
     try:
         yield outlet

@@ -177,18 +177,8 @@ class RunReport:
 
     def format_end(self, ended_by: BaseException | None = None) -> str:
         """The last line."""
-        return format_line(
-            "end",
-            {
-                "exit_code": self.exit_code(ended_by),
-                **{
-                    name: getattr(self, name)
-                    for name in LINES["end"].fields
-                    if hasattr(self, name) and name != "exit_code"
-                },
-                "error": _describe_error(ended_by),
-            },
-        )
+        counted = {name: getattr(self, name, None) for name in LINES["end"].fields}
+        return format_line("end", counted | {"exit_code": self.exit_code(ended_by), "error": _describe_error(ended_by)})
 
 
 def _describe_error(ended_by: BaseException | None) -> str | None:

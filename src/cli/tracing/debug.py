@@ -14,7 +14,7 @@ from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
 if TYPE_CHECKING:
     from .jsonl import Observer
 
-_LOG_LEVELS = {"providers": 1, "transport": 2}  # room -> the level from which its log is shown
+_LOG_LEVELS = {"providers": 1, "transport": 2}  # room -> lowest level that prints its log
 
 
 class Debug:
@@ -42,13 +42,13 @@ class Debug:
     def _listen(self) -> None:
         import logging  # start-up is measured, and few debug
 
-        class Handler(logging.Handler):
+        class DebugHandler(logging.Handler):
             def emit(_, record: logging.LogRecord) -> None:  # noqa: N805 - `self` is the Debug
                 self._print(record.getMessage())
 
         for room, level in _LOG_LEVELS.items():
             log = logging.getLogger(__name__.replace("cli.tracing.debug", room))
-            log.handlers[:] = [Handler()]  # the last one made counts
+            log.handlers[:] = [DebugHandler()]  # the last one made counts
             log.setLevel(logging.DEBUG if self._level >= level else logging.WARNING)
 
     def trace(self, event: Event) -> None:

@@ -1,7 +1,7 @@
 """OpenTelemetry spans with the GenAI semantic conventions, where its SDK is installed and told where to send them.
 
 One `invoke_agent` a question; in it a `chat` for each turn of the model and an `execute_tool` for each call.
-What was said, and what calls were made with, is in none: the conventions leave that to an opt-in.
+No span holds messages or arguments: the conventions leave those to an opt-in.
 Names: semantic conventions 1.41, gen-ai-spans and gen-ai-agent-spans (status: development).
 """
 
@@ -138,5 +138,5 @@ class Spans:
 
 def _fail(span: Any, error: BaseException) -> None:
     span.set_attribute("error.type", type(error).__name__)
-    said = error.message if isinstance(error, BotError) else ""
-    span.set_status(Status(StatusCode.ERROR, said))
+    message = error.message if isinstance(error, BotError) else ""
+    span.set_status(Status(StatusCode.ERROR, message))
