@@ -50,7 +50,7 @@ class BotError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """For the user: what is no BotError is a mistake of ours, and says so."""
     return str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
 

@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 import pytest
 
 from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
-from src.cli.main import COMMANDS, parser
+from src.cli.main import COMMANDS, make_parser
 from src.config import ENVIRONMENT, OPTIONS
 
 from .sources import ROOT, SOURCES, is_string, nodes
@@ -35,7 +35,7 @@ def anchor(heading: str) -> str:
 
 def option_table() -> str:
     rows = ["| option | what it does |", "|---|---|"]
-    for action in filter(lambda each: each.option_strings, parser()._actions):
+    for action in filter(lambda each: each.option_strings, make_parser()._actions):
         names = ", ".join(f"`{name}`" for name in action.option_strings)
         rows.append(f"| {names} | {action.help} |")
     return "\n".join(rows)

@@ -43,7 +43,7 @@ def trim_old_outputs(conversation: list[Message], budget: Callable[[], int]) -> 
     than the smallest budget.
     """
     places = [place for place, message in enumerate(conversation) if isinstance(message, ToolResults)]
-    chars = sum(_count_chars(result) for place in places for result in _results(conversation[place]) if result.ref)
+    chars = sum(_count_chars(result) for place in places for result in _get_results(conversation[place]) if result.ref)
     if chars <= MIN_BUDGET_TOKENS * CHARS_PER_TOKEN or chars <= (most := budget() * CHARS_PER_TOKEN):
         return 0
     return _replace_oldest(conversation, places[-1], chars - most // 2, _trim)
@@ -62,7 +62,7 @@ def _replace_oldest(
     for place in range(end):
         if freed >= chars:
             break
-        if results := _results(conversation[place]):
+        if results := _get_results(conversation[place]):
             shorter = tuple(map(shorten, results))
             gained = sum(map(_count_chars, results)) - sum(map(_count_chars, shorter))
             if gained > 0:
@@ -86,7 +86,7 @@ def _shorten(result: ToolResult) -> ToolResult:
     return replace(result, kind="text", value=SHORTENED.format(head=head, cut=size - len(head), how=how))
 
 
-def _results(message: Message) -> tuple[ToolResult, ...]:
+def _get_results(message: Message) -> tuple[ToolResult, ...]:
     return message.results if isinstance(message, ToolResults) else ()
 
 

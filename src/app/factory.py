@@ -80,7 +80,7 @@ class Factory:
 
     def make_session(self, model_name: str, store: Store | None = None) -> Session:
         """A new conversation, which is saved where there is a store."""
-        opening, root = self.system_messages(), self.settings.root
+        opening, root = self.make_system_messages(), self.settings.root
         if store is None:
             return Session(opening, root)
         meta: dict[str, JSON] = {"workspace": str(root), "server": self.settings.vllm.base_url}
@@ -93,9 +93,9 @@ class Factory:
         store = self.make_store()
         if resume is None:
             return self.make_session(self.settings.vllm.model, store), []
-        return store.resume(resume, self.system_messages(), self.settings.root)
+        return store.resume(resume, self.make_system_messages(), self.settings.root)
 
-    def system_messages(self) -> list[Message]:
+    def make_system_messages(self) -> list[Message]:
         """How a conversation begins: the system prompt, with what AGENTS.md files say."""
         notes, root = self.settings.system_prompt, self.settings.root
         where = notes.workspace_note.replace("{workspace}", str(root))

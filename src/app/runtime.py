@@ -126,11 +126,11 @@ def _make_compactor(connections: Connections, model: Model) -> Compactor:
     config = connections.settings.agent
 
     @cache
-    def writer() -> Model:
+    def make_writer() -> Model:
         is_other = config.compact_model not in ("", model.name)
         return connections.make_model(config.compact_model) if is_other else model
 
-    return Compactor(model, at=config.compact_at, writer=writer)
+    return Compactor(model, at=config.compact_at, writer=make_writer)
 
 
 def make_tools(settings: Settings) -> Registry:

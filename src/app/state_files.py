@@ -63,13 +63,13 @@ class RuleMemory:
 
     def read(self) -> list[dict[str, Any]]:
         """Entries as in `security.rules`; only those that allow."""
-        return self._in(_read(self._file))
+        return self._select(_read(self._file))
 
     def save(self, rule: dict[str, Any]) -> None:
         """Raises OSError where it cannot be written."""
 
         def add(entries: Entries) -> Entries:
-            known = self._in(entries)
+            known = self._select(entries)
             return entries if rule in known else {**entries, self._workspace: [*known, rule]}
 
         _update(self._file, add)
@@ -78,7 +78,7 @@ class RuleMemory:
         """Forget the rules of this workspace. Raises OSError."""
         _update(self._file, lambda entries: {name: each for name, each in entries.items() if name != self._workspace})
 
-    def _in(self, entries: Entries) -> list[dict[str, Any]]:
+    def _select(self, entries: Entries) -> list[dict[str, Any]]:
         rules = entries.get(self._workspace)
         return [each for each in rules if _is_allowing(each)] if isinstance(rules, list) else []
 

@@ -33,18 +33,18 @@ class ArgumentParser(argparse.ArgumentParser):
             what = message.partition(":")[0].removeprefix("argument ")
             kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
             names = re.findall("[a-z-]+", wrong[2])
-            message = f"there is no {kind}{_nearest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
+            message = f"there is no {kind}{_suggest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
             if what == "COMMAND":  # it may be the value of an option that does not exist
                 options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
                 unknown = [word for word in options if not any(each.startswith(word) for each in known)]
                 message = f"unrecognized arguments: {unknown[0]}" if unknown else message
         if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
-            message = f"there is no option {wrong[1]}{_nearest(wrong[1], known)}"
+            message = f"there is no option {wrong[1]}{_suggest(wrong[1], known)}"
         ask = "" if " " in self.prog else "; -p TEXT asks one question"
         self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
 
 
-def _nearest(wrong: str, names: list[str]) -> str:
+def _suggest(wrong: str, names: list[str]) -> str:
     import difflib
 
     words = {each.lstrip("-"): each for each in names}

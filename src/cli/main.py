@@ -38,7 +38,7 @@ COMMANDS = {
 SIMPLE = ("models", "tools", "config")  # commands that share a module
 
 
-def parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
+def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
     """`commands`: the commands whose own options are added as well, which loads their modules."""
     options = ArgumentParser(
         prog="vllm-bot",
@@ -101,13 +101,13 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next; this does not return
         import argcomplete
 
-        argcomplete.autocomplete(parser(tuple(COMMANDS)))
-    options = parser(tuple(name for name in COMMANDS if name in words))
+        argcomplete.autocomplete(make_parser(tuple(COMMANDS)))
+    options = make_parser(tuple(name for name in COMMANDS if name in words))
     options.words = words
     given = options.parse_args(words)
     # Loaded here so that --help and --version do not load it.
     from ..config import debug_level
-    from ..errors import BotError, in_words
+    from ..errors import BotError, describe_error
     from ..security.text.sanitize import sanitize
     from .oneshot.run import run
 
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             import traceback
 
             traceback.print_exc()
-        print(f"vllm-bot: {sanitize(in_words(error)[:MAX_ERROR_CHARS])}", file=sys.stderr)
+        print(f"vllm-bot: {sanitize(describe_error(error)[:MAX_ERROR_CHARS])}", file=sys.stderr)
         return error.exit_code if isinstance(error, BotError) else 1
 
 

@@ -98,7 +98,7 @@ class Chat:
             self.state.screen.say("(stopped)")
         except BotError as error:
             self.state.screen.draw(Notice(str(error)))
-            self.state.debug.traceback()
+            self.state.debug.print_traceback()
 
     def _answer_question(self, question: str) -> None:
         state = self.state

@@ -213,17 +213,17 @@ def _check_template(diagnosis: Diagnosis) -> Finding:
     ]
     with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
 
-        def size(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
+        def count_tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
             prompt = server.tokenize_prompt(ChatRequest(diagnosis.model_name, messages, tools))
             return None if prompt is None else len(prompt.tokens)
 
-        plain_size = size(user)
+        plain_size = count_tokens(user)
         if plain_size is None:
             return Finding("warn", "the server has no /tokenize, so its prompts cannot be inspected")
         checks = {
-            "does not show tools": (size(user, tools=tools) or 0) > plain_size,
-            "accepts no system prompt": size([SystemMessage("Be brief."), *user]) is not None,
-            "accepts no tool results": size(exchange, tools=tools) is not None,
+            "does not show tools": (count_tokens(user, tools=tools) or 0) > plain_size,
+            "accepts no system prompt": count_tokens([SystemMessage("Be brief."), *user]) is not None,
+            "accepts no tool results": count_tokens(exchange, tools=tools) is not None,
         }
     missing = [fault for fault, passed in checks.items() if not passed]
     if missing:

@@ -22,10 +22,10 @@ def add_doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_doctor(given: argparse.Namespace) -> int:
-    return report(lambda: load_settings(given), as_json=given.output not in (None, "text"))
+    return print_report(lambda: load_settings(given), as_json=given.output not in (None, "text"))
 
 
-def report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
+def print_report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
     """Check these settings and print what was found; 0 where nothing fails, else 1."""
     diagnosis, checks = Diagnosis(load), dict[str, Finding]()
     for name, found in examine(diagnosis):
@@ -37,7 +37,7 @@ def report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
         rows = [{"name": name, **found._asdict()} for name, found in checks.items()]
         print(json.dumps({"checks": rows, "serve": make_serve_command(diagnosis), "exit_code": int(failed)}, indent=2))
     elif diagnosis.models and diagnosis.is_vllm:
-        print(f"\n{_advice(diagnosis)}")
+        print(f"\n{_format_advice(diagnosis)}")
     return int(failed)
 
 
@@ -78,7 +78,7 @@ def _format_line(name: str, found: Finding) -> str:
     return "\n".join(lines)
 
 
-def _advice(diagnosis: Diagnosis) -> str:
+def _format_advice(diagnosis: Diagnosis) -> str:
     command = make_serve_command(diagnosis)
     if command is None:
         return f"Which --tool-call-parser reads the calls of {sanitize(diagnosis.model_name)} is listed at {DOCS}"

@@ -25,7 +25,7 @@ from ...types.messages import Message, Response, Text, UserMessage
 from ..chat.input.approve import choose_approver
 from ..render.plain import PlainScreen
 from ..tracing.debug import Debug
-from .json_output import RunReport, event_line, format_line
+from .json_output import RunReport, format_event, format_line
 
 
 class RunLimits(NamedTuple):
@@ -102,7 +102,7 @@ def ask(
             yield Notice(unsaved)
 
     try:
-        with _time_limit(limits.seconds), closing(answer()) as events:
+        with _limit_time(limits.seconds), closing(answer()) as events:
             for event in events:
                 outlet.draw(event)
     except OutOfTime as error:
@@ -112,8 +112,8 @@ def ask(
     finally:
         session.forget_last(asked)  # if it has no answer
         session.close()
-        report.answer = _final_text(session.messages)
-    return report.exit_code()
+        report.answer = _get_final_text(session.messages)
+    return report.compute_exit_code()
 
 
 def _limit_tokens(runtime: Runtime, report: RunReport, limits: RunLimits) -> None:
@@ -128,14 +128,14 @@ def _limit_tokens(runtime: Runtime, report: RunReport, limits: RunLimits) -> Non
         raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "The limit is --max-tokens.")
 
 
-def _final_text(conversation: list[Message]) -> str:
+def _get_final_text(conversation: list[Message]) -> str:
     """The answer so far; text before a tool call is not part of it."""
     last = conversation[-1]
     return last.text.strip() if isinstance(last, Response) and not last.calls and not last.malformed else ""
 
 
 @contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
+def _limit_time(seconds: float | None) -> Iterator[None]:
     """Raise OutOfTime after this time; no limit on systems without setitimer."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
@@ -200,7 +200,7 @@ class JsonOutlet:
             self._print(format_line("start", fields))
 
     def draw(self, event: Event) -> None:
-        if self._streaming and (text := event_line(event)):
+        if self._streaming and (text := format_event(event)):
             self._print(text)
 
     def end(self, ended_by: BaseException | None) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, in_words
+from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, describe_error
 from ...types.events import (
     CallDenied,
     CallFinished,
@@ -99,13 +99,13 @@ _EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
 }
 
 
-def event_line(event: Event) -> str:
+def format_event(event: Event) -> str:
     """An event as a line of stream-json; "" if it only counts towards `end`."""
-    found = event_fields(event)
+    found = describe_event(event)
     return format_line(*found) if found else ""
 
 
-def event_fields(event: Event) -> tuple[str, dict[str, Any]] | None:
+def describe_event(event: Event) -> tuple[str, dict[str, Any]] | None:
     """An event's type and fields; None if it only counts towards `end`."""
     found = _EVENTS.get(type(event))
     return found(event) if found else None
@@ -161,7 +161,7 @@ class RunReport:
         else:  # the server does not count; this is close enough for a limit
             self.output_tokens += len(response.text) // 4 + 1
 
-    def exit_code(self, ended_by: BaseException | None = None) -> int:
+    def compute_exit_code(self, ended_by: BaseException | None = None) -> int:
         """As in the table of docs/scripts.md."""
         if isinstance(ended_by, BotError):
             return ended_by.exit_code
@@ -178,10 +178,14 @@ class RunReport:
     def format_end(self, ended_by: BaseException | None = None) -> str:
         """The last line."""
         counted = {name: getattr(self, name, None) for name in LINES["end"].fields}
-        return format_line("end", counted | {"exit_code": self.exit_code(ended_by), "error": _describe_error(ended_by)})
+        return format_line(
+            "end", counted | {"exit_code": self.compute_exit_code(ended_by), "error": _describe_cause(ended_by)}
+        )
 
 
-def _describe_error(ended_by: BaseException | None) -> str | None:
-    if ended_by is None or isinstance(ended_by, Exception):
-        return None if ended_by is None else in_words(ended_by)
+def _describe_cause(ended_by: BaseException | None) -> str | None:
+    if ended_by is None:
+        return None
+    if isinstance(ended_by, Exception):
+        return describe_error(ended_by)
     return "terminated" if isinstance(ended_by, SystemExit) else "interrupted"

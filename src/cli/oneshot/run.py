@@ -39,12 +39,12 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
             from .ask import open_outlet
 
             outlet = stack.enter_context(open_outlet(given.output, given.model or ""))
-        factory = Factory(stack.enter_context(_settings(given)), sleep)
+        factory = Factory(stack.enter_context(_open_settings(given)), sleep)
         debug = Debug(debug_level, factory.settings.vllm.api_key)
         debug.observers = _make_observers(given, factory)
         question = _read_question(given)
         if question is None and (unfit := [name for name in ONE_QUESTION if getattr(given, name) is not None]):
-            raise ConfigError(f"{_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)
+            raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)
         if given.relearn:
             factory.server_memory.forget()
         if question is None:
@@ -59,14 +59,14 @@ def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], No
 
 
 @contextmanager
-def _settings(given: argparse.Namespace) -> Iterator[Settings]:
+def _open_settings(given: argparse.Namespace) -> Iterator[Settings]:
     """The settings in force; with --demo those that lead to its server, which ends with the block."""
     if not given.demo:
         yield load_settings(given)
         return
     if unfit := [name for name in ("base_url", "model", "workspace") if getattr(given, name) is not None]:
         raise ConfigError(
-            f"--demo brings its own server, model and folder, so {_option(unfit[0])} cannot be used with it."
+            f"--demo brings its own server, model and folder, so {_spell_option(unfit[0])} cannot be used with it."
         )
     from ..demo import start_demo
 
@@ -98,7 +98,7 @@ def wants_spans(environ: Mapping[str, str]) -> bool:
     return not is_off and any(environ.get(name) for name in SPAN_VARIABLES)
 
 
-def _option(name: str) -> str:
+def _spell_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 

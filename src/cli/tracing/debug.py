@@ -80,7 +80,7 @@ class Debug:
         for observer in self.observers:
             observer.end(error)
 
-    def traceback(self) -> None:
+    def print_traceback(self) -> None:
         """Print the traceback of the current exception."""
         if self._level:
             import traceback

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ... import __version__
 from ...errors import ConfigError
 from ...types.events import Completed, Event, LimitHit, ReasoningDelta, TextDelta
-from ..oneshot.json_output import event_fields
+from ..oneshot.json_output import describe_event
 
 PIECES: Mapping[type, str] = {TextDelta: "text", ReasoningDelta: "thought"}
 
@@ -54,10 +54,10 @@ class TraceFile:
             self._kind = kind
             self._pieces.append(event.text)
         elif isinstance(event, Completed):
-            self._write("completed", _response_fields(event))
+            self._write("completed", _list_response_fields(event))
         elif isinstance(event, LimitHit):
             self._write("limit", {"limit": event.limit})
-        elif found := event_fields(event):
+        elif found := describe_event(event):
             self._write(*found)
 
     def end(self, error: BaseException | None) -> None:
@@ -81,7 +81,7 @@ class TraceFile:
             self._descriptor = None
 
 
-def _response_fields(event: Completed) -> dict[str, Any]:
+def _list_response_fields(event: Completed) -> dict[str, Any]:
     response = event.response
     usage = response.usage
     return {

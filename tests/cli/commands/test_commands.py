@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from src.cli.main import COMMANDS, main, parser
+from src.cli.main import COMMANDS, main, make_parser
 from src.tools import TOOL_DEFINITIONS
 from tests.doubles import ScriptedServer
 
@@ -22,8 +22,8 @@ def run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_a_module_of_its_name_that_takes_the_common_options(name):
-    given = parser((name,)).parse_args(["-u", "http://a:1/v1", name, "-m", "tiny"])
+def test_each_command_takes_the_common_options(name):
+    given = make_parser((name,)).parse_args(["-u", "http://a:1/v1", name, "-m", "tiny"])
     assert (given.command, given.base_url, given.model) == (name, "http://a:1/v1", "tiny")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from src.cli.main import main
-from src.cli.oneshot.json_output import LINES, RunReport, event_line
+from src.cli.oneshot.json_output import LINES, RunReport, format_event
 from src.types.events import TextDelta
 from tests.doubles import ScriptedServer
 
@@ -113,7 +113,7 @@ def test_a_mistake_of_the_programs_own_is_the_last_line_too():
     assert (
         json.loads(RunReport().format_end(ZeroDivisionError("half")))["error"] == "Unexpected ZeroDivisionError: half"
     )
-    assert RunReport().exit_code(ZeroDivisionError()) == 1
+    assert RunReport().compute_exit_code(ZeroDivisionError()) == 1
 
 
 def test_an_error_is_in_it_with_what_to_do(tmp_path, capsys):
@@ -130,7 +130,7 @@ def test_an_error_is_in_it_with_what_to_do(tmp_path, capsys):
 
 def test_what_is_printed_is_ascii_so_that_no_escape_of_a_models_reaches_a_terminal():
     escapes = "\x1b]0;pwned\x07 \x9b \u202e \ud800"
-    printed = event_line(TextDelta(escapes))
+    printed = format_event(TextDelta(escapes))
     assert printed.isascii()
     assert printed.isprintable()
     assert json.loads(printed)["text"] == escapes

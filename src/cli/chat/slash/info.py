@@ -188,9 +188,9 @@ def _show_todos(state: State, _: str) -> None:
 
 
 def _run_doctor(state: State, _: str) -> None:
-    from ...commands.doctor import report
+    from ...commands.doctor import print_report
 
-    report(lambda: state.settings)
+    print_report(lambda: state.settings)
 
 
 def _expand(state: State, _: str) -> None:
