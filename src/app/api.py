@@ -20,7 +20,7 @@ from types import TracebackType
 
 from ..agent.loop import AgentLoop
 from ..config import Settings
-from ..config.settings import Vllm
+from ..config.settings import VllmSettings
 from ..errors import BotError, Cancelled, ConfigError
 from ..model import list_models
 from ..providers.table import PROVIDERS
@@ -79,7 +79,7 @@ class Agent:
         folder = Path(workspace).resolve()
         _check(base_url, provider, folder, max_tool_turns)
         registry = registry_of(tools)
-        vllm = Vllm(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
+        vllm = VllmSettings(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
         connections = Connections(Settings(vllm=vllm, root=folder, state=folder))  # nothing is kept in `state`
         with ExitStack() as opened:
             client = opened.enter_context(connections.make_client())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..config import Settings, as_prompt, guides
+from ..config import Settings, read_guides, render_guides
 from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
@@ -99,7 +99,7 @@ class Factory:
         """How a conversation begins: the system prompt, with what AGENTS.md files say."""
         notes, root = self.settings.system_prompt, self.settings.root
         where = notes.workspace_note.replace("{workspace}", str(root))
-        rules = as_prompt(guides(root)) if self.settings.workspace.agents_md else ""
+        rules = render_guides(read_guides(root)) if self.settings.workspace.agents_md else ""
         if rules:
             from ..types.special_tokens import neutralize_with_note
 

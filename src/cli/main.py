@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     options.words = words
     given = options.parse_args(words)
     # Loaded here so that --help and --version do not load it.
-    from ..config import debug_level
+    from ..config import read_debug_level
     from ..errors import BotError, describe_error
     from ..security.text.sanitize import sanitize
     from .oneshot.run import run
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # input and models may contain anything
-    debug = debug_level(os.environ)
+    debug = read_debug_level(os.environ)
     try:
         with exit_on_signals():
             if given.command:

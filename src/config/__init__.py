@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .agents_md import as_prompt, guides
-from .load import ENVIRONMENT, KINDS, OPTIONS, debug_level, list_settings, load
-from .locations import default_files, state_folder
-from .settings import BASE_URLS, SECTIONS, Security, Settings
+from .agents_md import read_guides, render_guides
+from .load import ENVIRONMENT, KINDS, OPTIONS, list_settings, load, read_debug_level
+from .locations import get_state_folder, list_default_files
+from .settings import BASE_URLS, SECTIONS, SecuritySettings, Settings
 
 __all__ = [
     "BASE_URLS",
@@ -13,13 +13,13 @@ __all__ = [
     "KINDS",
     "OPTIONS",
     "SECTIONS",
-    "Security",
+    "SecuritySettings",
     "Settings",
-    "as_prompt",
-    "debug_level",
-    "default_files",
-    "guides",
+    "get_state_folder",
+    "list_default_files",
     "list_settings",
     "load",
-    "state_folder",
+    "read_debug_level",
+    "read_guides",
+    "render_guides",
 ]

@@ -1,7 +1,7 @@
-"""What a project tells agents that work on it: AGENTS.md, of the workspace and of its parents up to the repository.
+"""AGENTS.md: instructions for agents, from the workspace and its parents up to the repository.
 
-The convention is that of https://agents.md: the file nearest to the work comes last, and so has the last word. It
-is text of the repository's, not of the user's: what it says goes to the model, and gives it no permission.
+The convention is that of https://agents.md: the nearest file comes last and takes precedence. The text comes from the
+repository, not from the user: it goes to the model and gives no permissions.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-NAME = "AGENTS.md"
-LONGEST = 32_000  # characters of all of them; the farthest gives way first
-CUT = "\n[cut: AGENTS.md is longer]"
+FILE_NAME = "AGENTS.md"
+MAX_CHARS = 32_000  # of all of them; the farthest is cut first
+CUT_NOTE = "\n[cut: AGENTS.md is longer]"
 
 
 class Guide(NamedTuple):
@@ -21,43 +21,43 @@ class Guide(NamedTuple):
     text: str
 
 
-def guides(workspace: Path) -> list[Guide]:
-    """The farthest first. One that leads out of the repository by a link, or cannot be read, is left out."""
-    folders = _up_to_repository(workspace)
-    room = LONGEST
+def read_guides(workspace: Path) -> list[Guide]:
+    """The farthest first, without files that a link leads out of the repository to, or that cannot be read."""
+    folders = _list_folders(workspace)
+    left = MAX_CHARS
     found: list[Guide] = []
     for folder in folders:
-        text = _text(folder / NAME, folders[-1], room)
+        text = _read_text(folder / FILE_NAME, folders[-1], left)
         if text:
-            found.append(Guide(folder / NAME, text))
-            room -= len(text)
+            found.append(Guide(folder / FILE_NAME, text))
+            left -= len(text)
     return found[::-1]
 
 
-def as_prompt(found: list[Guide]) -> str:
-    """For the system prompt; empty where there is none."""
-    if not found:
+def render_guides(guides: list[Guide]) -> str:
+    """The text for the system prompt; "" if there are none."""
+    if not guides:
         return ""
-    parts = [f"[{guide.path}]\n{guide.text}" for guide in found]
-    head = f"This project's {NAME} tells agents how to work here. It holds unless the user says otherwise."
+    parts = [f"[{guide.path}]\n{guide.text}" for guide in guides]
+    head = f"This project's {FILE_NAME} tells agents how to work here. It holds unless the user says otherwise."
     return "\n\n".join([head, *parts])
 
 
-def _up_to_repository(workspace: Path) -> list[Path]:
-    """The workspace, and its parents up to the one that holds .git; itself alone where none does."""
+def _list_folders(workspace: Path) -> list[Path]:
+    """The workspace and its parents up to the one with .git; only the workspace if there is none."""
     folders: list[Path] = []
     for folder in (workspace, *workspace.parents):
         folders.append(folder)
-        if os.access(folder / ".git", os.F_OK):  # Path.exists raises where a folder above may not be entered
+        if os.access(folder / ".git", os.F_OK):  # Path.exists raises if a parent may not be entered
             return folders
     return [workspace]
 
 
-def _text(path: Path, top: Path, room: int) -> str:
+def _read_text(path: Path, top: Path, left: int) -> str:
     with suppress(OSError):
         real = Path(os.path.realpath(path))
-        if room > 0 and real.is_file() and real.is_relative_to(os.path.realpath(top)):
+        if left > 0 and real.is_file() and real.is_relative_to(os.path.realpath(top)):
             with real.open(encoding="utf-8-sig", errors="replace") as file:
-                text = file.read(room + 1).strip()
-            return text if len(text) <= room else text[:room] + CUT
+                text = file.read(left + 1).strip()
+            return text if len(text) <= left else text[:left] + CUT_NOTE
     return ""

@@ -1,9 +1,8 @@
-"""What a user may set: each key with its default, what it is for and what it may hold, said once.
+"""The settings: each key with its default, its meaning and its limits.
 
-docs/configuration.md and the README are checked against it.
+Tests compare docs/configuration.md and the README with this file. Annotations are types here, not text, because
+load.py looks up how a field is read by its type.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .locations import state_folder
+from .locations import get_state_folder
 
-WEEK = 7 * 24 * 3600.0  # seconds; no wait is longer, and a clock of the system could not hold any number
+WEEK_S = 7 * 24 * 3600.0  # the longest wait; the system's clocks cannot hold every number
 
 
 def option(
@@ -25,12 +24,12 @@ def option(
     choices: Iterable[str] = (),
     secret: bool = False,
 ) -> Any:
-    """A field that a user may set: what it is for, the least and most a number may be, and what a word may be."""
+    """A field that a user may set: its meaning, the limits of a number, and the choices for a word."""
     facts = {"about": about, "least": least, "most": most, "choices": choices}
     return field(default=default, repr=not secret, metadata=facts)
 
 
-BASE_URLS = {  # of each provider; Vertex AI's names the project and the region
+BASE_URLS = {  # of each provider; the one of Vertex AI depends on project and region
     "vllm": "http://localhost:8000/v1",
     "openai": "https://api.openai.com/v1",
     "ollama": "http://localhost:11434/v1",
@@ -41,7 +40,7 @@ BASE_URLS = {  # of each provider; Vertex AI's names the project and the region
 
 
 @dataclass(frozen=True, slots=True)
-class Vllm:
+class VllmSettings:
     provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
     base_url: str = option(BASE_URLS["vllm"], "Address of the server, including `/v1`; default: the provider's own")
     model: str = option("", "Model to use; empty: `default_model_index` decides, else the server is asked")
@@ -55,17 +54,19 @@ class Vllm:
     )
     strict_tools: bool = option(True, "Have the server constrain native calls to their schemas where it can")
     stream: bool = option(True, "Stream answers; false: fetch them whole, for servers that lose parts of a stream")
-    timeout: float = option(300.0, "Longest pause within an answer, in seconds", least=0.01, most=WEEK)
-    connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK)
-    first_token_timeout: float = option(600.0, "Longest wait for the first token, in seconds", least=0.01, most=WEEK)
-    total_timeout: float = option(3600.0, "Longest time for a whole answer, in seconds", least=0.01, most=WEEK)
-    load_timeout: float = option(300.0, "Longest wait while the server loads its model, in seconds", least=0, most=WEEK)
+    timeout: float = option(300.0, "Longest pause within an answer, in seconds", least=0.01, most=WEEK_S)
+    connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK_S)
+    first_token_timeout: float = option(600.0, "Longest wait for the first token, in seconds", least=0.01, most=WEEK_S)
+    total_timeout: float = option(3600.0, "Longest time for a whole answer, in seconds", least=0.01, most=WEEK_S)
+    load_timeout: float = option(
+        300.0, "Longest wait while the server loads its model, in seconds", least=0, most=WEEK_S
+    )
     retries: int = option(2, "Retries after a failure, as long as nothing of the answer has been shown", least=0)
     ssl_verify: bool | str = option(True, "Check TLS certificates: true, false, or the path of a CA file (PEM)")
 
 
 @dataclass(frozen=True, slots=True)
-class TextProtocol:
+class TextProtocolSettings:
     constrained: str = option(
         "auto",
         "Have vLLM allow only a valid call after `TOOL_CALL:`; auto: if it can; on: require it",
@@ -74,7 +75,7 @@ class TextProtocol:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentSettings:
     max_tool_turns: int = option(10, "Turns with tool calls before the model must answer", least=1)
     max_parallel_calls: int = option(4, "How many low-risk calls may run at the same time", least=1, most=64)
     compact_at: float | None = option(
@@ -87,7 +88,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class WorkspaceSettings:
     dir: str = option(".", "Folder the tools work in; relative to the current folder")
     max_file_size_mb: float = option(
         10.0, "Largest file that may be read whole, written or edited, in MB", least=0.001, most=1e4
@@ -98,7 +99,7 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ToolSettings:
     modules: tuple[str, ...] = option((), "Python files with your own tools; see docs/writing-tools.md")
     commands: tuple[str, ...] = option((), "YAML files that define commands as tools; see docs/writing-tools.md")
     mcp: tuple[Mapping[str, Any], ...] = option(
@@ -108,9 +109,9 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
-class Security:
+class SecuritySettings:
     exec_enabled: bool = option(True, "Whether commands may run at all")
-    exec_timeout: float = option(120.0, "Time limit for a command, in seconds", least=0.1, most=WEEK)
+    exec_timeout: float = option(120.0, "Time limit for a command, in seconds", least=0.1, most=WEEK_S)
     exec_max_output: int = option(
         30_000, "Longest output of a command, in characters; the middle of a longer one is cut", least=100
     )
@@ -139,7 +140,7 @@ class Security:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class ReviewSettings:
     models: tuple[Mapping[str, Any], ...] = option(
         (),
         "Models that vote on a call before it runs; each has `base_url` and `model`, may have `provider`, `api_key`",
@@ -153,11 +154,11 @@ class Review:
         "What they vote on: high, all high-risk calls; ask, only those you would be asked about",
         choices=("high", "ask"),
     )
-    timeout: float = option(120.0, "Longest wait for all reviewers, in seconds", least=0.1, most=WEEK)
+    timeout: float = option(120.0, "Longest wait for all reviewers, in seconds", least=0.1, most=WEEK_S)
 
 
 @dataclass(frozen=True, slots=True)
-class SystemPrompt:
+class SystemPromptSettings:
     role: str = option("You are a helpful assistant in a terminal.", "What the model is told it is")
     workspace_note: str = option(
         "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
@@ -171,19 +172,19 @@ class SystemPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    vllm: Vllm = field(default_factory=Vllm)
-    text_protocol: TextProtocol = field(default_factory=TextProtocol)
-    agent: Agent = field(default_factory=Agent)
-    workspace: Workspace = field(default_factory=Workspace)
-    tools: Tools = field(default_factory=Tools)
-    security: Security = field(default_factory=Security)
-    review: Review = field(default_factory=Review)
-    system_prompt: SystemPrompt = field(default_factory=SystemPrompt)
-    root: Path = field(default_factory=Path.cwd)  # the workspace: resolved once, so that nothing moves it later
-    state: Path = field(default_factory=lambda: state_folder(os.environ))  # where the program keeps what it learns
-    files: tuple[Path, ...] = ()  # where settings are looked for, there or not: no tool may write these
-    places: Mapping[str, str] = field(default_factory=dict)  # where each key was given, in words; the rest are defaults
+    vllm: VllmSettings = field(default_factory=VllmSettings)
+    text_protocol: TextProtocolSettings = field(default_factory=TextProtocolSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
+    tools: ToolSettings = field(default_factory=ToolSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+    review: ReviewSettings = field(default_factory=ReviewSettings)
+    system_prompt: SystemPromptSettings = field(default_factory=SystemPromptSettings)
+    root: Path = field(default_factory=Path.cwd)  # the workspace, resolved once
+    state: Path = field(default_factory=lambda: get_state_folder(os.environ))  # the program's own data
+    files: tuple[Path, ...] = ()  # the settings files, existing or not: tools may not write them
+    places: Mapping[str, str] = field(default_factory=dict)  # of the keys that were given
 
 
-FOUND = ("state", "root", "files", "places")  # by the program, not set by the user
-SECTIONS: Mapping[str, Any] = {each.name: each.default_factory for each in fields(Settings) if each.name not in FOUND}
+DERIVED = ("state", "root", "files", "places")  # not set by the user
+SECTIONS: Mapping[str, Any] = {each.name: each.default_factory for each in fields(Settings) if each.name not in DERIVED}

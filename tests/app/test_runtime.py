@@ -9,14 +9,14 @@ import pytest
 
 from src.app.factory import Factory
 from src.app.runtime import make_policy, make_tools
-from src.config import Security, Settings
-from src.config.settings import Tools, Workspace
+from src.config import SecuritySettings, Settings
+from src.config.settings import ToolSettings, WorkspaceSettings
 from src.types.messages import ToolCall
 
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_exec_is_offered_where_commands_are_switched_on(enabled):
-    tools = make_tools(Settings(security=Security(exec_enabled=enabled)))
+    tools = make_tools(Settings(security=SecuritySettings(exec_enabled=enabled)))
     offered = {each.name for each in tools.definitions}
     assert ("exec" in offered, "read" in offered) == (enabled, True)
 
@@ -25,7 +25,7 @@ def test_a_server_whose_tool_has_the_name_of_another_is_told_of_and_breaks_nothi
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
     program = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
     row = {"name": "todo", "command": [sys.executable, program, "write"]}
-    tools = make_tools(Settings(root=tmp_path, tools=Tools(mcp=(row,))))
+    tools = make_tools(Settings(root=tmp_path, tools=ToolSettings(mcp=(row,))))
     assert ("todo_add" in tools, tools.risk("todo_write")) == (True, "low")
     assert any("todo_write" in notice for notice in tools.notices)
 
@@ -33,7 +33,7 @@ def test_a_server_whose_tool_has_the_name_of_another_is_told_of_and_breaks_nothi
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_model_is_told_what_the_project_says_unless_that_is_switched_off(tmp_path, wanted):
     (tmp_path / "AGENTS.md").write_text("Run make check.")
-    settings = Settings(root=tmp_path, workspace=Workspace(agents_md=wanted))
+    settings = Settings(root=tmp_path, workspace=WorkspaceSettings(agents_md=wanted))
     assert ("Run make check." in Factory(settings).make_system_messages()[0].text) == wanted
 
 
@@ -47,6 +47,6 @@ def test_what_was_always_allowed_is_not_for_the_model_to_write(tmp_path, monkeyp
     """Where the workspace is the home, the state lies in it."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    settings = Settings(root=tmp_path, security=Security(profile=profile))
+    settings = Settings(root=tmp_path, security=SecuritySettings(profile=profile))
     call = ToolCall("1", "write", {"path": ".local/state/vllm-bot/allowed.json", "content": "{}"})
     assert make_policy(settings).decide(call, "high").action == "deny"

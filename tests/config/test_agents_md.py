@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from src.config.agents_md import CUT, LONGEST, as_prompt, guides
+from src.config.agents_md import CUT_NOTE, MAX_CHARS, read_guides, render_guides
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def repository(tmp_path):
 
 
 def texts(folder):
-    return [guide.text for guide in guides(folder)]
+    return [guide.text for guide in read_guides(folder)]
 
 
 def test_the_nearest_comes_last(repository):
@@ -51,14 +51,14 @@ def test_a_pipe_a_folder_and_bytes_that_are_no_text_stop_nothing(repository):
 
 
 def test_all_together_are_bounded_and_the_farthest_gives_way(repository):
-    (repository / "AGENTS.md").write_text("f" * LONGEST)
-    (repository / "sub" / "AGENTS.md").write_text("n" * (LONGEST - 10))
+    (repository / "AGENTS.md").write_text("f" * MAX_CHARS)
+    (repository / "sub" / "AGENTS.md").write_text("n" * (MAX_CHARS - 10))
     far, near = texts(repository / "sub")
-    assert near == "n" * (LONGEST - 10)
-    assert far == "f" * 10 + CUT
+    assert near == "n" * (MAX_CHARS - 10)
+    assert far == "f" * 10 + CUT_NOTE
 
 
 def test_the_prompt_names_each_file(repository):
     (repository / "AGENTS.md").write_text("Run make.")
-    assert f"[{repository / 'AGENTS.md'}]\nRun make." in as_prompt(guides(repository))
-    assert as_prompt([]) == ""
+    assert f"[{repository / 'AGENTS.md'}]\nRun make." in render_guides(read_guides(repository))
+    assert render_guides([]) == ""

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 import src
-from src.config import BASE_URLS, KINDS, OPTIONS, SECTIONS, Settings, debug_level, default_files, load, state_folder
+from src.config import (
+    BASE_URLS,
+    KINDS,
+    OPTIONS,
+    SECTIONS,
+    Settings,
+    get_state_folder,
+    list_default_files,
+    load,
+    read_debug_level,
+)
 from src.errors import ConfigError
 
 ROOT = Path(src.__file__).parent.parent
@@ -115,19 +125,22 @@ def test_yaml_is_loaded_for_yaml_only(write):
 
 
 def test_in_a_checkout_the_file_beside_cli_py_comes_first_then_the_users():
-    assert default_files({"HOME": "/home/u"}) == (ROOT / "config.json", Path("/home/u/.config/vllm-bot/config.json"))
-    assert default_files({"HOME": "/home/u", "XDG_CONFIG_HOME": "/x"})[-1] == Path("/x/vllm-bot/config.json")
-    assert default_files({"HOME": "/home/u", "XDG_CONFIG_HOME": "rel"})[-1] == Path(
+    assert list_default_files({"HOME": "/home/u"}) == (
+        ROOT / "config.json",
+        Path("/home/u/.config/vllm-bot/config.json"),
+    )
+    assert list_default_files({"HOME": "/home/u", "XDG_CONFIG_HOME": "/x"})[-1] == Path("/x/vllm-bot/config.json")
+    assert list_default_files({"HOME": "/home/u", "XDG_CONFIG_HOME": "rel"})[-1] == Path(
         "/home/u/.config/vllm-bot/config.json"
     )
-    assert default_files({}) == (ROOT / "config.json",)
+    assert list_default_files({}) == (ROOT / "config.json",)
 
 
 @pytest.mark.parametrize("home", ["", "rel"])
 def test_a_home_that_is_no_absolute_path_does_not_lead_into_the_current_folder(home):
-    assert default_files({"HOME": home}) == (ROOT / "config.json",)
-    assert state_folder({"HOME": home}).is_absolute()
-    assert state_folder({"HOME": "/home/u"}) == Path("/home/u/.local/state/vllm-bot")
+    assert list_default_files({"HOME": home}) == (ROOT / "config.json",)
+    assert get_state_folder({"HOME": home}).is_absolute()
+    assert get_state_folder({"HOME": "/home/u"}) == Path("/home/u/.local/state/vllm-bot")
 
 
 def test_without_config_the_default_file_is_read():
@@ -136,7 +149,7 @@ def test_without_config_the_default_file_is_read():
 
 def test_every_place_where_settings_are_looked_for_is_named_for_the_tools_to_keep_off(write):
     path = write({})
-    assert load(path, {}, {"HOME": "/home/u"}).files == (path, *default_files({"HOME": "/home/u"}))
+    assert load(path, {}, {"HOME": "/home/u"}).files == (path, *list_default_files({"HOME": "/home/u"}))
 
 
 # Values
@@ -186,8 +199,8 @@ def test_the_workspace_stays_where_it_was_when_the_current_folder_changes(tmp_pa
     [("", 0), ("0", 0), ("1", 1), ("2", 2), (" 2 ", 2), ("true", 0), ("On", 0), ("yes", 0), ("app:*", 0)],
 )
 def test_debug_is_a_level_and_other_programs_values_are_none(value, level):
-    assert debug_level({"DEBUG": value}) == level
-    assert debug_level({}) == 0
+    assert read_debug_level({"DEBUG": value}) == level
+    assert read_debug_level({}) == 0
 
 
 def test_the_api_key_is_not_shown_by_accident(write):
@@ -391,7 +404,7 @@ def table() -> str:
     """The table of docs/configuration.md, from the fields."""
     rows = ["| key | holds | default | what it is for |", "|---|---|---|---|"]
     for key, option in OPTIONS.items():
-        holds = KINDS[str(option.type)].name.removeprefix("an ").removeprefix("a ")
+        holds = KINDS[option.type].name.removeprefix("an ").removeprefix("a ")
         limits = (("at least", option.metadata["least"]), ("at most", option.metadata["most"]))
         bound = "".join(f", {name} {limit:g}" for name, limit in limits if limit is not None)
         default = json.dumps(option.default)
