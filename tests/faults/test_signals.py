@@ -5,30 +5,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import PATIENCE_S, wait_until
 
 from .scripts import calls, chunked, text
 from .server import STALL, FaultServer
 
 ROOT = Path(__file__).resolve().parents[2]
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
-BOUND = 45.0  # seconds for anything to happen
-
-
-def until(true, what):
-    end = time.monotonic() + BOUND
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
 
 
 def started(server, tmp_path, *options, debug=""):
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({"workspace": {"dir": str(tmp_path)}}))
+    config.write_text(json.dumps({"workspace": {"dir": str(tmp_path)}, "security": {"sandbox": "off"}}))
     where = ["-u", f"http://127.0.0.1:{server.port}/v1", "-m", "tiny", "-c", str(config), "-p", "go"]
     return subprocess.Popen(
         [sys.executable, "cli.py", *where, *options],
@@ -64,7 +57,7 @@ def waits(program):
 
 def ended(program, number):
     program.send_signal(number)
-    out, err = program.communicate(timeout=BOUND)
+    out, err = program.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in err
     return program.returncode, out, err
 
@@ -74,8 +67,8 @@ class TestSignals:
     def test_in_an_answer_what_was_said_is_kept(self, number, tmp_path):
         with FaultServer([chunked(text("Half an answer")), STALL]) as server:
             program = started(server, tmp_path, debug="2")
-            until(lambda: "] received" in program.stderr.readline(), "nothing came")
-            until(lambda: waits(program), "it is not done with what came")
+            wait_until(lambda: "] received" in program.stderr.readline(), "nothing came")
+            wait_until(lambda: waits(program), "it is not done with what came")
             code, out, _ = ended(program, number)
         assert (code, out) == (CODES[number], "Half an answer\n")
 
@@ -91,8 +84,8 @@ class TestSignals:
         with FaultServer(calls(call)) as server:
             program = started(server, tmp_path, "--yes")
             pid = tmp_path / "pid"
-            until(lambda: pid.exists() and pid.read_text().strip(), "the command did not start")
-            until(lambda: waits(program), "a signal in the very moment of the fork is not what this is about")
+            wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command did not start")
+            wait_until(lambda: waits(program), "a signal in the very moment of the fork is not what this is about")
             code, _, _ = ended(program, number)
         assert code == CODES[number]
         assert alive(int(pid.read_text())) == []

@@ -20,11 +20,11 @@ import pexpect
 import pyte
 
 from tests.doubles import is_chat, stream_event
+from tests.waiting import PATIENCE_S
 
 from . import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0  # seconds, on a busy machine
 
 
 class Gate(threading.Event):
@@ -74,7 +74,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 for step in [*server.scripts.pop(0), {"finish": "stop"}]:
                     if isinstance(step, Gate):
                         step.reached.set()
-                        step.wait(PATIENCE)
+                        step.wait(PATIENCE_S)
                     else:
                         self.wfile.write(stream_event({"content": step} if isinstance(step, str) else step))
                         self.wfile.flush()
@@ -200,7 +200,7 @@ class Terminal:
         self.child.setwinsize(rows, columns)
 
     def _until(self, true: object, what: str) -> re.Match[str]:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + PATIENCE_S
         while not (found := true()):
             ready, _, _ = select.select([self.child.child_fd], [], [], 0.2)
             if ready:
@@ -212,8 +212,7 @@ class Terminal:
         try:
             data = self.child.read_nonblocking(65536, 0)
         except (pexpect.EOF, pexpect.TIMEOUT):
-            time.sleep(0.01)  # it has ended, or is about to
-            return
+            return  # it has ended, or is about to
         self.raw += data
         self._stream.feed(data)
         for answer in self.screen.answers:

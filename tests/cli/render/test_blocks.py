@@ -1,7 +1,6 @@
 """Streamed Markdown in blocks: the same whatever the chunks, and nothing of it lost."""
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -74,13 +73,3 @@ def test_what_is_open_is_what_is_finished_next(text):
     finished = splitter.close()
     if shown and shown.kind != "code":
         assert finished[0].text.startswith(shown.text.split("\n")[0][:1])
-
-
-@pytest.mark.parametrize("piece", ["word ", "- item\n", "```\ncode\n```\n", "| a | b |\n", "> ", "x\n\n"])
-def test_it_is_linear(piece):
-    splitter = BlockSplitter()
-    start = time.process_time()
-    for _ in range(60_000):
-        splitter.feed(piece)
-    splitter.close()
-    assert time.process_time() - start < 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from src.security.shell.scripts import AWK, FORMAT, JQ, SED
@@ -102,31 +100,3 @@ def test_jq_may_show_nothing_else(script):
 def test_a_format_may_neither_store_nor_hide_what_it_is():
     assert all(FORMAT.fullmatch(each) for each in (r"%s\n", "%-10s|%5.2f", "100%%", ""))
     assert not any(FORMAT.fullmatch(each) for each in ("%n", "%*d", "%(%F)T", r"\x25n", r"\045n", "%", "50%!"))
-
-
-@pytest.mark.parametrize(
-    ("language", "piece"),
-    [
-        (SED, "p "),
-        (SED, " ; p"),
-        (SED, "s/a"),
-        (SED, "1,"),
-        (AWK, "a "),
-        (AWK, "{print a  }"),
-        (AWK, "a&&"),
-        (AWK, "{x=1;"),
-        (AWK, "NR"),
-        (AWK, "1"),
-        (JQ, ".a | "),
-        (JQ, ".a,"),
-        (JQ, "map(.a | "),
-        (JQ, "[.a]"),
-        (JQ, ".a == .b | "),
-        (FORMAT, "%-"),
-    ],
-)
-def test_no_script_makes_the_reading_slow(language, piece):
-    for begun in ("", "{", "{print "):
-        start = time.process_time()
-        language.fullmatch(begun + piece * 3_000 + "\\")
-        assert time.process_time() - start < 1

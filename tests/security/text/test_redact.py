@@ -1,7 +1,6 @@
 """Secrets are blotted out by value and by shape; what is none stays readable."""
 
 import json
-import time
 
 import pytest
 
@@ -168,42 +167,3 @@ class TestKnownValues:
 def test_what_is_redacted_stays_as_it_is():
     for text in [*SHAPES.values(), *(text for text, _ in NAMED), PEM]:
         assert redact(redact(text)) == redact(text)
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "eyJ",
-        "sk-",
-        "-----BEGIN PRIVATE KEY-----",
-        "-",
-        "://a:",
-        "password=",
-        "Bearer ",
-        "cookie:",
-        "a",
-        "secret_",
-        "ghp_",
-        "token=",
-        "token=a1",
-        "--token ",
-        "curl ",
-        "login -p ",
-        "mysql -",
-        "<token>",
-        "auth=",
-        'auth: "',
-        "?key=",
-        "1//0",
-        "$6$",
-        "Private-Lines: 1\n",
-        "curl -u a:",
-        "login a ",
-        "hvs.",
-        "123456789:AA",
-    ],
-)
-def test_no_text_makes_it_slow(piece):
-    start = time.process_time()
-    redact(piece * (300_000 // len(piece)))
-    assert time.process_time() - start < 1

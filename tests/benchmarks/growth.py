@@ -1,0 +1,154 @@
+"""Whether work grows no faster than what is given: each row is timed with a text, and with one four times as long.
+
+    python -m tests.benchmarks.growth [NAME ...]
+
+Times are CPU of the process, so that a busy machine changes little. Quadratic work takes 16 times as long; a row that
+takes more than MAX_GROWTH times as long in every round is printed, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from src.cli.render.blocks import BlockSplitter
+from src.errors import ToolError
+from src.security.shell.scripts import AWK, FORMAT, JQ, SED
+from src.security.text.redact import redact
+from src.security.text.sanitize import sanitize
+from src.session.journal_reader import Lines
+from src.session.streaming_redaction import Pieces
+from src.tools.fs.diff import make_diff
+from src.tools.fs.replace import replace_text
+
+MAX_GROWTH = 8.0  # of CPU time, where there is four times as much
+FACTOR = 4
+ROUNDS = 5
+LEAST_S = 0.002  # less than this is not measured well: what takes so little at the larger size has passed
+
+
+class Row(NamedTuple):
+    """`prepare` makes the work of a size, in units that the row chooses; `size` is the smaller one."""
+
+    name: str
+    prepare: Callable[[int], Callable[[], object]]
+    size: int
+
+
+def feed_all(feed: Callable[[str], object], pieces: list[str]) -> None:
+    for piece in pieces:
+        feed(piece)
+
+
+def replace_or_refuse(text: str, old: str) -> None:
+    with suppress(ToolError):
+        replace_text(text, old, "new")
+
+
+def almost(size: int) -> tuple[str, str]:
+    """So many lines, and one that is like the last of them."""
+    words = random.Random(1)
+    lines = ["".join(words.choices("abcdefghij ", k=160)) for _ in range(size)]
+    return "\n".join(lines), lines[-1][:80] + "#####" + lines[-1][85:]
+
+
+def split_blocks(piece: str) -> Callable[[int], Callable[[], object]]:
+    return lambda size: lambda: feed_all(BlockSplitter().feed, [piece] * size)
+
+
+def redact_pieces(piece: str) -> Callable[[int], Callable[[], object]]:
+    return lambda size: lambda: feed_all(Pieces(redact).feed, [piece] * (size // len(piece)))
+
+
+def repeat(work: Callable[[str], object], piece: str) -> Callable[[int], Callable[[], object]]:
+    """Work on a text of `size` characters, made of pieces."""
+    return lambda size: partial(work, piece * (size // len(piece)))
+
+
+def diff_changed(step: int) -> Callable[[int], Callable[[], object]]:
+    def prepare(size: int) -> Callable[[], object]:
+        before = "".join(f"line {number}\n" for number in range(size))
+        after = "".join(f"line {number}{'!' * (not number % step)}\n" for number in range(size))
+        return lambda: make_diff("f", before, after)
+
+    return prepare
+
+
+def read_script(language: object, opening: str, piece: str) -> Callable[[int], Callable[[], object]]:
+    return lambda size: lambda: language.fullmatch(opening + piece * size + "\\")  # type: ignore[attr-defined]
+
+
+SECRETS = (
+    "eyJ", "sk-", "-----BEGIN PRIVATE KEY-----", "-", "://a:", "password=", "Bearer ", "cookie:", "a", "secret_", "ghp_",
+    "token=", "token=a1", "--token ", "curl ", "login -p ", "mysql -", "<token>", "auth=", 'auth: "', "?key=", "1//0",
+    "$6$", "Private-Lines: 1\n", "curl -u a:", "login a ", "hvs.", "123456789:AA",
+)  # fmt: skip
+CONTROLS = ("\x1b[", "\x1b]0;", "\r", "x\u202e")
+JOURNAL_LINES = (
+    "junk", '{"type":"response","n":2,"message":{"type":"response","content":[]}}', '{"type":"resumed","n":3}',
+    '{"type":"rename","n":2}\n{"type":"undo","n":3,"to":1}', "[" * 1000,
+)  # fmt: skip
+STREAMED = ("x" * 8_000, "x1" * 3_900 + " ", "key" * 2_600 + " ", "-----BEGIN" * 700, "x1yz" * 20)
+MARKDOWN = ("word ", "- item\n", "```\ncode\n```\n", "| a | b |\n", "> ", "x\n\n")
+SCRIPTS = {
+    "sed": (SED, ("p ", " ; p", "s/a", "1,")),
+    "awk": (AWK, ("a ", "{print a  }", "a&&", "{x=1;", "NR", "1")),
+    "jq": (JQ, (".a | ", ".a,", "map(.a | ", "[.a]", ".a == .b | ")),
+    "format": (FORMAT, ("%-",)),
+}
+ROWS = [
+    *(Row(f"redact {piece!r}", repeat(redact, piece), 30_000) for piece in SECRETS),
+    *(Row(f"sanitize {piece!r}", repeat(sanitize, piece), 20_000) for piece in CONTROLS),
+    *(Row(f"redact as it streams {piece[:12]!r}", redact_pieces(piece), 32_000) for piece in STREAMED),
+    *(Row(f"blocks {piece!r}", split_blocks(piece), 4_000) for piece in MARKDOWN),
+    *(
+        Row(f"journal {line[:20]!r}", repeat(lambda text: Lines(text.encode()), f"{line}\n"), 60_000)
+        for line in JOURNAL_LINES
+    ),
+    *(
+        Row(f"{name} {opening + piece!r}", read_script(language, opening, piece), 3_000)
+        for name, (language, pieces) in SCRIPTS.items()
+        for piece in pieces
+        for opening in ("", "{", "{print ")
+    ),
+    *(Row(f"diff of every {step}", diff_changed(step), 10_000) for step in (1, 3, 7)),
+    Row("replace: a similar line", lambda size: partial(replace_or_refuse, *almost(size)), 500),
+    Row("replace: lines", lambda size: partial(replace_or_refuse, "a\n" * size, "a\n" * (size // 10) + "b"), 50_000),
+    Row("replace: anchors", lambda size: partial(replace_or_refuse, "begin\n" + "middle of it\nend\nbegin\n" * size,
+                                                 "begin\n" + "xyz\n" * 300 + "end\n"), 5_000),
+    Row("replace: blanks", lambda size: partial(replace_or_refuse, " \n" * size, "\n" * (size // 2) + "x"), 200_000),
+]  # fmt: skip
+
+
+def measure(row: Row, size: int) -> float:
+    """CPU seconds."""
+    work = row.prepare(size)
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def find_growth(row: Row) -> str:
+    """What the row took, where that grew too fast in every round; else ""."""
+    small = large = float("inf")
+    for _ in range(ROUNDS):
+        small, large = min(small, measure(row, row.size)), min(large, measure(row, row.size * FACTOR))
+        if large <= max(LEAST_S, MAX_GROWTH * small):
+            return ""
+    return f"{row.name}: {small * 1e3:.1f} ms, and with {FACTOR} times as much {large * 1e3:.1f} ms"
+
+
+def main(names: list[str]) -> int:
+    rows = [row for row in ROWS if not names or any(name in row.name for name in names)]
+    found = [growth for row in rows if (growth := find_growth(row))]
+    print("\n".join([*found, f"{len(found)} of {len(rows)} rows grow faster than what they are given"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
