@@ -21,8 +21,8 @@ from src.errors import ToolError
 from src.security.shell.scripts import AWK, FORMAT, JQ, SED
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
-from src.session.journal_reader import Lines
-from src.session.streaming_redaction import Pieces
+from src.session.replay import read_records
+from src.session.streaming_redaction import StreamRedactor
 from src.tools.fs.diff import make_diff
 from src.tools.fs.replace import replace_text
 
@@ -57,12 +57,17 @@ def almost(size: int) -> tuple[str, str]:
     return "\n".join(lines), lines[-1][:80] + "#####" + lines[-1][85:]
 
 
+def read_journal(text: str) -> list[object]:
+    data = text.encode()
+    return list(read_records(data, len(data), []))
+
+
 def split_blocks(piece: str) -> Callable[[int], Callable[[], object]]:
     return lambda size: lambda: feed_all(BlockSplitter().feed, [piece] * size)
 
 
 def redact_pieces(piece: str) -> Callable[[int], Callable[[], object]]:
-    return lambda size: lambda: feed_all(Pieces(redact).feed, [piece] * (size // len(piece)))
+    return lambda size: lambda: feed_all(StreamRedactor(redact).feed, [piece] * (size // len(piece)))
 
 
 def repeat(work: Callable[[str], object], piece: str) -> Callable[[int], Callable[[], object]]:
@@ -107,7 +112,7 @@ ROWS = [
     *(Row(f"redact as it streams {piece[:12]!r}", redact_pieces(piece), 32_000) for piece in STREAMED),
     *(Row(f"blocks {piece!r}", split_blocks(piece), 4_000) for piece in MARKDOWN),
     *(
-        Row(f"journal {line[:20]!r}", repeat(lambda text: Lines(text.encode()), f"{line}\n"), 60_000)
+        Row(f"journal {line[:20]!r}", repeat(read_journal, f"{line}\n"), 60_000)
         for line in JOURNAL_LINES
     ),
     *(
