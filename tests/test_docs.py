@@ -17,6 +17,7 @@ from src.cli.main import COMMANDS, make_parser
 from src.config import ENVIRONMENT, OPTIONS
 
 from .sources import ROOT, SOURCES, is_string, nodes
+from .test_layers import MAY_IMPORT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -63,6 +64,14 @@ def key_table() -> str:
     return "\n".join(rows)
 
 
+def layer_table() -> str:
+    rows = ["| room | may import |", "|---|---|"]
+    for room, rooms in MAY_IMPORT.items():
+        names = "everything" if rooms == {"*"} else ", ".join(sorted(rooms)) or "nothing"
+        rows.append(f"| {room or 'the package itself'} | {names} |")
+    return "\n".join(rows)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_relative_link_leads_somewhere(page):
     for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
@@ -91,6 +100,17 @@ def test_every_page_is_on_the_map():
     docs = ROOT / "docs"
     listed = {(docs / target).resolve() for target in LINK.findall((docs / "README.md").read_text(encoding="utf-8"))}
     assert {page for page in PAGES if docs in page.parents} - listed - {docs / "README.md"} == set()
+
+
+def test_the_page_on_the_architecture_has_every_room_and_what_it_may_import():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    assert layer_table() in page, f"it should hold:\n{layer_table()}"
+
+
+def test_the_page_on_the_architecture_has_every_folder():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    folders = {str(path.parent.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py"} - {"src"}
+    assert {folder for folder in folders if f"| `{folder}` |" not in page} == set()
 
 
 def test_the_readme_has_every_option_of_the_command_line():
@@ -173,4 +193,4 @@ def test_the_committed_config_is_the_defaults():
 
 
 if __name__ == "__main__":
-    print(option_table(), command_table(), key_table(), slash_table(), sep="\n\n")
+    print(option_table(), command_table(), key_table(), slash_table(), layer_table(), sep="\n\n")
