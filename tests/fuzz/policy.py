@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from src.security.permissions.policy import Policy
-from src.security.shell.option_table import FIND, ROWS, options_of
+from src.security.shell.option_table import FIND, ROWS, list_options
 from src.types.messages import ToolCall
 from tests.security.ground import build, effect
 
@@ -246,7 +246,7 @@ def option(name: str, rng: random.Random) -> str:
         word = rng.choice(list(FIND))
         takes = FIND[word].takes
         return word if takes == "nothing" else f"{word} {operand(rng) if takes == 'path' else value(rng)}"
-    known = options_of(ROWS[name]) if name in ROWS else {}
+    known = list_options(ROWS[name]) if name in ROWS else {}
     if not known or rng.random() < 0.1:
         return f"-{rng.choice('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789')}"
     word = rng.choice(list(known))

@@ -1,4 +1,4 @@
-"""Who is asked whether a call may run, what is shown, and what may be answered."""
+"""The question whether a call may run, and its answer."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ...types.messages import JSON, ToolCall
 
 
 class Request(NamedTuple):
-    """What is asked: the call, why it does not run unasked, and what helps to decide.
+    """The call, the reason that it does not run without asking, and what helps to decide.
 
-    `revise` gives the request for the call as the user changed it, or says why that can never run.
+    `revise` returns the request for the call as the user changed it, or the reason that it can never run.
     """
 
     call: ToolCall
     reason: str
     revise: Callable[[ToolCall], Request | str]
-    preview: str = ""  # a unified diff of what would change; empty: nothing to show
-    rule: str = ""  # the rule that "always" would write; empty: there is none for this call
-    reviews: tuple[str, ...] = ()  # what each reviewing model said, a line each
+    preview: str = ""  # a unified diff of what would change; empty: none
+    rule: str = ""  # the rule that the answer "always" would add; empty: there is none
+    reviews: tuple[str, ...] = ()  # one line for each reviewer
 
 
 class Answer(NamedTuple):
-    """`message`: with no, why not, or what to do instead, for the model; `arguments`: what the user made of them."""
+    """`message` goes to the model with a refusal; `arguments`: as the user changed them."""
 
     allowed: bool
     message: str = ""
@@ -32,28 +32,28 @@ class Answer(NamedTuple):
 
 
 class Approver(Protocol):
-    """Whoever answers when a decision is to ask."""
+    """Answers the question if the decision is to ask."""
 
     def approve(self, request: Request) -> Answer: ...
 
 
-class Same(NamedTuple):
-    """The same answer to everything."""
+class FixedApprover(NamedTuple):
+    """Gives the same answer to every question."""
 
     answer: Answer
 
-    def approve(self, request: Request) -> Answer:  # noqa: ARG002 - it asks nobody
+    def approve(self, request: Request) -> Answer:  # noqa: ARG002
         return self.answer
 
 
-class Nobody(NamedTuple):
-    """Refuses, and says why it was to be asked, so that the model can do otherwise."""
+class NoApprover(NamedTuple):
+    """Refuses, and tells the model the reason of the question, so that it can do something else."""
 
     def approve(self, request: Request) -> Answer:
         hint = " To look at files use read, glob or grep." if request.call.name == "exec" else ""
-        return Answer(False, f"{NOBODY} ({request.reason}).{hint}")
+        return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{hint}")
 
 
-NOBODY = "nobody is there to be asked; start with --yes to let such calls run"
-APPROVE_ALL = Same(Answer(True))
-REFUSE_ALL = Nobody()
+NO_APPROVER_MESSAGE = "nobody is there to be asked; start with --yes to let such calls run"
+APPROVE_ALL = FixedApprover(Answer(True))
+REFUSE_ALL = NoApprover()

@@ -1,9 +1,9 @@
-"""Other models look at a call before it runs, and vote: a quorum instead of a person, or advice for one.
+"""Other models review a call before it runs, and vote: a quorum decides instead of the user, or advises the user.
 
-Each reviewer is asked at the same time, and answers APPROVE or REJECT with a reason. What they are shown was
-written by a model and may be made to sway them: it is fenced as data with a word that cannot be known
-beforehand, and an answer counts only where it begins with a verdict and holds no other. Whatever is not clear
-is no vote, and without a quorum, or with a reviewer who gives no vote, the person decides.
+All reviewers are asked at the same time, and answer APPROVE or REJECT with a reason. The call that they see was written
+by a model and may try to sway them: it is fenced as data with a random word, and an answer counts only if it begins
+with a verdict and contains no other. An unclear answer is no vote. Without a quorum, or if a reviewer gives no vote,
+the user decides.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ...types.messages import JSON, ToolCall
 from ...types.strict_json import loads_strict
 
 Vote = Literal["approve", "reject", "none"]
-RULES = ("majority", "unanimous", "any")
-KEYS = ("base_url", "model", "provider", "api_key")
-LONGEST = 60_000  # characters of a call and its diff; a reviewer who sees only part of them cannot judge
-LONGEST_TASK = 8_000
+QUORUM_RULES = ("majority", "unanimous", "any")
+REVIEWER_KEYS = ("base_url", "model", "provider", "api_key")
+MAX_PROMPT_CHARS = 60_000  # a longer call is not reviewed: a reviewer who sees only a part cannot judge
+MAX_TASK_CHARS = 8_000
 MAX_REASON_CHARS = 300
 VERDICT = re.compile(r"[\s>#*_\"'`-]*(?:verdict\W{1,5})?(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
 FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
-ANSWER_SCHEMA: Mapping[str, JSON] = {  # of an answer, for a server that can hold a model to it
+ANSWER_SCHEMA: Mapping[str, JSON] = {  # of an answer, for servers that can enforce it
     "type": "object",
     "properties": {
         "verdict": {"enum": ["APPROVE", "REJECT"]},
@@ -70,7 +70,7 @@ What it would change, as a diff:
 
 
 class Reviewer(Protocol):
-    """A model that answers a prompt."""
+    """**Protocol:** a model that answers a prompt."""
 
     @property
     def name(self) -> str: ...
@@ -79,7 +79,7 @@ class Reviewer(Protocol):
 
 
 class ReviewerConfig(NamedTuple):
-    """A reviewer as the settings name it."""
+    """An entry of `review.models`."""
 
     base_url: str
     model: str
@@ -91,21 +91,21 @@ class ReviewerConfig(NamedTuple):
         return f"{self.model} at {self.base_url}"
 
 
-class Verdict(NamedTuple):
+class ReviewerVerdict(NamedTuple):
     reviewer: str
     vote: Vote
     reason: str
 
     def __str__(self) -> str:
-        said = {"approve": "APPROVE", "reject": "REJECT", "none": "no vote"}[self.vote]
-        return f"{self.reviewer}: {said}: {self.reason}"
+        vote = {"approve": "APPROVE", "reject": "REJECT", "none": "no vote"}[self.vote]
+        return f"{self.reviewer}: {vote}: {self.reason}"
 
 
-class Review(NamedTuple):
-    """`vote` is the panel's; "none" where there is no quorum."""
+class ReviewResult(NamedTuple):
+    """`vote` is that of the board; "none" without a quorum."""
 
     vote: Vote
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ReviewerVerdict, ...]
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -113,9 +113,9 @@ class Review(NamedTuple):
 
 
 class ReviewBoard(NamedTuple):
-    """`rule`: majority, unanimous or any. `on`: "high", calls of high risk; "ask", calls that would be asked about.
+    """`rule`: majority, unanimous or any. `on`: "high" (calls of high risk) or "ask" (calls that ask the user).
 
-    `timeout`: seconds that all may take together.
+    `timeout`: seconds for all reviewers together.
     """
 
     reviewers: Sequence[Reviewer]
@@ -127,18 +127,20 @@ class ReviewBoard(NamedTuple):
     def applies_to(self, risk: str, action: str) -> bool:
         return bool(self.reviewers) and (action == "ask" if self.on == "ask" else risk != "low")
 
-    def review(self, task: str, call: ToolCall, preview: str = "") -> Review:
-        """What they make of a call; takes as long as the slowest of them."""
-        prompt = prompt_of(task, call, preview, self.fence())
-        if len(prompt) > LONGEST:
-            verdicts = [Verdict(each.name, "none", "the call is too long to be shown whole") for each in self.reviewers]
+    def review(self, task: str, call: ToolCall, preview: str = "") -> ReviewResult:
+        """The votes on a call. Takes as long as the slowest reviewer."""
+        prompt = build_prompt(task, call, preview, self.fence())
+        if len(prompt) > MAX_PROMPT_CHARS:
+            verdicts = [
+                ReviewerVerdict(each.name, "none", "the call is too long to be shown whole") for each in self.reviewers
+            ]
         else:
-            verdicts = _asked(self.reviewers, prompt, time.monotonic() + self.timeout)
-        return Review(decided([each.vote for each in verdicts], self.rule), tuple(verdicts))
+            verdicts = _collect_verdicts(self.reviewers, prompt, time.monotonic() + self.timeout)
+        return ReviewResult(count_votes([each.vote for each in verdicts], self.rule), tuple(verdicts))
 
 
-def decided(votes: Sequence[Vote], rule: str) -> Vote:
-    """The panel's vote. A missing one never helps to approve: then the person decides."""
+def count_votes(votes: Sequence[Vote], rule: str) -> Vote:
+    """The vote of the board. A missing vote prevents an approval: then the user decides."""
     approved, rejected = votes.count("approve"), votes.count("reject")
     needed = {"majority": len(votes) // 2 + 1, "unanimous": len(votes), "any": 1}[rule]
     against = {"majority": len(votes) // 2 + 1, "unanimous": 1, "any": len(votes)}[rule]
@@ -147,63 +149,63 @@ def decided(votes: Sequence[Vote], rule: str) -> Vote:
     return "approve" if approved >= needed and "none" not in votes else "none"
 
 
-def prompt_of(task: str, call: ToolCall, preview: str, fence: str) -> str:
-    """What a reviewer is asked; `fence` is a word that nobody who wrote the call could know."""
-    asked = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False, indent=1)
+def build_prompt(task: str, call: ToolCall, preview: str, fence: str) -> str:
+    """The prompt for a reviewer; `fence` is a word that the author of the call cannot know."""
+    described = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False, indent=1)
     change = CHANGE.format(fence=fence, preview=preview) if preview else ""
-    shown = task if len(task) <= LONGEST_TASK else f"{task[:LONGEST_TASK]}\n[... {len(task):,} characters in all]"
-    return PROMPT.format(fence=fence, task=shown, call=asked, change=change)
+    shown = task if len(task) <= MAX_TASK_CHARS else f"{task[:MAX_TASK_CHARS]}\n[... {len(task):,} characters in all]"
+    return PROMPT.format(fence=fence, task=shown, call=described, change=change)
 
 
-def read(answer: str) -> tuple[Vote, str]:
-    """A reviewer's vote and reason. Anything but one plain verdict is no vote."""
+def parse_answer(answer: str) -> tuple[Vote, str]:
+    """A reviewer's vote and reason. Anything but one clear verdict is no vote."""
     text = answer.strip()
     whole = FENCED.fullmatch(text)
     try:
         # Not strict: vLLM's grammar lets raw control characters into a string that has a maxLength (xgrammar, 0.32).
         value = loads_strict(whole[1] if whole else text, strict=False)
     except (ValueError, RecursionError):
-        return _in_words(text)
+        return _parse_prose(text)
     if not isinstance(value, dict) or not isinstance(value.get("verdict"), str):
         return "none", "its answer cannot be read"
     found = VERDICT.fullmatch(value["verdict"].strip())
-    return (_vote(found[1]) if found else "none"), _reason(value.get("reason"))
+    return (_parse_vote(found[1]) if found else "none"), _clean_reason(value.get("reason"))
 
 
-def _in_words(text: str) -> tuple[Vote, str]:
+def _parse_prose(text: str) -> tuple[Vote, str]:
     found = [verdict for line in text.splitlines() if (verdict := VERDICT.match(line))]
-    votes = {_vote(verdict[1]) for verdict in found}
+    votes = {_parse_vote(verdict[1]) for verdict in found}
     if len(votes) != 1 or not VERDICT.match(text):
         return "none", "its answer cannot be read"
-    return votes.pop(), _reason(text[found[0].end() :].lstrip(" \t*_\"'`:.,;-"))
+    return votes.pop(), _clean_reason(text[found[0].end() :].lstrip(" \t*_\"'`:.,;-"))
 
 
-def _vote(word: str) -> Vote:
+def _parse_vote(word: str) -> Vote:
     return "approve" if word.upper().startswith("APPROVE") else "reject"
 
 
-def _reason(value: object) -> str:
+def _clean_reason(value: object) -> str:
     words = " ".join(str(value or "").split())
     return words[:MAX_REASON_CHARS] or "it gives no reason"
 
 
-def _asked(reviewers: Sequence[Reviewer], prompt: str, deadline: float) -> list[Verdict]:
-    """Every reviewer's verdict, in their order. In daemon threads: one that hangs holds up nobody's exit."""
-    answers: SimpleQueue[tuple[int, Verdict]] = SimpleQueue()
+def _collect_verdicts(reviewers: Sequence[Reviewer], prompt: str, deadline: float) -> list[ReviewerVerdict]:
+    """The verdict of each reviewer, in their order. A reviewer that hangs does not delay the end of the program."""
+    answers: SimpleQueue[tuple[int, ReviewerVerdict]] = SimpleQueue()
 
     def work(place: int, reviewer: Reviewer) -> None:
         vote: Vote = "none"
         reason = "it failed"
         try:
-            vote, reason = read(reviewer.ask(prompt))
+            vote, reason = parse_answer(reviewer.ask(prompt))
         except BotError as error:
-            reason = _reason(error)
+            reason = _clean_reason(error)
         finally:
-            answers.put((place, Verdict(reviewer.name, vote, reason)))
+            answers.put((place, ReviewerVerdict(reviewer.name, vote, reason)))
 
     for place, reviewer in enumerate(reviewers):
         Thread(target=work, args=(place, reviewer), daemon=True, name=f"reviewer {place}").start()
-    verdicts = {place: Verdict(each.name, "none", "it took too long") for place, each in enumerate(reviewers)}
+    verdicts = {place: ReviewerVerdict(each.name, "none", "it took too long") for place, each in enumerate(reviewers)}
     for _ in reviewers:
         try:
             place, verdict = answers.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -214,18 +216,18 @@ def _asked(reviewers: Sequence[Reviewer], prompt: str, deadline: float) -> list[
 
 
 def parse_reviewers(entries: Sequence[Mapping[str, Any]], providers: Sequence[str]) -> tuple[ReviewerConfig, ...]:
-    """The entries of `review.models`. Raises ConfigError, which names the entry that is none."""
-    seats = []
+    """The entries of `review.models`. Raises ConfigError, which names the invalid entry."""
+    reviewers = []
     for number, entry in enumerate(entries):
         place = f"review.models[{number}]"
         for key, value in entry.items():
-            if key not in KEYS:
-                raise ConfigError(f"{place}: there is no key {key!r}; a reviewer has {', '.join(KEYS)}")
+            if key not in REVIEWER_KEYS:
+                raise ConfigError(f"{place}: there is no key {key!r}; a reviewer has {', '.join(REVIEWER_KEYS)}")
             if not isinstance(value, str):
                 raise ConfigError(f"{place}: {key} is a string")
         if not entry.get("base_url") or not entry.get("model"):
             raise ConfigError(f"{place}: a reviewer has a base_url and a model")
         if entry.get("provider", "vllm") not in providers:
             raise ConfigError(f"{place}: provider is one of {', '.join(providers)}")
-        seats.append(ReviewerConfig(**entry))
-    return tuple(seats)
+        reviewers.append(ReviewerConfig(**entry))
+    return tuple(reviewers)

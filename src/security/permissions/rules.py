@@ -1,7 +1,7 @@
-"""Rules: what a user says of calls, one row each, and which of them speak of a call. Pure.
+"""The user's rules about calls. Pure.
 
 A rule names a tool ("*": every tool), an action, and at most one of: a command, by its first words; a path, by a
-pattern as in .gitignore, relative to the workspace. Without either it speaks of every call of the tool.
+pattern as in .gitignore, relative to the workspace. With neither, it applies to every call of the tool.
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 Action = Literal["allow", "ask", "deny"]
-KEYS = ("tool", "action", "command", "path", "exact")
+RULE_KEYS = ("tool", "action", "command", "path", "exact")
 
 
 class Rule(NamedTuple):
-    """`exact`: the command's words are these and no more."""
+    """`exact`: the command is the whole line, not its first words."""
 
     tool: str
     action: Action
     command: str = ""
     path: str = ""
     exact: bool = False
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.command.split())
 
     def to_entry(self) -> dict[str, Any]:
         """The rule as an entry of `security.rules`."""
@@ -40,23 +36,23 @@ class Rule(NamedTuple):
     def __str__(self) -> str:
         return json.dumps(self.to_entry(), ensure_ascii=False)
 
-    def names(self, tool: str) -> bool:
+    def matches_tool(self, tool: str) -> bool:
         return self.tool in (tool, "*")
 
-    def covers(self, path: str) -> bool:
-        """Whether the rule speaks of a path, given relative to the workspace with `/` between its parts."""
-        return not self.path or _spec(self.path).match_file(path)
+    def matches_path(self, path: str) -> bool:
+        """Whether the rule applies to a path, given relative to the workspace with `/` between its parts."""
+        return not self.path or _compile_pattern(self.path).match_file(path)
 
 
 @lru_cache(maxsize=256)
-def _spec(pattern: str) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec  # start-up is measured: only who has rules of paths pays for it
+def _compile_pattern(pattern: str) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # loaded for the first rule about a path, not at start
 
     return GitIgnoreSpec.from_lines([pattern])
 
 
 def parse_allow_option(text: str) -> Rule:
-    """The rule that a word on the command line means: TOOL, exec:COMMAND, TOOL:PATH, or a rule as in the settings.
+    """The rule that `--allow` gives: TOOL, exec:COMMAND, TOOL:PATH, or a rule as in the settings.
 
     Raises ConfigError.
     """
@@ -70,18 +66,18 @@ def parse_allow_option(text: str) -> Rule:
         tool, colon, rest = text.partition(":")
         key = "command" if tool == "exec" else "path"
         entry = {"tool": tool, "action": "allow"} | ({key: rest} if colon else {})
-    return _rule(f"--allow {text}", entry if isinstance(entry, dict) else {})
+    return _parse_rule(f"--allow {text}", entry if isinstance(entry, dict) else {})
 
 
 def parse_rules(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
-    """The entries of `security.rules`. Raises ConfigError, which names the entry that is none."""
-    return tuple(_rule(f"security.rules[{number}]", entry) for number, entry in enumerate(entries))
+    """The entries of `security.rules`. Raises ConfigError, which names the invalid entry."""
+    return tuple(_parse_rule(f"security.rules[{number}]", entry) for number, entry in enumerate(entries))
 
 
-def _rule(place: str, entry: Mapping[str, Any]) -> Rule:
+def _parse_rule(place: str, entry: Mapping[str, Any]) -> Rule:
     for key, value in entry.items():
-        if key not in KEYS:
-            raise ConfigError(f"{place}: there is no key {key!r}; a rule has {', '.join(KEYS)}")
+        if key not in RULE_KEYS:
+            raise ConfigError(f"{place}: there is no key {key!r}; a rule has {', '.join(RULE_KEYS)}")
         if not isinstance(value, bool if key == "exact" else str):
             raise ConfigError(f"{place}: {key} is {'true or false' if key == 'exact' else 'a string'}")
     actions = get_args(Action)
@@ -92,7 +88,7 @@ def _rule(place: str, entry: Mapping[str, Any]) -> Rule:
     if entry.get("command") and entry.get("path"):
         raise ConfigError(f"{place}: a rule speaks of a command or of a path, not of both")
     for key in ("command", "path"):
-        if key in entry and not entry[key].strip():  # else it would speak of everything
+        if key in entry and not entry[key].strip():  # else it would apply to every call
             raise ConfigError(f"{place}: {key} is empty; leave it out for a rule that speaks of every call")
     if entry.get("command") and entry["tool"] != "exec":
         raise ConfigError(f"{place}: only exec has a command")

@@ -1,7 +1,7 @@
-"""Globs, as a shell replaces them: which words come out, and that nothing outside the workspace was looked at for it.
+"""The words that a shell makes of a glob. Outside the workspace it looks at nothing.
 
-Where shells differ, or a pattern is unusual, more is matched than a shell would, never less: what is allowed then is
-allowed whichever reading is right. Rules: POSIX XCU 2.14 and bash(1), without extglob, dotglob, globstar and nullglob.
+If shells differ, or a pattern is unusual, it matches more than a shell would, never less: a command is then allowed
+only if every reading is harmless. Rules: POSIX XCU 2.14 and bash(1), without extglob, dotglob, globstar and nullglob.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .parse import Word
-from .unclear import Unclear
-from .workspace import Ground
+from .scanner import ShellWord, UnsafeToParse
+from .workspace import Workspace
 
-MOST_WORDS = 2_000  # that one glob may become
+MAX_WORDS = 2_000  # that one glob may expand to
 CLASSES = re.compile(
     r"\[[!^]?[A-Za-z0-9_]*(?:\[:(?:alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit):\])+"
     r"[A-Za-z0-9_]*\]"
@@ -21,20 +20,21 @@ CLASSES = re.compile(
 PLAIN_BRACKET = re.compile(r"\[([!^]?)([A-Za-z0-9_.,@+=%-]+)\]")
 
 
-class Pattern(NamedTuple):
-    """A path's part: what stands between its stars, none where it is no glob, as an expression of one length each.
+class GlobPart(NamedTuple):
+    """One part of a path. `between`: expressions of fixed length, for what stands between its stars; none if it is no
+    glob.
 
-    `hidden`: it may match names that begin with a dot. `loose` is for names that are not ASCII: to some shells a sign
-    is a byte, and `??` one letter.
+    `loose`: the same for names that are not ASCII, in which some shells let `??` match one letter of two bytes.
+    `hidden`: it may match names that begin with a dot.
     """
 
-    literal: str
+    read_literal: str
     between: tuple[re.Pattern[str], ...] = ()
     loose: tuple[re.Pattern[str], ...] = ()
     hidden: bool = False
 
     def matches(self, name: str) -> bool:
-        """Linear in the name, however many stars there are: the first place that fits is always right."""
+        """Linear in the name, however many stars: the first match of each expression is the right one."""
         first, *others = self.between if name.isascii() else self.loose
         if not others:
             return first.fullmatch(name) is not None
@@ -46,59 +46,59 @@ class Pattern(NamedTuple):
         return at >= 0 and any(others[-1].fullmatch(name, start) for start in range(at, len(name) + 1))
 
 
-def expand(word: Word, ground: Ground) -> list[str]:
-    """The words a shell makes of one. Unclear where it would look out of the workspace."""
+def expand(word: ShellWord, workspace: Workspace) -> list[str]:
+    """The words a shell makes of one word. Raises UnsafeToParse if it would look outside the workspace."""
     if not word.is_glob:
         return [word.text]
-    if ground.where(word.text) is None:
-        raise Unclear(f"{word.text} is outside the workspace")
+    if workspace.relative_or_none(word.text) is None:
+        raise UnsafeToParse(f"{word.text} is outside the workspace")
     found = [""]
-    parts = _parts(word)
+    parts = _split_parts(word)
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         if not part.between:
-            found = [prefix + part.literal for prefix in found]
-            if last and part.literal:
-                found = [path for path in found if _is_there(path, ground)]
+            found = [prefix + part.read_literal for prefix in found]
+            if last and part.read_literal:
+                found = [path for path in found if _exists(path, workspace)]
         else:
-            found = [prefix + name for prefix in found for name in _matching(part, prefix, ground)]
-        if len(found) > MOST_WORDS:
-            raise Unclear(f"{word.text} matches more than {MOST_WORDS:,} files")
+            found = [prefix + name for prefix in found for name in _match_names(part, prefix, workspace)]
+        if len(found) > MAX_WORDS:
+            raise UnsafeToParse(f"{word.text} matches more than {MAX_WORDS:,} files")
         if not last:
             found = [f"{path}/" for path in found]
     if any(each.startswith("-") for each in found):
-        raise Unclear(f"{word.text} matches a file whose name looks like an option")
+        raise UnsafeToParse(f"{word.text} matches a file whose name looks like an option")
     return found or [word.text]
 
 
-def _is_there(path: str, ground: Ground) -> bool:
-    _refuse_outside(path.rpartition("/")[0], path, ground)
-    return ground.exists(path)
+def _exists(path: str, workspace: Workspace) -> bool:
+    _refuse_outside(path.rpartition("/")[0], path, workspace)
+    return workspace.exists(path)
 
 
-def _matching(part: Pattern, prefix: str, ground: Ground) -> list[str]:
-    _refuse_outside(prefix, f"{prefix}{part.literal}", ground)
-    names = ground.names(prefix)
+def _match_names(part: GlobPart, prefix: str, workspace: Workspace) -> list[str]:
+    _refuse_outside(prefix, f"{prefix}{part.read_literal}", workspace)
+    names = workspace.list_names(prefix)
     if names is None:
-        raise Unclear("the workspace has too many files to check")
+        raise UnsafeToParse("the workspace has too many files to check")
     candidates = [*names, ".", ".."] if part.hidden else [name for name in names if not name.startswith(".")]
     return [name for name in candidates if part.matches(name)]
 
 
-def _refuse_outside(folder: str, shown: str, ground: Ground) -> None:
-    if ground.where(folder or ".") is None:
-        raise Unclear(f"{shown} is outside the workspace")
+def _refuse_outside(folder: str, shown: str, workspace: Workspace) -> None:
+    if workspace.relative_or_none(folder or ".") is None:
+        raise UnsafeToParse(f"{shown} is outside the workspace")
 
 
-def _parts(word: Word) -> list[Pattern]:
+def _split_parts(word: ShellWord) -> list[GlobPart]:
     parts, start = [], 0
     for at in [*(at for at, character in enumerate(word.text) if character == "/"), len(word.text)]:
-        parts.append(_pattern(word.text[start:at], frozenset(each - start for each in word.quoted)))
+        parts.append(_parse_part(word.text[start:at], frozenset(each - start for each in word.quoted)))
         start = at + 1
     return parts
 
 
-def _pattern(text: str, quoted: frozenset[int]) -> Pattern:
+def _parse_part(text: str, quoted: frozenset[int]) -> GlobPart:
     between, loose = [""], [""]
     at, is_glob, hidden = 0, False, text[:1] == "."
     while at < len(text):
@@ -107,7 +107,7 @@ def _pattern(text: str, quoted: frozenset[int]) -> Pattern:
         if is_sign and character == "?":
             piece = "."
         elif is_sign and character == "[":
-            piece, end = _bracket(text, at, quoted)
+            piece, end = _parse_bracket(text, at, quoted)
             hidden = hidden or (at == 0 and text[1] not in "!^")
         if is_sign and (character == "*" or not piece):
             between.append("")
@@ -119,18 +119,18 @@ def _pattern(text: str, quoted: frozenset[int]) -> Pattern:
             loose[-1] += piece
         is_glob = is_glob or is_sign
         at = end
-    return Pattern(text, _compiled(between), _compiled(loose), hidden) if is_glob else Pattern(text)
+    return GlobPart(text, _compile(between), _compile(loose), hidden) if is_glob else GlobPart(text)
 
 
-def _compiled(pieces: list[str]) -> tuple[re.Pattern[str], ...]:
+def _compile(pieces: list[str]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(each, re.DOTALL) for each in pieces)
 
 
-def _bracket(text: str, at: int, quoted: frozenset[int]) -> tuple[str, int]:
-    """What the bracket that opens at `at` matches, and where it ends; nothing, as for a star, where that is not clear.
+def _parse_bracket(text: str, at: int, quoted: frozenset[int]) -> tuple[str, int]:
+    """An expression for the bracket that opens at `at`, and where it ends.
 
-    Only one of plain characters is. Any other matches whatever may stand from there on, since shells do not agree on
-    what it is, nor on where it ends.
+    Only brackets of plain characters are understood. For any other the expression is empty, as for a star that reaches
+    to the end, since shells do not agree on what it matches, nor on where it ends.
     """
     if (classes := CLASSES.match(text, at)) and quoted.isdisjoint(range(at, classes.end())):
         return ".", classes.end()
@@ -140,7 +140,7 @@ def _bracket(text: str, at: int, quoted: frozenset[int]) -> tuple[str, int]:
     sign, members = inside.groups()
     if sign and "-" in members:
         return ".", inside.end()
-    # In some languages `a-z` holds B and é as well.
+    # In some locales `a-z` contains B and é as well.
     letters = "A-Za-z\u0080-\U0010ffff" if "-" in members else ""
     try:
         return re.compile(f"[{'^' if sign else ''}{members}{letters}]").pattern, inside.end()

@@ -1,11 +1,27 @@
-"""Words by which a command that has no row runs what it is given: a rule must name them for the command to run unasked.
+"""Programs that run what they are given, and the words by which others do: a rule must name these words.
 
-Source: the manuals of the programs. Programs that do nothing but run others are in src/security/shell/harmless.py.
+Source: the manuals of the programs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+_SHELLS = "sh bash dash zsh ksh mksh fish csh tcsh busybox toybox rbash"
+_LAUNCHERS = (
+    "env xargs nice nohup timeout time sudo doas su runuser setsid stdbuf ionice chrt taskset chroot unshare nsenter"
+    " strace ltrace gdb watch parallel flock script expect ssh systemd-run firejail bwrap prlimit setpriv npx uvx pipx"
+    " bunx entr unbuffer catchsegv dbus-run-session xvfb-run fakeroot proot nsjail vi vim nvim view ex ed emacs nano"
+    " less more most"
+)
+_SHELL_BUILTINS = (
+    ". source eval exec command builtin export declare typeset local readonly alias unalias hash enable trap set shopt"
+    " let test [ printf read mapfile readarray getopts unset cd pushd popd dirs umask ulimit bind complete compgen"
+    " compopt history fc coproc exit return logout break continue shift suspend disown"
+)
+SHELLS = frozenset(_SHELLS.split())
+LAUNCHERS = SHELLS | frozenset(_LAUNCHERS.split())
+SHELL_BUILTINS = frozenset(_SHELL_BUILTINS.split())  # they run their words, or change what later words mean
 
 _FD = "-x -X --exec --exec-batch"
 _JAVASCRIPT = "-e -p -r --eval --print --require --import --loader --experimental-loader"
@@ -17,8 +33,8 @@ _TAR = (
     " --new-volume-script"
 )
 
-# Options, long ones in any abbreviation and short ones in any cluster; sub-commands; a dot alone: all that begins so;
-# two colons: all that holds them (git runs a program to reach such an address).
+# Program -> options, long ones in any abbreviation and short ones in any cluster, and sub-commands. A dot stands for
+# all words that begin with one, two colons for all that contain them (git runs a program to reach such an address).
 RUNNERS: Mapping[str, str] = {
     "ack": _PAGER,
     "ag": _PAGER,
@@ -66,20 +82,20 @@ RUNNERS: Mapping[str, str] = {
     "yarn": "exec dlx node",
     "zip": "-T -TT --test --unzip-command",
 }
-BUNDLED = ("tar", "bsdtar")  # their first word is a cluster of options without a dash, too
+BUNDLED = ("tar", "bsdtar")  # their first word is a cluster of options even without a dash
 
 
-def running(name: str, words: Sequence[str]) -> str:
-    """The first of the words by which a command runs what it is given, or ""."""
+def find_runner(name: str, words: Sequence[str]) -> str:
+    """The first word that makes the program run what it is given, or ""."""
     known = RUNNERS.get(name, "").split()
     for at, word in enumerate(words):
         is_bundle = at == 0 and name in BUNDLED and not word.startswith("-")
-        if any(_is(option, f"-{word}" if is_bundle else word) for option in known):
+        if any(_is_option(option, f"-{word}" if is_bundle else word) for option in known):
             return word
     return ""
 
 
-def _is(option: str, word: str) -> bool:
+def _is_option(option: str, word: str) -> bool:
     head = word.partition("=")[0]
     if option == ".":
         return word.startswith(".")

@@ -1,8 +1,8 @@
-"""What each command may be given without asking: a row each, of permitted options, never of forbidden ones.
+"""The options that each command may have without asking: a row each, of permitted options, never of forbidden ones.
 
 Source: the manuals of GNU coreutils 9, grep 3.11, findutils 4.9, diffutils 3.10, file 5.44, tree 2.1, ripgrep 14 and
-git 2.39. Left out is what writes, runs, waits for ever, or takes a list of files from a file. Abbreviations of long
-options are not known either.
+git 2.39. It leaves out what writes, runs, waits for ever, or takes a list of files from a file, and abbreviations of
+long options.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Kind = Literal["flags", "follow", "number", "text", "path", "script", "attached"
 
 
 class Row(NamedTuple):
-    """Options by what they take: in each field long ones as words, and short ones as letters of one word.
+    """Options by what they take: in each field, long ones as words, and short ones as letters of one word.
 
-    `follow`: flags that make the command follow links it meets; `attached`: text that may stand right behind, or
-    after =, or not at all. `operands` are the words that are no options: with "pattern", the first is one unless an
-    option of `patterns` was given, and the others are paths.
+    `follow`: flags that make the command follow links; `attached`: options with optional text, which stands right
+    behind or after `=`. `operands` says what the other words are: with "pattern", the first is a pattern unless an
+    option of `patterns` was given, and the rest are paths.
     """
 
     flags: str = ""
@@ -30,19 +30,19 @@ class Row(NamedTuple):
     script: str = ""
     attached: str = ""
     operands: Literal["paths", "pattern", "text", "format", "script", "print", "test", "anything"] = "paths"
-    most: int = 1_000_000  # operands
+    max_operands: int = 1_000_000
     dash_number: bool = False  # -5 is an option
     patterns: tuple[str, ...] = ()
-    names: str = ""  # options: where one is given and no other, operands are shown by their names alone
-    follows: bool = False  # links it meets in the folders it is given, whatever the options
+    names: str = ""  # options: if no other is given, the command shows only the names of its operands
+    follows: bool = False  # it follows the links in the folders that it is given, whatever the options
 
 
 KINDS: tuple[Kind, ...] = ("flags", "follow", "number", "text", "path", "script", "attached")
 
 
 @lru_cache(maxsize=256)
-def options_of(row: Row) -> Mapping[str, Kind]:
-    """Each option of a row and what it takes."""
+def list_options(row: Row) -> Mapping[str, Kind]:
+    """Each option of a row, and what it takes."""
     known: dict[str, Kind] = {}
     for kind in KINDS:
         for name in getattr(row, kind).split():
@@ -107,7 +107,7 @@ ROWS: Mapping[str, Row] = {
     "tac": Row(f"br --before --regex {_HELP}", text="s --separator"),
     "rev": Row(_HELP),
     "nl": Row(f"p --no-renumber {_HELP}", number="ilvw", text="bdfhns"),
-    "pwd": Row("LP --logical --physical", most=0),
+    "pwd": Row("LP --logical --physical", max_operands=0),
     "echo": Row(operands="anything"),
     "true": Row(operands="anything"),
     "false": Row(operands="anything"),
@@ -156,7 +156,7 @@ ROWS: Mapping[str, Row] = {
         f"cdDiuz --count --repeated --ignore-case --unique --zero-terminated {_HELP}",
         number="fsw --skip-fields --skip-chars --check-chars",
         attached="--all-repeated --group",
-        most=1,  # the second is written
+        max_operands=1,  # a second one would be written
     ),
     "cut": Row(
         f"nsz --complement --only-delimited --zero-terminated {_HELP}",
@@ -178,7 +178,7 @@ ROWS: Mapping[str, Row] = {
         text="xIFL --exclude --ignore-matching-lines --show-function-line --label --palette --line-format",
         path="X --exclude-from --from-file --to-file",
         attached="--unified --context --color",
-        follows=True,  # where it is given folders
+        follows=True,  # if its operands are folders
     ),
     "file": Row("bhikLNnr0E --brief --mime --mime-type --mime-encoding --dereference --no-dereference", text="F"),
     "stat": Row(f"Lft --dereference --file-system --terse {_HELP}", text="c --format --printf"),
@@ -214,12 +214,14 @@ ROWS: Mapping[str, Row] = {
         path="r --reference",
         attached="I --iso-8601 --rfc-3339",
         operands="format",
-        most=1,
+        max_operands=1,
     ),
     "seq": Row(f"w --equal-width {_HELP}", text="fs --format --separator", operands="text", dash_number=True),
-    "uname": Row("asnrvmpio --all --kernel-name --nodename --kernel-release --machine --operating-system", most=0),
-    "whoami": Row(_HELP, most=0),
-    "nproc": Row(f"--all {_HELP}", number="--ignore", most=0),
+    "uname": Row(
+        "asnrvmpio --all --kernel-name --nodename --kernel-release --machine --operating-system", max_operands=0
+    ),
+    "whoami": Row(_HELP, max_operands=0),
+    "nproc": Row(f"--all {_HELP}", number="--ignore", max_operands=0),
     "md5sum": _CHECKSUM,
     "sha1sum": _CHECKSUM,
     "sha256sum": _CHECKSUM,
@@ -279,30 +281,32 @@ ROWS: Mapping[str, Row] = {
     "git show-ref": Row("dsq --head --heads --tags --dereference --verify --quiet", attached="--hash --abbrev"),
     "git describe": Row("--all --tags --long --dirty --always --contains --exact-match", attached="--abbrev"),
     "git shortlog": Row("nsec --numbered --summary --email --committer --no-merges", text="--since --until"),
-    "git branch": Row("arv --all --remotes --verbose --show-current --list", attached="--color", most=0),
-    "git remote": Row("v --verbose", most=0),
+    "git branch": Row("arv --all --remotes --verbose --show-current --list", attached="--color", max_operands=0),
+    "git remote": Row("v --verbose", max_operands=0),
 }
 
 
-# Commands that run the one behind their options and first operands, as it stands there, and do nothing else. They need
-# no rule of their own. `most` is how many operands they take for themselves.
-LAUNCHING: Mapping[str, Row] = {
-    "time": Row("p", most=0),
-    "command": Row(most=0),
-    "nice": Row(number="n --adjustment", most=0, dash_number=True),
-    "timeout": Row("v --foreground --preserve-status --verbose", number="k --kill-after", text="s --signal", most=1),
-    "stdbuf": Row(text="ioe --input --output --error", most=0),
+# Commands that only run another one, which stands behind their options and first operands. They need no rule of their
+# own. `max_operands`: how many operands they take for themselves.
+WRAPPERS: Mapping[str, Row] = {
+    "time": Row("p", max_operands=0),
+    "command": Row(max_operands=0),
+    "nice": Row(number="n --adjustment", max_operands=0, dash_number=True),
+    "timeout": Row(
+        "v --foreground --preserve-status --verbose", number="k --kill-after", text="s --signal", max_operands=1
+    ),
+    "stdbuf": Row(text="ioe --input --output --error", max_operands=0),
 }
 
 
 class Predicate(NamedTuple):
-    """One of find's words and what follows it."""
+    """One of find's predicates, and what follows it."""
 
     takes: Literal["nothing", "text", "path"] = "nothing"
     follows: bool = False
 
 
-def _predicates() -> dict[str, Predicate]:
+def _list_predicates() -> dict[str, Predicate]:
     nothing = (
         "-empty -daystart -nouser -nogroup -readable -writable -executable -true -false -mount -xdev -depth -noleaf"
         " -ignore_readdir_race -noignore_readdir_race -warn -nowarn -print -print0 -ls -prune -quit -not -a -and -o -or"
@@ -324,4 +328,4 @@ def _predicates() -> dict[str, Predicate]:
     }
 
 
-FIND: Mapping[str, Predicate] = _predicates()
+FIND: Mapping[str, Predicate] = _list_predicates()

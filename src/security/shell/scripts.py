@@ -1,8 +1,8 @@
-"""Little languages that some commands are given, as far as they only show: of sed, awk, jq, and printf's formats. Pure.
+"""Scripts of sed, awk and jq, and formats of printf, that only show something. Pure.
 
-Each expression matches whole scripts that are known to be harmless, and can match one in one way only, so that it is
-linear. Left out is what writes, runs or reads a file (`w`, `e` and `r` of sed, `>`, `|`, `getline` and `system` of
-awk, `env` of jq), and all that is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3, jq 1.7 and
+Each expression matches whole scripts that are known to be harmless, and matches each in one way only, so that it is
+linear. It leaves out what writes, runs or reads a file (`w`, `e` and `r` of sed, `>`, `|`, `getline` and `system` of
+awk, `env` of jq), and what is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3, jq 1.7 and
 bash 5.2.
 """
 

@@ -1,7 +1,7 @@
-"""Where a path leads, as the system sees it: looked at, never opened.
+"""Where a path leads, as the system sees it. Files are looked at, never opened.
 
-The only part of this room that looks at files. Links are resolved one by one, and what is not there is where it
-would be. What leads through /proc is nowhere: there, the same path is another for another process.
+Links are resolved one by one; a path that does not exist leads to where it would be. A path through /proc leads
+nowhere, since there it means another file for each process.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-LONGEST = 4096  # characters of a path
-MOST_LINKS = 40  # as Linux has it
-MOST_ENTRIES = 20_000  # of a workspace that are looked at for the sake of one command
+MAX_PATH_CHARS = 4096
+MAX_LINKS = 40  # in one path, as in Linux
+MAX_ENTRIES = 20_000  # of a workspace that are looked at for one command
 PROC = "/proc"
 SHELL_START_FILES = (  # in the home folder: shells run them
     ".bashrc",
@@ -28,12 +28,12 @@ SHELL_START_FILES = (  # in the home folder: shells run them
     ".zlogin",
     ".config/fish",
 )
-UNWRITABLE = (".git",)  # a folder of this name: its hooks and its settings are run
+UNWRITABLE = (".git",)  # folders of this name: git runs their hooks and settings
 
 
-def real(path: str) -> str | None:
-    """An absolute path without its links; None for one through /proc, and for one that never ends."""
-    if len(path) > LONGEST or "\0" in path:
+def resolve_links(path: str) -> str | None:
+    """An absolute path without links; None for one through /proc, and for links that go in a circle."""
+    if len(path) > MAX_PATH_CHARS or "\0" in path:
         return None
     rest = path.split("/")[::-1]
     at, links = "", 0
@@ -48,33 +48,33 @@ def real(path: str) -> str | None:
         if following == PROC:
             return None
         try:
-            target = os.readlink(following)  # noqa: PTH115 - a Path would cost ten times as much
-        except (OSError, ValueError):  # no link, or nothing there at all
+            target = os.readlink(following)  # noqa: PTH115 - a Path takes ten times as long
+        except (OSError, ValueError):  # no link, or nothing is there
             at = following
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             return None
         rest.extend(target.split("/")[::-1])
         at = "" if target.startswith("/") else at
     return at or "/"
 
 
-class Ground:
-    """The workspace, for one decision: `root` is its real path, `here` the folder of it that paths start from."""
+class Workspace:
+    """The workspace, for one decision. `root` is its real path; relative paths start from `here`, a folder in it."""
 
     def __init__(self, workspace: Path, folder: str = ".") -> None:
         self.root = os.path.realpath(workspace)
         self.here = os.path.realpath(Path(self.root, folder))
         self._looked_at = 0
 
-    def at(self, folder: str) -> Ground:
-        """The same, seen from another folder of it."""
-        return self if folder == "." else Ground(Path(self.root), folder)
+    def enter(self, folder: str) -> Workspace:
+        """The same workspace, with paths that start from another of its folders."""
+        return self if folder == "." else Workspace(Path(self.root), folder)
 
-    def where(self, path: str) -> str | None:
-        """Where a path leads, relative to the workspace ("." is itself); None if out of it."""
-        found = real(path if path.startswith("/") else f"{self.here}/{path}")
+    def relative_or_none(self, path: str) -> str | None:
+        """Where a path leads, relative to the workspace ("." is the workspace itself); None if out of it."""
+        found = resolve_links(path if path.startswith("/") else f"{self.here}/{path}")
         if found is None or self.root == "/":
             return found and (found[1:] or ".")
         if found == self.root:
@@ -87,14 +87,14 @@ class Ground:
     def is_folder(self, path: str) -> bool:
         return Path(self.here, path).is_dir()
 
-    def is_met_without_links(self, folder: str) -> bool:
-        """Whether `..` means the same behind a folder for a shell, which goes by names, and for the system."""
-        path = os.path.join(self.here, folder)  # noqa: PTH118 - a Path would leave out parts
-        found = real(path)
+    def has_no_symlinks(self, folder: str) -> bool:
+        """Whether `folder/..` is the same for a shell, which goes by names, and for the system."""
+        path = os.path.join(self.here, folder)  # noqa: PTH118 - a Path would drop parts
+        found = resolve_links(path)
         return found == os.path.normpath(path) or (found == self.root and ".." not in path.split("/"))
 
-    def has_repository_of_its_own(self) -> bool:
-        """Whether git would find another repository here than the workspace's: one that the model may have made."""
+    def has_own_repository(self) -> bool:
+        """Whether git would find a repository here that is not the workspace's, since the model may have made it."""
         folder = self.here
         while folder not in (self.root, "/"):
             if any(os.path.lexists(f"{folder}/{name}") for name in (".git", "HEAD")):
@@ -102,33 +102,36 @@ class Ground:
             folder = os.path.dirname(folder)  # noqa: PTH120 - as above
         return os.path.lexists(f"{self.root}/HEAD") and not os.path.lexists(f"{self.root}/.git")
 
-    def names(self, folder: str) -> list[str] | None:
-        """What is in a folder of the workspace, hidden files too; None where there is more than can be looked at."""
+    def list_names(self, folder: str) -> list[str] | None:
+        """All names in a folder of the workspace; None if MAX_ENTRIES is exceeded."""
         try:
             names = [entry.name for entry in Path(self.here, folder).iterdir()]
         except OSError:
             return []
         self._looked_at += len(names)
-        return names if self._looked_at <= MOST_ENTRIES else None
+        return names if self._looked_at <= MAX_ENTRIES else None
 
-    def is_closed(self, folders: Iterable[str]) -> bool:
-        """Whether no link below these folders leads out of the workspace, so that following links is harmless.
+    def has_no_link_out(self, folders: Iterable[str]) -> bool:
+        """Whether no link below these folders leads out of the workspace.
 
-        A link to another folder of the workspace is followed, and then all of the workspace is looked at.
+        If a link leads to another folder of the workspace, the whole workspace is searched.
         """
-        tops = [real(folder if folder.startswith("/") else f"{self.here}/{folder}") or self.root for folder in folders]
-        for seen, entry in enumerate(chain.from_iterable(map(self._entries, tops))):
-            if seen > MOST_ENTRIES:
+        roots = [
+            resolve_links(folder if folder.startswith("/") else f"{self.here}/{folder}") or self.root
+            for folder in folders
+        ]
+        for seen, entry in enumerate(chain.from_iterable(map(self._list_entries, roots))):
+            if seen > MAX_ENTRIES:
                 return False
             if not entry.is_symlink():
                 continue
-            if self.where(entry.path) is None:
+            if self.relative_or_none(entry.path) is None:
                 return False
-            if self.root not in tops and entry.is_dir():
-                return self.is_closed([self.root])
+            if self.root not in roots and entry.is_dir():
+                return self.has_no_link_out([self.root])
         return True
 
-    def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
+    def _list_entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         folders = [folder]
         while folders:
             try:
@@ -137,45 +140,47 @@ class Ground:
                         yield entry
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
-            except OSError:  # nor can the command look into it
+            except OSError:  # the command cannot look into it either
                 continue
 
 
 def list_start_files(home: str) -> tuple[Path, ...]:
-    """What shells run when they start, whether it is there or not; none without a home folder."""
+    """The files that shells run when they start, whether they exist or not; none without a home folder."""
     if not home.startswith("/"):
         return ()
     usual = [Path(os.path.realpath(home), name) for name in SHELL_START_FILES]
     return tuple(dict.fromkeys([*usual, *(Path(os.path.realpath(each)) for each in usual)]))
 
 
-def protected(path: str, workspace: Path, files: tuple[Path, ...]) -> str:
-    """Why nothing may write there, or "". Case is folded, since some file systems do."""
-    if len(path) > LONGEST or "\0" in path:
-        return ""  # no path at all, which the tool will say
-    parts = _folded(Path(os.path.realpath(workspace / path)))
-    below = parts[len(_folded(Path(os.path.realpath(workspace)))) :]
+def explain_protection(path: str, workspace: Path, files: tuple[Path, ...]) -> str:
+    """Why no tool may write to the path, or "". Case is ignored, as some file systems do."""
+    if len(path) > MAX_PATH_CHARS or "\0" in path:
+        return ""  # no valid path; the tool reports it
+    parts = _fold_case(Path(os.path.realpath(workspace / path)))
+    below = parts[len(_fold_case(Path(os.path.realpath(workspace)))) :]
     if any(name in below for name in UNWRITABLE):
         return "git's own files are never written"
     for file in files:
-        if parts[: len(_folded(file))] == _folded(file):
+        if parts[: len(_fold_case(file))] == _fold_case(file):
             return f"{file.name} is never written: it contains your settings, or commands that a shell runs"
     return ""
 
 
-def _folded(path: Path) -> tuple[str, ...]:
+def _fold_case(path: Path) -> tuple[str, ...]:
     return tuple(part.casefold() for part in path.parts)
 
 
-def in_workspace(name: str, path: str, ground: Ground) -> bool:
-    """Whether a command of that name may be found in the workspace, or in whatever is the current folder.
+def is_in_workspace(name: str, path: str, workspace: Workspace) -> bool:
+    """Whether PATH, given as `path`, may lead to a program of that name in the workspace or in the current folder.
 
-    `path` is the PATH. What stands in the workspace can be written by the model, and would go by the same name.
+    The model can write such a program.
     """
     for folder in path.split(":"):
         if not folder.startswith("/"):
             return True
         program = f"{folder}/{name}"
         if os.access(program, os.X_OK) and Path(program).is_file():
-            return ground.root != "/" and any(ground.where(each) is not None for each in (folder, program))
+            return workspace.root != "/" and any(
+                workspace.relative_or_none(each) is not None for each in (folder, program)
+            )
     return False

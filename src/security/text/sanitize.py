@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import re
 
-LONGEST_STRING = 65_536  # characters of a sequence's payload: an unended one hides no more than this, and no line after
+MAX_STRING_CHARS = (
+    65_536  # characters of a sequence's payload: an unended one hides no more than this, and no line after
+)
 LONGEST_CONTROL = 64  # of a control sequence's parameters
 
 _JOINERS = "\u200c\u200d"
@@ -63,7 +65,7 @@ class Sanitizer:
             ours = " " <= character <= "~"
         else:
             ended = character in _STRING_ENDS
-            ours = ended or (character not in "\x1b\n\r" and self._length <= LONGEST_STRING)
+            ours = ended or (character not in "\x1b\n\r" and self._length <= MAX_STRING_CHARS)
             self._state = "string" if ours and not ended else "text"
         if not ours:
             self._state = "text"

@@ -31,11 +31,11 @@ def workspace(tmp_path):
     return folder
 
 
-def writing(path: str) -> ToolCall:
+def write_call(path: str) -> ToolCall:
     return ToolCall("1", "write", {"path": path, "content": "x"})
 
 
-def running(command: object) -> ToolCall:
+def exec_call(command: object) -> ToolCall:
     return ToolCall("1", "exec", {"command": command})
 
 
@@ -83,8 +83,8 @@ class TestProfiles:
     def test_writing_is_free_inside_the_workspace_only(self, workspace):
         (workspace / "out").symlink_to("/tmp")
         policy = Policy(workspace, "workspace")
-        assert policy.decide(writing("a/new"), "high").action == "allow"
-        assert {policy.decide(writing(path), "high")[::2] for path in ("../a", "/etc/a", "out/a")} == {
+        assert policy.decide(write_call("a/new"), "high").action == "allow"
+        assert {policy.decide(write_call(path), "high")[::2] for path in ("../a", "/etc/a", "out/a")} == {
             ("deny", "workspace")
         }
 
@@ -99,7 +99,7 @@ class TestRules:
     def test_an_allowing_rule_comes_before_the_profile(self, workspace):
         policy = Policy(workspace, "read-only", (Rule("write", "allow", path="*.txt"),))
         assert policy.decide(WRITE, "high").action == "allow"
-        assert policy.decide(writing("a.py"), "high").action == "deny"
+        assert policy.decide(write_call("a.py"), "high").action == "deny"
 
     @pytest.mark.parametrize("profile", PROFILES)
     def test_a_denying_rule_comes_before_all_others_whatever_their_order(self, profile, workspace):
@@ -133,14 +133,14 @@ class TestRules:
 
     def test_a_rule_of_paths_allows_nothing_outside_the_workspace(self, workspace):
         policy = Policy(workspace, rules=(Rule("write", "allow", path="*"),))
-        assert policy.decide(writing("../a.txt"), "high").action == "deny"
+        assert policy.decide(write_call("../a.txt"), "high").action == "deny"
 
 
 class TestWhatNoRuleAllows:
     @pytest.mark.parametrize("path", [".git/hooks/pre-commit", "sub/.git/config", ".GIT/config", "settings.json"])
     def test_what_is_protected_is_denied(self, path, workspace):
         policy = Policy(workspace, "full", (Rule("write", "allow"),), protected=(workspace / "settings.json",))
-        decision = policy.decide(writing(path), "high")
+        decision = policy.decide(write_call(path), "high")
         assert (decision.action, decision.rule) == ("deny", "protected")
 
     @pytest.mark.parametrize("risk", ["low", "high"])
@@ -159,7 +159,7 @@ class TestCommands:
 
     @staticmethod
     def action(policy: Policy, command: str) -> str:
-        return policy.decide(running(command), "high").action
+        return policy.decide(exec_call(command), "high").action
 
     @pytest.mark.parametrize(
         "command",
@@ -403,13 +403,13 @@ def test_a_call_whose_text_had_to_be_guessed_asks(repair, workspace):
 
 class TestAlways:
     def test_the_rule_for_a_file_names_that_file(self, workspace):
-        rule = Policy(workspace).find_always_rule(writing("./sub/../a [1].txt"))
+        rule = Policy(workspace).find_always_rule(write_call("./sub/../a [1].txt"))
         policy = Policy(workspace).with_rule(rule)
-        assert policy.decide(writing("a [1].txt"), "high").action == "allow"
-        assert {policy.decide(writing(path), "high").action for path in ("a 1.txt", "sub/a [1].txt", "b")} == {"ask"}
+        assert policy.decide(write_call("a [1].txt"), "high").action == "allow"
+        assert {policy.decide(write_call(path), "high").action for path in ("a 1.txt", "sub/a [1].txt", "b")} == {"ask"}
 
     def test_there_is_none_for_a_file_outside_the_workspace(self, workspace):
-        assert Policy(workspace).find_always_rule(writing("../a")) is None
+        assert Policy(workspace).find_always_rule(write_call("../a")) is None
 
     def test_there_is_none_against_a_denying_rule(self, workspace):
         assert Policy(workspace, rules=(Rule("write", "deny"),)).find_always_rule(WRITE) is None
@@ -433,18 +433,20 @@ class TestAlways:
     )
     def test_the_rule_for_a_command_that_only_reads_names_it_and_its_sub_command(self, command, rule, workspace):
         (workspace / "sub").mkdir()
-        assert Policy(workspace, path="/usr/bin:/bin").find_always_rule(running(command)) == Rule("exec", "allow", rule)
+        assert Policy(workspace, path="/usr/bin:/bin").find_always_rule(exec_call(command)) == Rule(
+            "exec", "allow", rule
+        )
 
     @pytest.mark.parametrize(
         "command", ["rm a.txt", "git push origin", "pytest -q", "cat ../a", "find . -delete", "ls | rm a"]
     )
     def test_the_rule_for_any_other_is_the_line_as_it_stands(self, command, workspace):
         policy = Policy(workspace, path="/usr/bin:/bin")
-        rule = policy.find_always_rule(running(command))
+        rule = policy.find_always_rule(exec_call(command))
         assert rule == Rule("exec", "allow", command, exact=True)
-        assert policy.with_rule(rule).decide(running(command), "high").action == "allow"
-        assert policy.with_rule(rule).decide(running(f"{command} b"), "high").action == "ask"
+        assert policy.with_rule(rule).decide(exec_call(command), "high").action == "allow"
+        assert policy.with_rule(rule).decide(exec_call(f"{command} b"), "high").action == "ask"
 
     @pytest.mark.parametrize("command", ["ls > a", "echo $(date)", "ls &", "", None, "ls \x1b[2J"])
     def test_there_is_none_for_what_cannot_be_read(self, command, workspace):
-        assert Policy(workspace).find_always_rule(running(command)) is None
+        assert Policy(workspace).find_always_rule(exec_call(command)) is None

@@ -56,8 +56,8 @@ def test_what_is_no_rule_is_refused_with_its_place(entry, said):
 )
 def test_a_pattern_means_what_it_means_in_gitignore(pattern, covered, not_covered):
     rule = Rule("write", "allow", path=pattern)
-    assert rule.covers(covered)
-    assert not rule.covers(not_covered)
+    assert rule.matches_path(covered)
+    assert not rule.matches_path(not_covered)
 
 
 @pytest.mark.parametrize(

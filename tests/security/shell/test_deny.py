@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.security.shell.deny import could_be, written
+from src.security.shell.deny import can_run, list_written_files
 
 PUSHES = """\
 git push
@@ -69,23 +69,23 @@ env git pull
     "line", [*PUSHES, "git \\\n push", "cat <<E\n$(git push)\nE", "bash <<E\ngit push\nE", "git push\n'"]
 )
 def test_what_might_be_denied_is_found(line):
-    assert could_be(line, ("git", "push"))
+    assert can_run(line, ("git", "push"))
 
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_what_cannot_be_is_not(line):
-    assert not could_be(line, ("git", "push"))
+    assert not can_run(line, ("git", "push"))
 
 
 @pytest.mark.parametrize(
     "line", ["env " * 2400 + "x", "eval " * 1900 + "x", "$(" * 4000, "x" * 1_000_000, "git \0push", "\ud800"]
 )
 def test_what_is_too_much_to_look_at_might_be_anything(line):
-    assert could_be(line, ("git", "push"))
+    assert can_run(line, ("git", "push"))
 
 
 def test_files_that_redirections_write_are_named():
-    assert set(written("ls 2>&1 >a >>'b c' <d; (echo >$e)")) == {"a", "b c", "1", None}
+    assert set(list_written_files("ls 2>&1 >a >>'b c' <d; (echo >$e)")) == {"a", "b c", "1", None}
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_files_that_redirections_write_are_named():
     ],
 )
 def test_also_behind_a_change_of_folders_and_in_a_line_for_a_shell(line):
-    assert ".git/hooks/x" in set(written(line))
+    assert ".git/hooks/x" in set(list_written_files(line))

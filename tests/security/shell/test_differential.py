@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from src.security.shell.globs import expand
-from src.security.shell.parse import read
-from src.security.shell.unclear import Unclear
-from src.security.shell.workspace import Ground
+from src.security.shell.parse import parse_line
+from src.security.shell.scanner import UnsafeToParse
+from src.security.shell.workspace import Workspace
 from tests.fuzz.policy import harmed
 
 from ..ground import build, effect
@@ -48,8 +48,8 @@ def test_a_glob_stands_for_no_more_than_we_think(shell, tmp_path):
     for pattern, said in zip(patterns, ran.stdout.split("=====\n"), strict=False):
         words = set(said.removesuffix("\n").split("\n"))
         try:
-            (word,) = read(f"echo {pattern}")[0].words[1:]
-            ours = set(expand(word, Ground(tmp_path)))
-        except Unclear:
+            (word,) = parse_line(f"echo {pattern}")[0].words[1:]
+            ours = set(expand(word, Workspace(tmp_path)))
+        except UnsafeToParse:
             continue
         assert words <= ours | {word.text}, pattern

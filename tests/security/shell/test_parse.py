@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.security.shell.parse import literal, read, words_of
-from src.security.shell.unclear import Unclear
+from src.security.shell.parse import parse_line
+from src.security.shell.scanner import UnsafeToParse, read_literal, split_words
 
 
 def words(line: str) -> list[tuple[str, ...]]:
-    return [command.texts for command in read(line)]
+    return [command.texts for command in parse_line(line)]
 
 
 def why(line: str) -> str:
-    with pytest.raises(Unclear) as unclear:
-        read(line)
+    with pytest.raises(UnsafeToParse) as unclear:
+        parse_line(line)
     return str(unclear.value)
 
 
@@ -43,12 +43,12 @@ def test_a_line_is_read_as_a_shell_reads_it(line, read_as):
 
 
 def test_a_file_that_input_comes_from_is_kept():
-    (command,) = read("wc -l < 'my file.txt'")
+    (command,) = parse_line("wc -l < 'my file.txt'")
     assert [word.text for word in command.reads] == ["my file.txt"]
 
 
 def test_a_glob_is_one_only_where_it_is_not_quoted():
-    (command,) = read("ls *.py '*' \\* \"?\" a[b]")
+    (command,) = parse_line("ls *.py '*' \\* \"?\" a[b]")
     assert [word.is_glob for word in command.words] == [False, True, False, False, False, True]
 
 
@@ -113,14 +113,14 @@ def test_what_is_more_than_plain_commands_is_said(line, said):
     ],
 )
 def test_a_command_may_run_in_every_folder_that_a_change_before_it_may_have_led_to(line, folders):
-    assert sorted(read(line)[-1].folders) == folders
+    assert sorted(parse_line(line)[-1].folders) == folders
 
 
 @given(st.text("ls acd'\"\\$`{}~*?[]#;&|<>()\n\t-=!%é\u200b", max_size=25))
 def test_whatever_it_is_it_is_read_or_unclear(line):
     try:
-        commands = read(line)
-    except Unclear:
+        commands = parse_line(line)
+    except UnsafeToParse:
         return
     assert all(command.words for command in commands)
 
@@ -129,9 +129,9 @@ def test_whatever_it_is_it_is_read_or_unclear(line):
     ("source", "text"), [("a", "a"), ("'a b'", "a b"), ("a\\b", "ab"), ("$a", None), ("a*", None), ("a b", None)]
 )
 def test_a_word_is_literal_or_not(source, text):
-    assert literal(source) == text
+    assert read_literal(source) == text
 
 
 def test_a_rules_words_are_those_a_shell_sees():
-    assert words_of("git  commit -m 'a b'") == ("git", "commit", "-m", "a b")
-    assert words_of("git 'log") == ("git", "'log")
+    assert split_words("git  commit -m 'a b'") == ("git", "commit", "-m", "a b")
+    assert split_words("git 'log") == ("git", "'log")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from src.security.text.sanitize import LONGEST_STRING, Sanitizer, reveal, sanitize
+from src.security.text.sanitize import MAX_STRING_CHARS, Sanitizer, reveal, sanitize
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts" / "io_cases.json"
 FORBIDDEN = re.compile(
@@ -81,7 +81,7 @@ def test_one_character_at_a_time_is_the_same(text):
 
 
 def test_an_unended_string_does_not_hide_the_text_for_ever():
-    assert sanitize("\x1b]" + "x" * (LONGEST_STRING + 10)) == "x" * 10
+    assert sanitize("\x1b]" + "x" * (MAX_STRING_CHARS + 10)) == "x" * 10
 
 
 NASTY = st.sampled_from([*"\x1b[]P_^X\\\x07\x9b\x9d\x9c\r\n\b;0m 2Jx漢", "\u202e", "\u200d", "\ufe0f", "\ud800", "é"])
