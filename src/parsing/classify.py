@@ -1,7 +1,7 @@
-"""Raw calls into verdicts: a call that may run, a malformed one that is answered, or mere text.
+"""Decides what a decoded block is: calls that may run, malformed calls that are answered, or text.
 
-What asks for a call by name is a call or malformed. What merely looks like one counts only where the tool is on
-offer and the arguments fit. Placeholders are an explanation, not a call.
+A block whose format asks for a call (`explicit`) is a call or malformed. What merely looks like a call counts only if
+the tool is offered and the arguments fit. A block with placeholders explains how to call, and is text.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ _PLACEHOLDER_NAMES = frozenset(
 _PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
 _FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
 _TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
-_SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as tools are told of
+_SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as prompts describe tools
     rf"[\w.-]+\(\s*(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
 )
 _NO_FENCE = re.compile(r"\s*(?:`{3}\w*\s)?\s*")
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
-_MIN_ECHO_CHARS = 12  # characters; shorter text is found anywhere
+_MIN_ECHO_CHARS = 12  # shorter text is found in any other
 
 Classification = Union[ToolCall, MalformedCall]
 
 
 class CallClassifier:
-    """Decides on the calls of one answer. `given` are texts the model was given: what it repeats is an echo."""
+    """Classifies the calls of one answer; a call that stands in one of the `given` texts is an echo."""
 
     def __init__(self, tools: ToolIndex, new_id: Callable[[], str], given: Iterable[str], max_calls: int) -> None:
         self._tools = tools
         self._new_id = new_id
         self._given = tuple(text for text in given if len(text) >= _MIN_ECHO_CHARS)
-        self._squeezed: tuple[str, ...] | None = None  # the same without blanks and line ends, once it is asked for
+        self._squeezed: tuple[str, ...] | None = None  # `_given` without whitespace, made when first needed
         self._max_calls = max_calls
         self._count = 0
         self._made: list[ToolCall] = []
-        self._ids: list[str] = []  # made and not used yet
+        self._ids: list[str] = []  # reserved and not used yet
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None
 
     def resolve_name(self, name: str) -> str:
-        """The offered tool's own name, or nothing."""
+        """The name of the offered tool that `name` means, or an empty string."""
         tool = self._tools.find(name) if name else None
         return tool.name if tool else ""
 
@@ -69,16 +69,15 @@ class CallClassifier:
     def classify(
         self, decoded: DecodedBlock, raw: str, origin: str, *, explicit: bool, after_text: bool
     ) -> list[Classification]:
-        """What the block is; nothing where it is text: what merely looks like a call made before, after text, too."""
-        if decoded.problem:
-            name = decoded.calls[0].name if decoded.calls else ""
-            return (
-                [self._reject(name, raw, decoded.problem, origin)]
-                if explicit and not self._is_explanation(decoded.calls, raw)
-                else []
-            )
+        """The calls and malformed calls of a block; none if it is text.
+
+        `after_text`: text followed the last call; what then merely looks like one of the calls before is text.
+        """
         if self._is_explanation(decoded.calls, raw):
             return []
+        if decoded.problem:
+            name = decoded.calls[0].name if decoded.calls else ""
+            return [self._reject(name, raw, decoded.problem, origin)] if explicit else []
         classified = [self._classify_call(call, raw, origin, decoded.repairs, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
         if not explicit and (not calls or (after_text and self._are_repeats(calls))):
@@ -88,7 +87,7 @@ class CallClassifier:
         return [self._count_call(call, raw) for call in classified]
 
     def reset(self) -> None:
-        """The calls so far are void."""
+        """Forgets the calls so far: they do not count."""
         self._count = 0
         self._made.clear()
 
@@ -126,7 +125,7 @@ class CallClassifier:
 
     @property
     def is_full(self) -> bool:
-        """Whether there were more calls, or attempts at one, than one answer may hold."""
+        """Whether there were more calls and malformed calls than one answer may hold."""
         return self._count > self._max_calls
 
     def _reject(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
@@ -134,11 +133,11 @@ class CallClassifier:
 
     def _explain_unknown(self, name: str) -> str:
         near = self._tools.find_nearest(name) or list(self._tools.tools)[:8]
-        resolve_name = ", ".join(near) or "none"
-        return f"There is no tool named '{name[:80]}'; on offer: {resolve_name}."
+        offered = ", ".join(near) or "none"
+        return f"There is no tool named '{name[:80]}'; on offer: {offered}."
 
     def _is_explanation(self, calls: list[RawCall], raw: str) -> bool:
-        """Whether a call is a pattern to be filled in, with placeholders for its name or its arguments, or types."""
+        """Whether a call is a pattern to fill in: with placeholders for its name or arguments, or with their types."""
         return _is_signature(raw) or any(
             (_is_placeholder_name(call.name) and not self.is_known(call.name))
             or _has_placeholder(call)
@@ -147,7 +146,7 @@ class CallClassifier:
         )
 
     def _is_definition(self, call: RawCall) -> bool:
-        """Whether it says what the tool's arguments are, and no values."""
+        """Whether the arguments are schemas of the tool's parameters, and no values."""
         tool = self._tools.find(call.name)
         arguments = call.arguments or {}
         return bool(
@@ -158,7 +157,7 @@ class CallClassifier:
         )
 
     def _is_echo(self, raw: str) -> bool:
-        """Whether it stands in what was given, blanks and line ends aside, which change on the way."""
+        """Whether the block stands in a given text; whitespace, which templates change, is ignored."""
         block = "".join(raw.split())
         if len(block) < _MIN_ECHO_CHARS:
             return False
@@ -168,24 +167,26 @@ class CallClassifier:
 
 
 def make_id_source() -> Callable[[], str]:
-    """A source of ids that counts up; two sources give the same ones."""
+    """A source of ids for calls that came without one; every source counts from 1.
+
+    Nine digits: every server and chat template accepts them.
+    """
     counter = itertools.count(1)
     return lambda: f"{next(counter):09d}"
 
 
 def _is_placeholder_name(name: str) -> bool:
     bare = name.strip("<>[]{}$ ").casefold().replace("-", "_").replace(" ", "_")
-    return name in _PLACEHOLDERS or (bare in _PLACEHOLDER_NAMES and name != bare) or bare in _PLACEHOLDER_NAMES
+    return name in _PLACEHOLDERS or bare in _PLACEHOLDER_NAMES
 
 
 def _has_placeholder(call: RawCall) -> bool:
-    for name, value in (call.arguments or {}).items():
-        if is_placeholder(value, name):
-            return True
-    return any(is_placeholder(value, "") for value in call.positional)
+    arguments = [*(call.arguments or {}).items(), *(("", value) for value in call.positional)]
+    return any(is_placeholder(value, name) for name, value in arguments)
 
 
 def is_placeholder(value: Node, name: str) -> bool:
+    """Whether the value of the parameter `name` is to be filled in: `...`, `<name>`, `YOUR_NAME`, `<your name>`."""
     if not isinstance(value, str):
         return False
     return value.strip() in _PLACEHOLDERS or value == f"<{name}>" or _FILL_IN.fullmatch(value) is not None

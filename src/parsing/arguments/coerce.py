@@ -1,4 +1,4 @@
-"""A value as another type: what a string, a number or an object can be taken for, and what it cannot. Pure."""
+"""Converts a value to another type, where it can be read as one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from ..decode.xml import Markup
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_CONVERSIONS = frozenset(("int", "float", "str", "bool", "list", "tuple", "set"))  # around a value they add nothing
+_CONVERSIONS = frozenset(
+    ("int", "float", "str", "bool", "list", "tuple", "set")
+)  # calls around a value that add nothing
 _DESCRIPTION_KEYS = frozenset(("value", "type", "description", "title"))
 MAX_SAFE_INTEGER = 2**53
 MISSING = object()
 
 
 def unwrap(value: Node, types: tuple[str, ...]) -> Any:
-    """The value in a list of one, in an object that describes it, or in a conversion, where none of them is asked."""
+    """The value inside a list of one, an object that describes it, or a conversion call; MISSING if there is none."""
     if isinstance(value, list) and len(value) == 1:
         return value[0] if isinstance(value[0], str) or get_kind(value[0]) in types else MISSING
     if isinstance(value, dict) and "value" in value and value.keys() <= _DESCRIPTION_KEYS:
@@ -84,6 +86,10 @@ COERCIONS: dict[tuple[str, str], Any] = {
     ("object", "string"): lambda value: _dump(value),
     ("array", "string"): lambda value: _dump(value),
 }
+
+
+def _to_integer(number: Any) -> Any:
+    return int(number) if number == number // 1 and abs(number) < MAX_SAFE_INTEGER else MISSING
 
 
 def _dump(value: Any) -> Any:

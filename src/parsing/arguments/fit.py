@@ -1,7 +1,7 @@
-"""Arguments as the tool's schema wants them, and what was changed; or why they cannot be.
+"""Fits arguments to the tool's schema, and notes what it changed; raises what does not fit.
 
-Only the schema decides: "5" becomes 5 where an integer is asked, and "02134" stays a string where a string is.
-What fits as it is comes back as it is.
+Only the schema decides: "5" becomes 5 where an integer is required, and "02134" stays a string where a string is.
+Arguments that fit are returned unchanged.
 """
 
 from __future__ import annotations
@@ -37,29 +37,22 @@ for _group in _SYNONYMS:
         _GROUPS.setdefault(normalize(_name), set()).update(map(normalize, _group))
 
 _TYPE_NAMES = {
-    "dict": "object",
-    "map": "object",
-    "float": "number",
-    "double": "number",
-    "int": "integer",
-    "str": "string",
-    "bool": "boolean",
-    "list": "array",
-    "tuple": "array",
-}
+    "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
+    "bool": "boolean", "list": "array", "tuple": "array",
+}  # fmt: skip
 _SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
 _PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
 
 class ArgumentMismatch(ValueError):
-    """The arguments cannot be made to fit; the message names the parameter, what was expected and what came."""
+    """The arguments do not fit; the message names the parameter, what was expected and what was given."""
 
 
 class Fitter:
-    """Fits one call's arguments; `changes` names what was changed in them.
+    """Fits one call's arguments; `changes` names what was changed in them, as an ordered set.
 
-    `trusting` says that the call came in a form that asks for a call by name; else arguments that the schema
-    does not declare, and bare words where values should be, do not fit.
+    Unless `lenient`, arguments that the schema does not declare, and a parameter's own name in place of its value,
+    do not fit: the text may not be meant as a call.
     """
 
     def __init__(self, tool: IndexedTool, *, lenient: bool = True) -> None:
@@ -68,7 +61,7 @@ class Fitter:
         self.changes: dict[str, None] = {}
 
     def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
-        """The arguments, fitted. Raises Misfit."""
+        """The arguments as the schema requires them. Raises ArgumentMismatch."""
         if not positional and self._fits_unchanged(given):
             return dict(given)  # type: ignore[arg-type]  # all are scalars
         given = self._unwrap_schema(given)
@@ -93,7 +86,7 @@ class Fitter:
         return all(map(given.__contains__, self._tool.required))
 
     def _unwrap_schema(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
-        """The values, where they came in the shape of the schema: `{"type": "object", "properties": {...}}`."""
+        """The values if they were given in the shape of the schema: `{"type": "object", "properties": {...}}`."""
         filled = given.get("properties")
         if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _SCHEMA_KEYS:
             return given
@@ -107,13 +100,10 @@ class Fitter:
     def _match_names(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""
         properties = self._tool.properties
-        if (
-            not given
-            and len(positional) == 1
-            and isinstance(positional[0], dict)
-            and self._are_arguments(positional[0])
-        ):
-            given = positional.pop()  # type: ignore[assignment]  # just seen to be an object
+        only = positional[0] if len(positional) == 1 and not given else None
+        if isinstance(only, dict) and self._are_arguments(only):
+            positional.clear()
+            given = only
             self.changes["positional arguments"] = None
         if (
             positional
@@ -130,7 +120,7 @@ class Fitter:
         return named
 
     def _split_pairs(self, positional: list[Node]) -> Mapping[str, Node]:
-        """Arguments written as strings: `"path=a.txt"`. None of them is positional then."""
+        """Arguments written as strings, `"path=a.txt"`, which are then no longer positional."""
         pairs = [str(item).partition("=") for item in positional]
         if any(self._match_name(name.strip(), {}, keep=True) not in self._tool.properties for name, _, _ in pairs):
             return {}
@@ -165,7 +155,7 @@ class Fitter:
         return {**dict(zip(free, positional, strict=False)), **named}
 
     def fit_value(self, value: Node, schema: object, path: str, depth: int) -> JSON:
-        """The value as `schema` wants it. Raises Misfit."""
+        """The value as `schema` requires it; `path` names it in messages. Raises ArgumentMismatch."""
         if depth > MAX_DEPTH:
             raise ArgumentMismatch(f"Parameter '{path}' is nested too deep.")
         schema = self._resolve(schema)
@@ -180,7 +170,7 @@ class Fitter:
         return self._match_choice(fitted, schema, path)
 
     def _resolve(self, schema: object) -> Mapping[str, Any]:
-        """The schema behind a local `$ref`; an unusable schema asks nothing."""
+        """The schema behind a local `$ref`; a schema that cannot be used requires nothing."""
         for _ in range(8):
             if not isinstance(schema, Mapping):
                 return {}
@@ -232,14 +222,14 @@ class Fitter:
         raise ArgumentMismatch(f"Parameter '{path}' must be {_describe(schema)}; {_shorten(value)} was given.")
 
     def _split_choices(self, value: str, schema: Mapping[str, Any]) -> list[Node]:
-        """A string of several of the choices that the items have, as the list it was meant as."""
+        """The items of a string that lists several choices of the items' enum, divided by commas."""
         items = schema.get("items")
         choices = items.get("enum") if isinstance(items, Mapping) else None
         parts: list[Node] = [part.strip() for part in value.split(",")]
         return parts if choices and value not in choices and all(part in choices for part in parts) else []
 
     def _is_text(self, value: Source | CallNode, path: str) -> bool:
-        """Whether source text may stand for a string: not where it is the parameter's own name, a variable then."""
+        """Whether source text may stand for a string; the parameter's own name is a variable."""
         return self._lenient or isinstance(value, CallNode) or normalize(value) != normalize(path)
 
     def _fit_inner(self, value: Node, schema: Mapping[str, Any], path: str, depth: int) -> JSON:
@@ -288,7 +278,7 @@ class Fitter:
 
 
 def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types a schema allows, by JSON Schema's names; empty where it allows any."""
+    """The types a schema allows, by JSON Schema's names; empty if it allows any."""
     named = schema.get("type")
     listed = named if isinstance(named, list) else [named] if isinstance(named, str) else []
     types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in listed]

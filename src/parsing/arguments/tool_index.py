@@ -1,7 +1,7 @@
-"""The tools on offer, found by the name a model wrote.
+"""The offered tools, found by the name a model wrote.
 
-A name is taken exactly, then without case and punctuation, then without a namespace before it or a counter after
-it, then as the last part of one offered name; never for mere likeness.
+A name is looked up as written, then without case and punctuation, then without a namespace before it or a counter
+behind it, then as the last part of exactly one offered name; similarity is never enough.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 
 
 class IndexedTool(NamedTuple):
-    """A tool with what fitting asks of its schema."""
+    """A tool, and of its schema what fitting needs; `scalar_types` has the parameters of one scalar type alone."""
 
     name: str
     schema: Mapping[str, Any]
     properties: Mapping[str, Any]
     required: tuple[str, ...]
-    scalar_types: Mapping[str, type]  # the parameters whose schema asks for nothing but one scalar type
+    scalar_types: Mapping[str, type]
 
 
 class ToolIndex:
-    """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; what is neither is left out."""
+    """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
         self.tools = {tool.name: tool for tool in map(_index_tool, offered) if tool.name}
@@ -71,7 +71,7 @@ class ToolIndex:
         return self.tools.get(name)
 
     def names_tool(self, word: str) -> bool:
-        """Whether `word`, standing before a bracket, names a tool: with no namespace but the usual ones."""
+        """Whether `word`, which precedes a bracket, names a tool; only the usual namespaces may precede the name."""
         if word not in self._leads:
             _limit_size(self._leads)
             self._leads[word] = self._names_tool(word)
@@ -89,7 +89,7 @@ class ToolIndex:
         )
 
     def is_name_prefix(self, word: str) -> bool:
-        """Whether some text that names a tool begins with `word`."""
+        """Whether `word` may be the beginning of a tool's name, with or without a namespace."""
         if not self._prefixes:
             names = [*self._by_normalized, *(normalize(name) for name in NAMESPACES), *self._by_tail]
             self._prefixes = frozenset(name[:end] for name in names for end in range(len(name) + 1))
@@ -100,8 +100,8 @@ class ToolIndex:
         )
 
     def find_nearest(self, written: str) -> list[str]:
-        """Up to three offered names that look like `written`, the likest first."""
-        import difflib  # only where a model erred
+        """Up to three offered names that are similar to `written`, the most similar first."""
+        import difflib  # only needed once a model wrote a wrong name
 
         return difflib.get_close_matches(written[:100], self.tools, n=3, cutoff=_MIN_SIMILARITY)
 
@@ -112,13 +112,13 @@ def normalize(name: str) -> str:
 
 
 def _limit_size(remembered: dict[str, Any]) -> None:
-    """What a model may write is unbounded, what is remembered of it is not."""
+    """Bounds a cache: models may write any number of names."""
     if len(remembered) > 1000:
         remembered.clear()
 
 
 def _add_unique(table: dict[str, str], key: str, name: str) -> None:
-    """One entry a key; a key that two names share finds neither."""
+    """Adds an entry; a key that two names share finds neither."""
     table[key] = "" if table.get(key, name) != name else name
 
 

@@ -1,6 +1,7 @@
-"""Nodes into raw calls: what a value says is to be called, in whichever of the many ways to say it.
+"""Finds the calls in a value: names and arguments, in the many shapes that models write.
 
-A raw call has a name as written and arguments as read; whether the tool exists and the arguments fit is asked later.
+A raw call has its name as written and its arguments as read; classify.py decides whether the tool exists and the
+arguments fit. `decode_value` parses a block's text first: strictly, then with repairs.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ _CALL_IN_STRING = re.compile(r"\s*[^\W\d][\w.\\-]{0,80}\(")
 
 
 class RawCall(NamedTuple):
-    """A call as written. `arguments` is None where what stood for them is no object: `problem` says why."""
+    """A call as written. `arguments` is None if they are no object, and `problem` says why."""
 
     name: str
     arguments: dict[str, Node] | None
     positional: list[Node]
     problem: str = ""
-    container: object = None  # the node the arguments were read from; open at the text's end, it was cut off
+    container: object = None  # the node that holds the arguments; if the text ended inside it, the call was cut off
 
 
 IsTool = Callable[[str], bool]
 
 
 class DecodedBlock(NamedTuple):
-    """`problem` is set where the block is no call: why, in words for the model. `cut` says that its end is missing."""
+    """The calls of a block. `problem`: why it is none, for the model; `cut`: its end is missing."""
 
     calls: list[RawCall]
     repairs: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class DecodedBlock(NamedTuple):
 
 
 def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
-    """The calls that `node` says, in order; none where it is no call. `known` tells whether a name is a tool's."""
+    """The calls in `node`, in order. `is_tool` decides whether a name is an offered tool's."""
     if depth > _MAX_NESTING:
         return []
     if isinstance(node, dict):
@@ -111,7 +112,7 @@ def _read_list_call(name: str, rest: list[Node], container: object) -> RawCall:
 
 
 def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
-    """Calls written as a string: Arctic and DBRX list them so, each in its own or several in one."""
+    """Calls in a string; Arctic and DBRX write lists of such strings, with one call or several in each."""
     calls: list[RawCall] = []
     if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
         return calls
@@ -126,7 +127,7 @@ def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
                 reader.position += 1
                 reader.skip_space()
     except (UnreadableValue, RecursionError):
-        pass  # what stood before it counts
+        pass  # the calls before it count
     return calls
 
 
@@ -143,7 +144,7 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
 
 
 def _read_keyed(name: str, value: Node) -> list[RawCall]:
-    """`{"read": {"path": "a"}}`: the name is the key. A list of objects is several calls."""
+    """Calls like `{"read": {"path": "a"}}`; a list of objects is several calls."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return [_make_call(name, item) for item in value]
     return [_make_call(name, value)]
@@ -161,20 +162,16 @@ def _read_named(node: dict[str, Node], name_key: str, is_tool: IsTool) -> list[R
 
 
 def _split_arguments(value: Node) -> list[Node]:
-    """The arguments of several calls where a list of objects stands for those of one, else of the one."""
+    """The arguments of several calls if `value` is a list of objects, else those of one."""
     if isinstance(value, str) and value.lstrip()[:1] == "{":
         value = _split_objects(value)
-    if (
-        isinstance(value, list)
-        and len(value) > 1
-        and all(isinstance(item, dict) and "value" not in item for item in value)
-    ):
-        return value
+    if isinstance(value, list) and len(value) > 1:
+        return value if all(isinstance(item, dict) and "value" not in item for item in value) else [value]
     return [value]
 
 
 def _split_objects(text: str) -> Node:
-    """The objects of a string that holds several, one after the other; else the string."""
+    """The objects in a string that holds several; otherwise the string."""
     reader = RepairReader(text)
     values: list[Node] = []
     try:
@@ -202,7 +199,7 @@ def _make_call(name: str, value: Node) -> RawCall:
 
 
 def _read_argument_list(name: str, value: list[Node]) -> RawCall:
-    """A list where an object should be: one object, name and value pairs, or values by position."""
+    """A list in place of an object: one object, name and value pairs, or values by position."""
     if len(value) == 1 and isinstance(value[0], dict) and "value" not in value[0]:
         return RawCall(name, value[0], [], container=value)
     pairs = [(item.get("name"), item["value"]) for item in value if isinstance(item, dict) and "value" in item]
@@ -212,7 +209,7 @@ def _read_argument_list(name: str, value: list[Node]) -> RawCall:
 
 
 def _unwrap_string(text: str) -> Node:
-    """The object that a string holds, through as many encodings as were put around it; or the string."""
+    """The object in a string, encoded up to four times; otherwise the string."""
     value: Node = text
     for _ in range(4):
         if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
@@ -266,7 +263,7 @@ def _parse_value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
 
 
 def _check_surrogates(body: str, node: Node) -> str:
-    """Why text with half of a character in it is no argument, or nothing."""
+    """The problem with a string that holds half of a surrogate pair, or an empty string."""
     if not _SURROGATE.search(body):
         return ""
     try:
@@ -279,7 +276,7 @@ def _check_surrogates(body: str, node: Node) -> str:
 
 
 def _find_block_calls(kind: str, name: str, node: Node, is_tool: IsTool) -> list[RawCall]:
-    """What the value says; where the name stood before it, the value is the arguments."""
+    """The calls of a block; if the name stood before the value, the value is the arguments."""
     if kind != "named":
         return find_calls(node, is_tool)
     if isinstance(node, dict):
@@ -296,7 +293,7 @@ def _is_open(call: RawCall, unclosed: list[object]) -> bool:
 
 
 def decode_label_line(name: str, line: str) -> RawCall:
-    """The arguments that stand on a line: `city="Oslo"`, the text between a bracket and its end, or one value."""
+    """The call of one line of arguments: `city="Oslo"`, the text inside brackets, or one value."""
     if _KEYWORD.match(line):
         reader = RepairReader(f"{name}({line})")
         try:

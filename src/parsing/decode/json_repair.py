@@ -1,10 +1,10 @@
 """Broken JSON, Python literals and calls into values: text in, nodes out. No I/O, linear, bounded depth.
 
-`strict` is asked first, for the whole and for its parts, and what it accepts is never changed. `Reader` then reads
-the union of JSON, Python and JavaScript literals in one pass, noting each liberty it took in `repairs`: quotes,
-escapes, keys, commas, comments, closers. Where a string's end is in doubt because quotes inside it were not escaped,
-the quote that is followed by what may follow a string there ends it. What no reading makes a value raises Unreadable
-with a sentence for the model.
+Strict JSON is tried first, for the whole and for its parts, and what it accepts is never changed. RepairReader then
+reads the union of JSON, Python and JavaScript literals in one pass and notes each repair: quotes, escapes, keys,
+commas, comments, closers. If quotes inside a string are not escaped, the string ends at the first quote that is
+followed by what may follow a string in that place. Text that cannot be read raises UnreadableValue with a sentence
+for the model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_strict, 
 from .scalars import eval_constant, unescape
 
 MAX_DEPTH = 100
-MAX_STRAY_QUOTES = 2_000  # quotes in one string that were not escaped
-MAX_STRICT_PASSES = 8  # at reading a part of a broken value as strict JSON, each as long as the whole
+MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
+MAX_STRICT_PASSES = 8  # over the whole text, in all attempts to read a part of it as strict JSON
 
 _SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = re.compile(
@@ -39,7 +39,7 @@ _LITERALS: dict[str, Node] = {
 }
 _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 
-# What may follow the quote that ends a string, by where the string stands. Code that was not escaped has much of it.
+# What may follow the quote that ends a string, by where the string stands; unescaped code has much of it.
 _GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
@@ -64,21 +64,24 @@ _BODY_OF: dict[str, re.Pattern[str]] = {
 
 
 class RepairReader:
-    """Reads nodes from `text`, from `position` on; `repairs` names what was not as it should be.
+    """Reads nodes from `text`, from `position` on.
 
-    `unclosed` holds the containers that the text ended in.
+    `repairs` names what was wrong, as an ordered set; `unclosed` holds the containers that the text ended in.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.repairs: dict[str, None] = {}  # an ordered set
+        self.repairs: dict[str, None] = {}
         self.unclosed: list[object] = []
         self._depth = 0
         self._strict_budget = MAX_STRICT_PASSES * len(text)
 
     def read_value(self, place: str = "top") -> Node:
-        """The value at the position. Raises Unreadable."""
+        """The value at the position. Raises UnreadableValue.
+
+        `place`, a key of _AFTER, is where the value stands.
+        """
         self.skip_space()
         text, position = self.text, self.position
         character = text[position : position + 1]
@@ -98,7 +101,7 @@ class RepairReader:
         return self._read_object() if opener == "{" else self._read_list("]" if opener == "[" else ")")
 
     def _read_strict(self) -> tuple[Node] | None:
-        """A part that is strict JSON; but backslashes in a broken value may not mean what JSON says."""
+        """A part that is strict JSON, unless it holds backslashes: in a broken value they may not be JSON's."""
         text, position = self.text, self.position
         try:
             node, end = parse_strict(text, position)
@@ -112,7 +115,7 @@ class RepairReader:
         return (node,)
 
     def skip_space(self) -> None:
-        """Over whitespace, and over comments and special tokens, which are noted."""
+        """Skips whitespace, comments and special tokens; notes the last two."""
         if match := _SKIP.match(self.text, self.position):
             self.position = match.end()
             if not match.group().isspace():
@@ -129,7 +132,7 @@ class RepairReader:
         self.unclosed.append(container)
 
     def _has_more(self, closer: str) -> bool:
-        """Whether another element follows; takes separators, and the closer where it comes."""
+        """Whether another element follows; passes separators, and the closer if there is one."""
         self.skip_space()
         while self.is_at(",;"):
             self.position += 1
@@ -143,7 +146,7 @@ class RepairReader:
             return True
         if self.is_at(closer):
             self.position += 1
-        else:  # another container's closer: this one's is missing
+        else:  # the closer of an outer container: this one's is missing
             self.repairs["missing closers"] = None
         self.unclosed.pop()
         self._depth -= 1
@@ -170,7 +173,7 @@ class RepairReader:
         return members or result
 
     def _read_simple_members(self, result: dict[str, Node]) -> None:
-        """Members with a simple value that another one follows, each read in one match."""
+        """Members with a simple value, each read in one match."""
         text, position = self.text, self.position
         while member := _MEMBER.match(text, position):
             double, single, bare, string, quoted, number, word = member.groups()
@@ -235,7 +238,7 @@ class RepairReader:
         return result
 
     def _read_string(self, start: re.Match[str], place: str) -> str:
-        """The string whose quote `start` is. Its end is the first quote that may end it here."""
+        """The string that `start` opens; it ends at the first quote that may end it in this place."""
         opener, prefix = start.group(1), start.group()[: -len(start.group(1))]
         if opener != '"' or prefix:
             self.repairs["quotes"] = None
@@ -252,10 +255,8 @@ class RepairReader:
         body, end = _BODY_OF[closers], begin
         while True:
             run = body.match(text, end)
-            end = run.end() if run else end  # it matches nothing, too
-            if end >= len(text):
-                raise UnreadableValue("A string is not closed.")
-            if text[end] == "\\":
+            end = run.end() if run else end  # the pattern matches the empty string, too
+            if end >= len(text) or text[end] == "\\":
                 raise UnreadableValue("A string is not closed.")
             if after.match(text, end + 1):
                 return text[begin:end], end + 1
@@ -318,7 +319,7 @@ class RepairReader:
         return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
 
     def _read_source(self) -> Node:
-        """Text up to where a value ends; arithmetic on constants is worked out."""
+        """Source text up to the end of the value; arithmetic on constants is evaluated."""
         text, start, depth = self.text, self.position, 0
         while self.position < len(text):
             if bare := _BARE.match(text, self.position):
@@ -352,7 +353,7 @@ class RepairReader:
 
 
 def _estimate_cost(error: ValueError | RecursionError, text: str) -> int:
-    """About how many characters were looked at before strict parsing failed; json counts the lines before, too."""
+    """About how many characters `json` read before it failed."""
     if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
         return error.pos
     return len(text)

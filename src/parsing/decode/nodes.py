@@ -1,7 +1,6 @@
-"""What a value in a call may be, and strict JSON, which is asked before anything is repaired. Pure.
+"""What a value in a call may be, and strict JSON, which is tried before any repair.
 
-Of a key that stands twice with different values none is chosen: whoever looks at a call and whoever runs it might
-take another.
+Of a key that stands twice with different values none is chosen (types/strict_json.py says why).
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from ...types.strict_json import build_unique
 
 
 class UnreadableValue(ValueError):
-    """No reading makes this a value; the message is for the model."""
+    """The text cannot be read as a value; the message is for the model."""
 
 
 class Source(str):
-    """Source text that stood where a value should: an unquoted word, an expression, a nested call."""
+    """Source text in place of a value: an unquoted word or an expression."""
 
     __slots__ = ()
 
 
 class Pair(dict[str, "Node"]):
-    """A name and its value that stood in a list: `["read", path="a"]`."""
+    """A name and its value inside a list: `["read", path="a"]`."""
 
     __slots__ = ()
 
 
 class CallNode(NamedTuple):
-    """`name(...)` as written: keyword arguments, positional ones, and the source of it all."""
+    """`name(...)` as written: its keyword arguments, its positional ones, and the source of the whole."""
 
     name: str
     keywords: dict[str, Node]
@@ -45,7 +44,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def put(members: dict[str, Node], key: str, value: Node) -> None:
-    """One more member; Unreadable where there is one of that key and another value."""
+    """Adds a member. Raises UnreadableValue if the key has another value already."""
     if key in members and members[key] != value:
         raise _repeated_key(key)
     members[key] = value
@@ -61,10 +60,10 @@ _LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_obj
 
 
 def parse_strict(text: str, position: int = 0) -> tuple[Node, int]:
-    """The JSON value at `position` and where it ends. Raises ValueError or RecursionError as json does."""
+    """The JSON value at `position` and where it ends. Raises ValueError and RecursionError as `json` does."""
     return _STRICT.raw_decode(text, position)
 
 
 def parse_lenient(text: str, position: int = 0) -> tuple[Node, int]:
-    """The same, where a string may hold control characters as they are."""
+    """The same, but strings may hold control characters."""
     return _LENIENT.raw_decode(text, position)

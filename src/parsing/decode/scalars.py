@@ -27,12 +27,12 @@ _PLAIN = {
     "\n": "",
     "\r\n": "",
 }
-_MARKDOWN = frozenset("_#~!`>&“”")  # never meant as a regular expression's
-_MARKDOWN_MAYBE = frozenset("*[]()-.+{}|$")  # only in a text that escapes its underscores, too
+_MARKDOWN = frozenset("_#~!`>&“”")  # never an escape of a regular expression
+_MARKDOWN_MAYBE = frozenset("*[]()-.+{}|$")  # only in a text that escapes underscores, too
 
 
 def unescape(raw: str, repairs: dict[str, None]) -> str:
-    """The string that `raw`, the text between the quotes, was meant as; liberties are noted in `repairs`."""
+    """The string that `raw`, the text between the quotes, stands for; repairs are noted in `repairs`."""
     if "\\" not in raw:
         if "\n" in raw or "\t" in raw:
             repairs["raw newlines"] = None
@@ -64,13 +64,13 @@ def _join_surrogates(pair: re.Match[str]) -> str:
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-MAX_EXPRESSION_CHARS = 80  # characters of arithmetic that are evaluated
+MAX_EXPRESSION_CHARS = 80
 MAX_NUMBER = 1e18
 _ARITHMETIC = re.compile(r"[\d\s.+\-*/%()eE_]+")
 
 
 def eval_constant(source: str) -> int | float | None:
-    """What the expression comes to; None where it is none, or comes to no number within bounds."""
+    """The value of an arithmetic expression of constants; None if it is none, or its value is out of bounds."""
     if len(source) > MAX_EXPRESSION_CHARS or not _ARITHMETIC.fullmatch(source):
         return None
     try:

@@ -1,7 +1,7 @@
 """Calls written in tags: invoke and parameter elements, key and value tags, elements named after parameters.
 
-A block is complete here: its end was found by the scanner. Prefixes of namespaces (`seed:`, `minimax:`,
-`｜DSML｜`) are no part of a tag's name. Values are text; what type they become is the schema's business.
+A block is complete here: the stream parser found its end. Namespace prefixes (`seed:`, `minimax:`, `｜DSML｜`) are no
+part of a tag's name. Values are text, and the schema decides what type they become.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _INVOKE = re.compile(
 )
 _PARAMETER = re.compile(
     rf"<{PREFIX}(?:parameter|param|argument|arg)(?:(\s+(?:name|key))?\s*=\s*){_QUOTED}"
-    r"(?:=|([^<>\n]*)(?:>|(?=\n)))"  # `<parameter=city=Oslo</parameter>` is what it drifts to
+    r"(?:=|([^<>\n]*)(?:>|(?=\n)))"  # also `<parameter=city=Oslo</parameter>`, which models drift to
 )
 _PART = re.compile(f"{_PARAMETER.pattern}|{_INVOKE.pattern}")
-_VALUE_ENDS = {  # with the value itself, or before the next parameter, which is written as this one is
+_VALUE_ENDS = {  # by its own tag, or before the next parameter that is written in the same style
     named: re.compile(
         rf"</{PREFIX}(?:parameter|param|argument|arg)\b[^<>]*>|(?=<{PREFIX}(?:parameter|param|argument|arg){style}\s*=)"
     )
@@ -43,7 +43,7 @@ _MAX_CALLS = 64  # in one block
 
 
 class Markup(str):
-    """The text of an element: whether it is text or more elements, the schema says."""
+    """The text of an element; the schema decides whether it is text or more elements."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ def parse_invocations(block: str, is_tool: IsTool) -> list[RawCall]:
 
 
 def parse_pairs(block: str) -> list[RawCall]:
-    """The call of a block that is a name and pairs of key and value tags; no pair is no argument."""
+    """The call of a block that holds a name and pairs of key and value tags."""
     name = _PAIRS_NAME.match(block)
     return [RawCall(name.group(1), dict(_iter_pairs(block)), [])] if name else []
 
@@ -78,10 +78,9 @@ def _iter_pairs(block: str) -> Iterator[tuple[str, str]]:
 
 
 def parse_element(name: str, block: str) -> list[RawCall]:
-    """The call whose element is named after the tool, its arguments after its parameters."""
-    inner = block
-    end = inner.rfind(f"</{name}")
-    inner = inner if end < 0 else inner[:end]
+    """The call of an element that is named after the tool, with elements named after its parameters."""
+    end = block.rfind(f"</{name}")
+    inner = block if end < 0 else block[:end]
     if inner.lstrip()[:1] == "{":
         return [_parse_json_body(name, inner)]
     return [RawCall(name, _group_children(inner), [])]
@@ -98,11 +97,11 @@ def _parse_invocation(name: str, body: str) -> RawCall:
 
 
 def _parse_parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
-    """The parameters from `position` on, before another call begins, and where they end."""
+    """The parameters from `position` on, up to the next call, and where they end."""
     arguments: dict[str, Node] = {}
     while (start := _PART.search(text, position)) and start.group(2):
         end = _VALUE_ENDS[bool(start.group(1))].search(text, start.end())
-        if not end or not end.group():  # it is not closed: another begins, or the call ends
+        if not end or not end.group():  # not closed: the next parameter begins, or the call ends
             end = _CALL_END.search(text, start.end(), end.start() if end else len(text))
             assert end  # noqa: S101 - the pattern ends with the end of the text
         value = _trim(text[start.end() : end.start()])
@@ -112,7 +111,7 @@ def _parse_parameters(text: str, position: int) -> tuple[dict[str, Node], int]:
 
 
 def _parse_typed(value: str, attributes: str) -> Node:
-    """A value whose tag says that it is no string is read as what it is."""
+    """The value, read as JSON if the attributes of its tag say that it is no string."""
     if 'string="false"' not in attributes:
         return value
     try:
@@ -126,13 +125,13 @@ def _parse_json_body(name: str, body: str) -> RawCall:
         value = RepairReader(body).read_value()
     except (UnreadableValue, RecursionError) as error:
         return RawCall(name, None, [], str(error) or "It is nested too deep.")
-    return (
-        RawCall(name, value, []) if isinstance(value, dict) else RawCall(name, None, [], "The arguments are no object.")
-    )
+    if isinstance(value, dict):
+        return RawCall(name, value, [])
+    return RawCall(name, None, [], "The arguments are no object.")
 
 
 def _parse_elements(text: str, is_tool: IsTool) -> list[RawCall]:
-    """`<tool_name>read</tool_name><parameters>...`: elements are keys, and the keys say the rest."""
+    """Calls like `<tool_name>read</tool_name><parameters>...`: elements are read as the members of an object."""
     value = _group_children(text)
     for _ in range(_MAX_DEPTH):
         opened = {key: _group_children(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
@@ -159,7 +158,7 @@ def _find_children(text: str) -> list[tuple[str, Markup]]:
 
 
 def _group_children(text: object) -> dict[str, Node]:
-    """The elements in `text` by their names; what stands there more than once is a list."""
+    """The elements in `text` by name; those of one name are a list."""
     found: dict[str, list[Node]] = {}
     for name, value in _find_children(text) if isinstance(text, str) else ():
         found.setdefault(name, []).append(value)
@@ -167,7 +166,10 @@ def _group_children(text: object) -> dict[str, Node]:
 
 
 def parse_structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
-    """The elements in `text` as an object, or as a list where they are alike: all of them, or one step to `kind`."""
+    """The elements in `text` as an object, or as a list if they share a name; the text itself if it holds none.
+
+    With a `kind`, "object" or "array", only the outermost elements are taken apart.
+    """
     children = _find_children(text) if depth < _MAX_DEPTH else []
     names = {name for name, _ in children}
     if not children or (kind == "array" and len(names) > 1):
@@ -179,7 +181,7 @@ def parse_structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
 
 
 def _trim(value: str) -> str:
-    """The value without the newlines that set it apart from its tags; of a CDATA section, what is in it."""
+    """The value without the newlines next to its tags; the content of a CDATA section."""
     if section := _CDATA.fullmatch(value):
         return section[1]
     if value[:1] == "\n" or value.count("\n") == 1:

@@ -1,9 +1,9 @@
-"""Where a block ends, followed piece by piece. Work is proportional to the new text, whatever the chunking.
+"""Where a block ends, found piece by piece; work is linear in the new text whatever the chunking.
 
-`Structure` counts brackets outside strings. A quote opens a string only where a value may begin, so that an
+`BracketMatcher` counts brackets outside strings. A quote opens a string only where a value may begin, so that an
 apostrophe in running text does not; a string ends at the next quote with no odd run of backslashes before it.
-`Closing` waits for a closing marker. Both are fed text and a position and say how far they got and whether
-that is the end; what they did not pass they see again. What they passed is kept in parts, joined once.
+`UntilMarker` waits for a closing marker. Both are fed a text and a position, and return how far the block reaches and
+whether it ends there; they are fed the rest again. What they passed is kept in `parts`, joined once.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import re
 
 from .prefix_regex import PrefixMatcher, any_of, either, literal, sequence, some
 
-MAX_BLOCK_CHARS = 8_000_000  # characters; a longer block is malformed
+MAX_BLOCK_CHARS = 8_000_000  # a longer block is malformed
 
 _PLAIN = r"""[^"'`{}\[\]()<“]*"""
-_OUTSIDE = re.compile(  # up to the next mark, past strings that surely begin where a value may
+_OUTSIDE = re.compile(  # up to the next mark, over strings that begin where a value certainly may
     rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
 )
-_MAX_ESCAPES = 4096  # of escapes passed in one match: what the regular expression engine remembers stays small
+_MAX_ESCAPES = 4096  # passed in one match, which bounds the memory of the regular expression engine
 _TO_QUOTE = {
     quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_MAX_ESCAPES}}}", re.DOTALL)
     for quote in ('"', "'", "`", "”")
 }
 _OPENS_STRING = frozenset("{[(,:=")
 _PREFIXES = frozenset("rbfuRBFU")
-_LOOK_BACK_CHARS = 200  # characters looked back over for the one that says whether a value may begin
+_LOOK_BACK_CHARS = 200  # searched for the character that decides whether a value may begin
 _OPENERS, _CLOSERS = frozenset("{[("), frozenset("}])")
 _ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
 _TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
@@ -49,12 +49,12 @@ class BracketMatcher:
 
     @property
     def quote(self) -> str:
-        """The one character that ends the string that the text is in; nothing where there is more to look for."""
+        """The one character that ends the string the text is in; empty outside strings and for longer quotes."""
         return self._quote if len(self._quote) == 1 else ""
 
     @property
     def is_long(self) -> bool:
-        """Whether more than MAX_BLOCK was passed; looked at once in a while."""
+        """Whether more than MAX_BLOCK_CHARS were passed; checked every 4096 parts."""
         if len(self.parts) < self._check:
             return False
         self._check = len(self.parts) + 4096
@@ -62,7 +62,7 @@ class BracketMatcher:
 
     @property
     def size(self) -> int:
-        """How much was passed; parts may be added to from outside while in a string."""
+        """Characters passed. The parser appends to `parts` itself inside a string."""
         self._size += sum(map(len, self.parts[self._counted :]))
         self._counted = len(self.parts)
         return self._size
@@ -84,7 +84,7 @@ class BracketMatcher:
         return position, ended
 
     def _scan_string(self, text: str, position: int, start: int) -> int:
-        """The position after the string's end or, if that is not there, at the end of what is known of it."""
+        """The position behind the string, or behind what is certainly inside it."""
         quote = self._quote
         if len(quote) > 1:
             return self._scan_long_string(text, position, quote)
@@ -93,7 +93,7 @@ class BracketMatcher:
         to_quote, length = _TO_QUOTE[quote], len(text)
         while position < length:
             run = to_quote.match(text, position)
-            end = run.end() if run else position  # it matches nothing, too
+            end = run.end() if run else position  # the pattern matches the empty string, too
             if end == length or (text[end] == "\\" and end + 1 == length):
                 return length
             if text[end] == quote:
@@ -113,9 +113,9 @@ class BracketMatcher:
         return tail
 
     def _scan_outside(self, text: str, position: int, start: int) -> int:
-        """The position after one more mark; its complement where the block ends, itself where more must come."""
+        """The position behind one more mark; its complement where the block ends, `position` to wait for more text."""
         run = _OUTSIDE.match(text, position)
-        at = run.end() if run else position  # it matches nothing, too
+        at = run.end() if run else position  # the pattern matches the empty string, too
         if at == len(text):
             return at
         character = text[at]
@@ -137,7 +137,7 @@ class BracketMatcher:
         mark = _MARK.match(text, at)
         if mark is None:
             if _MARK.is_prefix(text, at):
-                return at  # seen again with what follows
+                return at  # fed again with what follows
             if text[at] == "`" and self._opens_string(text, at, start):
                 self._quote = "`"
             return at + 1
@@ -147,7 +147,7 @@ class BracketMatcher:
         return mark.end()
 
     def _opens_string(self, text: str, at: int, start: int) -> bool:
-        """Whether a value may begin at `at`: the last character before it that is no space says so."""
+        """Whether a value may begin at `at`, by the last character before it that is no whitespace."""
         last = text[at - 1] if at > start else " "
         if not last.isspace() and last not in _PREFIXES:
             return last in _OPENS_STRING
@@ -160,7 +160,7 @@ class BracketMatcher:
         return stripped[-1:] in _OPENS_STRING and bool(stripped)
 
     def _look_back(self, before: str) -> str:
-        """`before` with what was passed earlier in front of it, as much as is looked at."""
+        """`before` with what was passed earlier in front of it, _LOOK_BACK_CHARS at most."""
         parts = [before]
         size, solid = len(before), len(before.strip())
         for part in reversed(self.parts):
@@ -191,7 +191,7 @@ class BracketMatcher:
 
 
 class UntilMarker:
-    """Waits for one of the closing markers that `closer` matches; all before it and itself is the block."""
+    """The block reaches to the end of the first match of `closer`, which has `max_chars` characters at most."""
 
     quote = ""
 

@@ -1,7 +1,7 @@
-"""Whether a block begins at a character of prose: none, not yet to be told, or found.
+"""Whether a block begins at an anchor of prose: it does, it does not, or more text has to decide.
 
-What is asked depends on the character; what stands before it (a name, `TOOL_CALL`) is part of the block and was
-held back by `held`, which is the same look backwards from the end of the text.
+Each anchor character has a method that tries the patterns of openers.py; what precedes the anchor and belongs to the
+block (a name, `TOOL_CALL`) is found by lookback.py.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = re.compile(r"`[^`\n]{1,400}`")
 _INLINE_PREFIX = re.compile(r"`[^`\n]{0,400}\Z")
-_METHOD = frozenset("\\$-./")  # before a name they make it another's
-_GLUED = re.compile(r"[\w.\\/:$-]")  # before a label they make it part of another word
+_METHOD = frozenset("\\$-./")  # before a name, they make it another's
+_GLUED = re.compile(r"[\w.\\/:$-]")  # before a label, they make it part of another word
 _LABEL = re.compile(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
@@ -32,13 +32,13 @@ _LABEL = re.compile(
 
 
 class NeedMore(NamedTuple):
-    """It cannot be told yet; the text from `start` on is held back."""
+    """More text has to decide; the text from `start` on is held back."""
 
     start: int
 
 
 class Skip(NamedTuple):
-    """Markers that nothing follows: they are text, up to `end`."""
+    """Text up to `end`: markers that no body follows, or inline code."""
 
     end: int
 
@@ -47,7 +47,7 @@ Detection = Union[BlockStart, NeedMore, Skip, None]
 
 
 class BlockDetector:
-    """Asks the patterns, for the tools in `box`."""
+    """Tries the patterns, for the offered tools."""
 
     def __init__(self, tools: ToolIndex) -> None:
         self._tools = tools
@@ -64,12 +64,10 @@ class BlockDetector:
     def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
         detection = self._detectors[position.text[position.at]](position)
-        if (
-            isinstance(detection, BlockStart)
-            and position.text[position.at] == "{"
-            and not position.text[position.at + 1 : position.at + 67].removeprefix("{").strip()
-        ):
-            return NeedMore(detection.start)  # what comes next tells whether the brace opens an object at all
+        start, text = position.at, position.text
+        opens_object = text[start] != "{" or text[start + 1 : start + 67].removeprefix("{").strip()
+        if isinstance(detection, BlockStart) and not opens_object:
+            return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
         return detection
 
     def _detect_angle(self, position: Position) -> Detection:
@@ -81,19 +79,15 @@ class BlockDetector:
             return BlockStart(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
         if openers.LONE_ELEMENT.is_prefix(text, start):
             return NeedMore(start)
-        if match := openers.ELEMENT.match(text, at):
-            tool = self._tools.tools.get(match["name"])
-            return (
-                BlockStart(at, match.end(), "element", "", match["name"], False)
-                if tool and _starts_line(line)
-                else None
-            )
-        if openers.ELEMENT.is_prefix(text, at) and self._tools.is_name_prefix(text[at + 1 : at + 100]):
+        match = openers.ELEMENT.match(text, at)
+        if match and match["name"] in self._tools.tools and _starts_line(line):
+            return BlockStart(at, match.end(), "element", "", match["name"], False)
+        if not match and openers.ELEMENT.is_prefix(text, at) and self._tools.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
         return None
 
     def _detect_markers(self, text: str, at: int, start: int, opener: str = "") -> Detection:
-        """Wrapping markers at `at` and the start of a body; markers without a body are prose."""
+        """Wrapping markers at `at` and the beginning of a body; markers without a body are prose."""
         run = openers.OPENER_RUN.match(text, at)
         body = run.end() if run else at
         if run or opener:
@@ -107,7 +101,7 @@ class BlockDetector:
         return Skip(body) if run else None
 
     def _read_body(self, match: re.Match[str], start: int, opener: str) -> Detection:
-        """The body that follows wrapping markers. A bare name there must be a tool's, or it is prose."""
+        """The body behind wrapping markers; a bare name there has to be a tool's."""
         groups = match.groupdict()
         if groups["json"]:
             return BlockStart(start, match.end() - 1, "json", opener)
@@ -115,10 +109,9 @@ class BlockDetector:
             return BlockStart(start, match.start("tags"), "tags", opener)
         for kind, group in (("pairs", "name"), ("empty", "empty_name")):
             if groups[kind]:
-                known = kind == "pairs" or self._tools.find(groups[group]) is not None
-                return (
-                    BlockStart(start, match.start(group), kind, opener, groups[group]) if known else Skip(match.end())
-                )
+                if kind == "empty" and self._tools.find(groups[group]) is None:
+                    return Skip(match.end())
+                return BlockStart(start, match.start(group), kind, opener, groups[group])
         name, bracket = match["called"], match["bracket"]
         explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
         if not explicit and self._tools.find(name) is None:
@@ -149,7 +142,7 @@ class BlockDetector:
         return BlockStart(word.start, at, "named", "", word.name.rstrip(":"), False)
 
     def _detect_object(self, text: str, at: int, start: int) -> Detection:
-        """An object that says a call: its first key is one of a call's, or a tool's name."""
+        """An object whose first key is one of a call's or a tool's name."""
         key = openers.OBJECT_KEY.match(text, at)
         if not key:
             return NeedMore(start) if openers.OBJECT_KEY.is_prefix(text, at) else None
@@ -167,38 +160,36 @@ class BlockDetector:
     def _detect_bracket(self, position: Position) -> Detection:
         text, at, floor, _, before = position
         own = find_own_marker(position)
-        find_preceding_name = own.start() if own else at - len(_FUNCTOOLS)
+        lead = own.start() if own else at - len(_FUNCTOOLS)
         if own or (
-            text.startswith(_FUNCTOOLS, max(find_preceding_name, floor))
-            and find_preceding_name >= floor
-            and not is_word_char(text[find_preceding_name - 1] if find_preceding_name > floor else before)
+            text.startswith(_FUNCTOOLS, max(lead, floor))
+            and lead >= floor
+            and not is_word_char(text[lead - 1] if lead > floor else before)
         ):
             inside = text[at + 1 : at + 66].lstrip()
             if not inside:
-                return NeedMore(find_preceding_name)
+                return NeedMore(lead)
             if inside[0] not in "/!":
-                return BlockStart(find_preceding_name, at, "json", OWN if own else _FUNCTOOLS)
+                return BlockStart(lead, at, "json", OWN if own else _FUNCTOOLS)
         return self._detect_markers(text, at, at) or self._detect_list(text, at)
 
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)
         if not match:
-            is_prefix = openers.CALL_LIST.is_prefix(text, at)
             name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
-            return NeedMore(at) if is_prefix and (len(text) - at < 20 or self._tools.is_name_prefix(name)) else None
+            may_name_tool = len(text) - at < 20 or self._tools.is_name_prefix(name)
+            return NeedMore(at) if openers.CALL_LIST.is_prefix(text, at) and may_name_tool else None
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
             return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
-        if not self._tools.find(match["name"]):
-            return None
-        return BlockStart(at, at, "pythonic", "", explicit=False)
+        return BlockStart(at, at, "pythonic", "", explicit=False) if self._tools.find(match["name"]) else None
 
     def _detect_parenthesis(self, position: Position) -> Detection:
         text, at, _, line, _ = position
         word = find_preceding_name(self._tools, position)
         if not word or word.gap or word.previous in _METHOD:
             return None
-        if word.mark and word.mark != text[word.start : word.begin]:  # what decorates the name stands on both sides
+        if word.mark and word.mark != text[word.start : word.begin]:  # a decoration stands on both sides of the name
             return None
         if text[word.start] == "@":
             if match := openers.NUMBERED_CALL.match(text, at):
@@ -211,11 +202,10 @@ class BlockDetector:
         return BlockStart(start, at, "pythonic", "", word.name, explicit=False, must_end_line=True)
 
     def _detect_backtick(self, position: Position) -> Detection:
-        """A fence or a quoting backtick whose first content is a block belongs to the block."""
+        """A fence or a quoting backtick belongs to the block that it begins with."""
         text, at, _, line, _ = position
-        word = (
-            find_preceding_name(self._tools, position) if "```".startswith(text[at : at + 3]) else None
-        )  # three, or fewer at the text's end
+        is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
+        word = find_preceding_name(self._tools, position) if is_fence else None
         if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
             return detection
         inner = self._detect_quoted(text, at)
@@ -235,7 +225,7 @@ class BlockDetector:
         return BlockStart(word.start, body, "named", "", word.name.rstrip(":"), False) if text[body] == "{" else None
 
     def _detect_quoted(self, text: str, at: int) -> Detection:
-        """The block that stands first after the backticks: directly, or after a language and a space."""
+        """The block that stands first behind the backticks: directly, or behind a language and whitespace."""
         ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
         if detection := self._detect_fence_name(text, at + ticks):
             return detection
@@ -243,12 +233,12 @@ class BlockDetector:
         if not match:
             return NeedMore(at) if openers.FENCE_START.is_prefix(text, at) else None
         first = match.end() - 1
-        return (
-            self.detect(Position(text, first, first, "")) if text[first] in "<{[" else self._detect_fenced(text, first)
-        )
+        if text[first] in "<{[":
+            return self.detect(Position(text, first, first, ""))
+        return self._detect_fenced(text, first)
 
     def _detect_fence_name(self, text: str, at: int) -> Detection:
-        """`TOOL_CALL` or a tool's name directly after the backticks, where a fence names its language."""
+        """`TOOL_CALL` or a tool's name directly behind the backticks, where a fence names its language."""
         own, matcher = openers.OWN_MARKER, openers.FENCED_CALL
         if match := own.match(text, at):
             return self._detect_after_own(text, match.end(), at)
@@ -272,9 +262,9 @@ class BlockDetector:
             return NeedMore(at)
         if match:
             mark = match.start("mark")
-            if text[mark] == ":":  # where nothing stands behind it yet, it may be part of the name before a bracket
-                is_prefix = len(text) < mark + 10 and not text[mark + 1 :].strip()
-                return NeedMore(at) if is_prefix else self._detect_colon(Position(text, mark, at, ""))
+            if text[mark] == ":":  # what follows may make it part of a name before a bracket
+                waits = len(text) < mark + 10 and not text[mark + 1 :].strip()
+                return NeedMore(at) if waits else self._detect_colon(Position(text, mark, at, ""))
             return self.detect(Position(text, mark, match.start("name"), text[at:mark]))
         return None
 
@@ -294,9 +284,9 @@ class BlockDetector:
         return self._detect_labelled(text, label.start(1), start)
 
     def _detect_after_own(self, text: str, at: int, start: int) -> Detection:
-        """What follows `TOOL_CALL`."""
+        """The body behind `TOOL_CALL`."""
         gap = openers.OWN_GAP.match(text, at)
-        assert gap  # noqa: S101 - it matches nothing, too
+        assert gap  # noqa: S101 - it matches the empty string, too
         return self._detect_markers(text, gap.end(), start, OWN)
 
     def _detect_labelled(self, text: str, at: int, start: int) -> Detection:
@@ -310,9 +300,8 @@ class BlockDetector:
                 if groups.get("json") and _may_continue(match, text):
                     return NeedMore(start)
                 if groups.get("json"):
-                    return BlockStart(
-                        start, match.end() - 1, "named" if name else "json", "Action:", name, action and bool(name)
-                    )
+                    kind, explicit = ("named", action) if name else ("json", False)
+                    return BlockStart(start, match.end() - 1, kind, "Action:", name, explicit)
                 return BlockStart(start, match.start("line"), "labels", "Action:", name, action) if action else None
         if (match := openers.ACTION_BRACKET.match(text, at)) and self._tools.find(match["name"]):
             return BlockStart(start, match.end(), "labels", "Action:", match["name"], False)
@@ -336,13 +325,13 @@ def _starts_line(line: str) -> bool:
 
 
 def _skip_inline_code(text: str, at: int) -> Detection:
-    """Past inline code, which quotes; without its end it is none."""
+    """Skips inline code, which quotes; a backtick without an end is none."""
     if code := _INLINE.match(text, at):
         return Skip(code.end())
     return NeedMore(at) if _INLINE_PREFIX.match(text, at) else None
 
 
 def _may_continue(match: re.Match[str], text: str) -> bool:
-    """Whether the bracket that seems to open the body may yet begin one more marker."""
+    """Whether the bracket that opens the body may yet become one more marker."""
     body = match.end() - 1
     return text[body] == "[" and openers.OPENER.is_prefix(text, body)

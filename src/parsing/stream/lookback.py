@@ -1,7 +1,8 @@
-"""The word that ends a text: a tool's name may stand there, before the bracket that makes it a call.
+"""What stands before an anchor and belongs to the block: a tool's name, or `TOOL_CALL`.
 
-Names hold dots and colons, and so does running text ("this integral.calculate\n{"): the whole word is offered
-first, then what follows each of its dots and colons.
+`find_hold` is the same look backwards from the end of the text: what may yet belong to a block is held back. Names
+hold dots and colons, and so does running text ("this integral.calculate\n{"): the whole word is tried first, then
+what follows each of its dots and colons.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
 _OWN_PREFIX = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
-_OWN_CHARS = 48  # characters, more than `TOOL_CALL` and its decoration have
+_OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
 _OWN_MARKER = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _CHANNEL_PREFIX = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
 _HARMONY_PREFIX = re.compile(TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
-_GLUE = frozenset("\\$-")  # before a name they make it the end of another
+_GLUE = frozenset("\\$-")  # before a name, they make it the end of another
 
 
 class Position(NamedTuple):
-    """An anchor in a text.
+    """An anchor at `at` in `text`.
 
-    Nothing before `floor` can be part of a block, `line` is the anchor's line so far, `before` what stands
-    before the floor, where that was shown.
+    Nothing before `floor` can be part of a block; `before` is the character before the floor, if it was shown. `line`
+    is the anchor's line up to it.
     """
 
     text: str
@@ -50,7 +51,7 @@ class Position(NamedTuple):
 
 
 class PrecedingWord(NamedTuple):
-    """`start` is where its decoration begins, `begin` the name; `mark` and `gap` follow, `previous` stands before."""
+    """`start` is where its decoration begins, `begin` its name; `mark` and `gap` follow, `previous` precedes it."""
 
     start: int
     begin: int
@@ -61,7 +62,7 @@ class PrecedingWord(NamedTuple):
 
 
 def iter_words(text: str, end: int, floor: int, before: str = "") -> Iterator[PrecedingWord]:
-    """The word that ends at `end`, whole and without its first parts; `before` stands before `floor`."""
+    """The word that ends at `end`, whole and then without its first parts; `before` precedes `floor`."""
     gap_start = max(floor, end - _MAX_GAP_CHARS - 1)
     solid = gap_start + len(text[gap_start:end].rstrip())
     low = max(floor, solid - _MAX_WORD_CHARS)
@@ -78,7 +79,7 @@ def iter_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Pr
 
 
 def find_plain_word(text: str, floor: int) -> str:
-    """The number or word of letters, after a space, that a text ends in; empty where it may be of our own format."""
+    """The number or the ASCII word behind a space that the text ends in; empty if it may begin `TOOL_CALL` or `to=`."""
     space = text.rfind(" ")
     word = text[space + 1 :]
     plain = word.isascii() and (word.isalpha() or word.isdigit()) and not _OWN_WORD.match(word)
@@ -90,12 +91,12 @@ def is_word_char(character: str) -> bool:
 
 
 def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
-    """Where the end of `text` begins that may belong to a block still to come."""
+    """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
     start, end, last = max(floor, len(text) - LOOK_BACK_CHARS), len(text), text[-1:]
     if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
         return end
     if last.isalnum() and (word := find_plain_word(text, floor)) and _begins_nothing(tools, word):
-        return end  # as most pieces of an answer end
+        return end  # most pieces of an answer end so
     marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
     if last in "]@>":
         return marks
@@ -117,7 +118,7 @@ def _may_begin(tools: ToolIndex, word: PrecedingWord) -> bool:
 
 
 def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:
-    """The name of a tool before the anchor."""
+    """The name of an offered tool before the anchor."""
     words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS), position.before)
     whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
     word = next((word for word in whole if tools.names_tool(word.name.rstrip(":"))), None)

@@ -1,7 +1,7 @@
-"""The characters at which a block can begin, found fast: the only work that most of an answer needs.
+"""Anchors, the characters at which a block can begin, found fast: most of an answer needs no other work.
 
-One compiled alternation decides. Where text is long, `str.find` runs ahead for each character and is many times
-as fast; where hits that decide nothing come thick, the alternation takes over for a window. Both find the same.
+One compiled alternation decides. In long text `str.find` runs ahead for each character and is many times as fast;
+where it finds many characters that are no anchors, the alternation takes over for a window. Both find the same.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ _ANCHOR = re.compile(
     r"|\{(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
     r"|\[(?!\[\[)"
     r"|\((?<=[\w)*`]\()"  # after a name
-    r"|:(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"  # after a label, or another that a name
+    r"|:(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"  # after a label, or after one that a name
     r"|(?:(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):))"  # or an object follows
     r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:[\n\[]|\Z))))"
-    r"|`(?!`{4})"  # of a longer run, its end
+    r"|`(?!`{4})"  # the end of a longer run
     r"|>(?=>>(?!>)|>?\Z)"
 )
 _CHARACTERS = "<{[(`:>"
-_SHORT_CHARS = 512
+_SHORT_CHARS = 512  # text that the alternation searches at once
 _WINDOW_CHARS = 4096
-_MAX_MISSES = 4  # hits in a row that decide nothing, before the alternation takes over
+_MAX_MISSES = 4  # characters in a row that are no anchors, before the alternation takes over
 
 
 class Prefilter:
-    """Finds anchors in one text after the other; remembers per character where the next one is."""
+    """Finds the anchors of growing text; remembers for each character where it stands next."""
 
     def __init__(self) -> None:
         self._text = ""
