@@ -1,7 +1,7 @@
-"""Into text: tools as render_instructions, a call as a TOOL_CALL block, results as one user message.
+"""Renders text: tools as instructions, a call as a TOOL_CALL block, results as one user message.
 
-Byte-stable: the same tools give the same text, so that a server's prefix cache holds. What `call_text`
-writes, the parser reads back as the same call.
+The same tools give the same text, byte for byte, so that a server's prefix cache holds. The parser reads what
+`render_call` writes back as the same call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..types.messages import (
 from ..types.tool_schema import describe_type
 
 RESULTS_HEADING = "Tool execution results:"
-# What a model may take for the end of a fence, and its number.
+# What a model may take for the end of a fence, with the fence's number.
 _FENCE_END = re.compile(r"<\s{0,8}/\s{0,8}tool_output(?:_(\d{1,18}))?", re.IGNORECASE | re.ASCII)
 
 _FORMAT = """\
@@ -46,7 +46,10 @@ _PREFER_NATIVE = "\nIf you can call functions natively, do that instead of writi
 
 
 def render_instructions(tools: Sequence[ToolDefinition], *, native: bool = False) -> str:
-    """The part of a system prompt that tells of `tools` and how to call them; empty where there are none."""
+    """The part of a system prompt that describes `tools` and how to call them; empty if there are none.
+
+    `native` adds that native function calling is preferred.
+    """
     if not tools:
         return ""
     listing = "\n".join(_render_tool(tool) for tool in tools)
@@ -54,18 +57,18 @@ def render_instructions(tools: Sequence[ToolDefinition], *, native: bool = False
 
 
 def render_call(call: ToolCall) -> str:
-    """The call as this project's own format has it."""
+    """The call in this project's own format."""
     block = {"name": call.name, "args": dict(call.arguments)}
     return f"TOOL_CALL: {json.dumps(block, ensure_ascii=False)}"
 
 
 def render_results(results: Sequence[ToolResult]) -> str:
-    """The results of one turn as one text, each under its tool's name."""
+    """The results of one turn as one text, each under the name of its tool."""
     return "\n\n".join([RESULTS_HEADING, *map(_render_result, results)])
 
 
 def render_message(message: Message) -> Message:
-    """The message without tool constructs, for a model that is told of tools in its prompt."""
+    """The message with calls and results as text, for a model whose prompt describes the tools; no reasoning."""
     if isinstance(message, ToolResults):
         return UserMessage(render_results(message.results))
     if not isinstance(message, Response) or all(isinstance(block, Text) for block in message.content):
@@ -80,7 +83,7 @@ def _render_blocks(response: Response) -> list[str]:
         if isinstance(block, Reasoning):
             continue
         if not isinstance(block, Text) and parts and not parts[-1].endswith("\n"):
-            parts.append("\n")  # a block begins on a line of its own, as the instructions show it
+            parts.append("\n")  # a block begins on its own line, as in the instructions
         parts.append(_render_block(block))
     return parts
 
@@ -92,7 +95,7 @@ def _render_block(block: Text | ToolCall | MalformedCall) -> str:
 
 
 def _render_result(result: ToolResult) -> str:
-    """Fenced by a pair of tags that nothing in the result closes: the same result has the same fence, always."""
+    """The result inside a pair of tags that nothing in it closes; the same result always has the same tags."""
     mark, text = " (error)" if result.kind == "error" else "", result.text
     take_events = [int(number or 1) for number in _FENCE_END.findall(text)]
     fence = f"tool_output_{max(take_events) + 1}" if take_events else "tool_output"
@@ -112,7 +115,7 @@ def _render_tool(tool: ToolDefinition) -> str:
 
 
 def render_example(tool: ToolDefinition) -> str:
-    """One correct call of the first tool: its required parameters, each with a value of its type."""
+    """A correct call of the tool: its required parameters, each with a value of its type."""
     properties = _to_mapping(tool.parameters.get("properties"))
     required = tool.parameters.get("required")
     needed = [name for name in required if name in properties] if isinstance(required, list) else []
@@ -136,11 +139,9 @@ def _make_example_value(name: str, schema: object) -> JSON:
     if isinstance(choices, list) and choices:
         return choices[0]
     kind: JSON = _to_mapping(schema).get("type")
-    return (
-        _EXAMPLE_VALUES[kind]
-        if isinstance(kind, str) and kind in _EXAMPLE_VALUES
-        else _EXAMPLE_STRINGS.get(name, "text")
-    )
+    if isinstance(kind, str) and kind in _EXAMPLE_VALUES:
+        return _EXAMPLE_VALUES[kind]
+    return _EXAMPLE_STRINGS.get(name, "text")
 
 
 def _join_lines(text: str) -> str:

@@ -46,15 +46,15 @@ def _refuse(constant: str) -> NoReturn:
 def put(members: dict[str, Node], key: str, value: Node) -> None:
     """Adds a member. Raises UnreadableValue if the key has another value already."""
     if key in members and members[key] != value:
-        raise _repeated_key(key)
+        raise _make_repeat_error(key)
     members[key] = value
 
 
-def _repeated_key(key: str) -> UnreadableValue:
+def _make_repeat_error(key: str) -> UnreadableValue:
     return UnreadableValue(f"The key {key[:64]!r} stands twice, with different values.")
 
 
-_build_object = build_unique(_repeated_key, allow_equal=True)
+_build_object = build_unique(_make_repeat_error, allow_equal=True)
 _STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object)
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object, strict=False)
 

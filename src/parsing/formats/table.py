@@ -1,11 +1,11 @@
-"""The wire formats, one row each: how models write a tool call when no server takes it off their hands.
+"""The text formats of tool calls, one row each: what models write where no server parses it.
 
-A row says how a block opens and closes, what its body is, whom it belongs to, and gives an example, which is
-tested whole and split at every byte. `grammar` is one of: json (objects and lists that say a call), pythonic
-(`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter elements), pairs
-(a name, then key and value tags), labels (`Action:` lines), argument blocks (`BEGIN_ARG:`).
-A row without `opener` never asks for a call by name: what looks like it counts only where the name is an offered
-tool and the arguments fit. Facts: vLLM 0.32 tool_parsers, chat templates, and what models were seen to write.
+A row has the markers that open and close a block, the grammar of its body, the models, the vLLM parsers, and an
+example, which is tested whole and split at every character. `grammar` is one of: json (objects and lists that hold a
+call), pythonic (`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter
+elements), pairs (a name, then key and value tags), labels (`Action:` lines), argument blocks (`BEGIN_ARG:`).
+A row without `opener` is no request for a call: a block counts only if the tool is offered and the arguments fit.
+Sources: the tool_parsers of vLLM 0.32, chat templates, and recorded answers of models.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Format(NamedTuple):
-    """One row. `opener` holds literal markers in order; `origin` is the name calls carry where rows share a syntax."""
+    """One row. `opener` holds literal markers in order; `origin` names the row whose syntax this one shares."""
 
     number: int
     name: str
@@ -110,7 +110,7 @@ FORMATS = (
     Format(61, "fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n['get_weather(city=\"Oslo\")']\n```", "pythonic"),
     Format(62, "escaped_name", "Mixtral's Markdown", "", "pythonic", "", "", "get\\_weather(city='Oslo')", "pythonic"),
     Format(63, "text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "get_weather", "args": {"city": "Oslo"}}'),
-    # Shapes that share a catalogue row with another, and shapes of other tools that models imitate.
+    # Shapes that share a number with another row, and shapes of other tools that models imitate.
     Format(4, "llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", '<|python_tag|>get_weather.call(city="Oslo")'),
     Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", '<atem:function_calls><atem:invoke name="get_weather"><atem:parameter name="city">Oslo</atem:parameter></atem:invoke></atem:function_calls>'),
     Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n<invoke>\n<tool_name>get_weather</tool_name>\n<parameters>\n<city>Oslo</city>\n</parameters>\n</invoke>\n</function_calls>", "anthropic"),
@@ -122,29 +122,26 @@ FORMATS = (
     Format(0, "invoke", "Anthropic XML without its wrapper", "<invoke", "tags", "</invoke>", "", _INVOKE),
 )  # fmt: skip
 
-# Markers that wrap a body and stand in no row of their own, and what closes blocks besides the rows' closers.
+# Markers that open and close blocks besides those of the rows; upper and lower case are the same.
 MORE_OPENERS = (
-    "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool_calls_begin｜>", "<|tool_calls_section_begin|>",
-    "<|tool_calls_begin|>", "<|tool_calls|>", "<|plamo:begin_tool_name:plamo|>", "<|tool▁calls▁begin|>", "<|tool▁call▁begin|>", "<ifm|tool_calls>",
-    "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>", "< | DSML | function_calls>",
-    "<|DSML|function_calls>", "<|DSML|tool_calls>", "<toolcall>", "<tool-call>", "<|toolcall|>", "<|tool_calls_start|>",
-    "<tools>", "<tool>", "<functioncall>", "<function-call>", "<tool_code>", "<action>", "<|action|>", "<api_call>",
-    "<function>", "<call>", "<FUNCTION_CALL>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]", "[tool_call:",
-    "[Tool call:", "[tool_call]", "<response>", "<answer>", "<function_calls>", "<tool_call:", "<|START_ACTION|>",
-    "<|assistant|>", "<|start_header_id|>assistant<|end_header_id|>", "<|im_start|>assistant", "<s>",
-    "<|from|>assistant",
+    "<｜tool▁calls▁begin｜>", "<｜tool_calls_begin｜>", "<|tool_calls_section_begin|>", "<|tool_calls_begin|>",
+    "<|tool_calls|>", "<|plamo:begin_tool_name:plamo|>", "<|tool▁calls▁begin|>", "<|tool▁call▁begin|>",
+    "<ifm|tool_calls>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>",
+    "< | DSML | function_calls>", "<|DSML|function_calls>", "<|DSML|tool_calls>", "<tool-call>", "<|toolcall|>",
+    "<|tool_calls_start|>", "<tools>", "<tool>", "<functioncall>", "<function-call>", "<tool_code>", "<action>",
+    "<|action|>", "<api_call>", "<function>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
+    "[tool_call:", "[Tool call:", "<response>", "<answer>", "<tool_call:", "<|assistant|>",
+    "<|start_header_id|>assistant<|end_header_id|>", "<|im_start|>assistant", "<s>", "<|from|>assistant",
 )  # fmt: skip
 MORE_CLOSERS = (
-    "</tool_call>", "</tool_calls>", "</function_calls>", "</function_call>", "</function>", "</invoke>", "</toolcall>",
-    "</tool-call>", "</tools>", "</tool>", "</functioncall>", "</tool_code>", "</action>", "</api_call>", "</call>",
-    "</response>", "</answer>", "</think>\n</tool_call>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>",
-    "<|end|>", "<|return|>", "<|call|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>", "<end_of_turn>",
-    "<|tool_calls_section_end|>", "<|tool_calls_end|>", "<|tool_call_end|>", "<｜tool▁call▁end｜>",
-    "<｜tool▁calls▁end｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>", "<|/tool_call|>", "</|tool_call|>",
-    "<|END_OF_TURN_TOKEN|>", "<|end_of_role|>", "</ifm|tool_calls>", "[/TOOL_CALLS]", "[/TOOL_CALL]",
-    "[/FUNCTION_CALL]", "[/tool_call]", "</FUNCTION_CALL>", "</｜DSML｜invoke>", "</｜DSML｜tool>", "</｜GCML｜invoke>", "<turn|>",
-    "</｜DSML｜toolcalls>", "</｜DSML｜ calls>", "</steptml:invoke>", "</atem:invoke>", "</invoke>",
-    "]<]minimax[>[</invoke>", "<|close|>call<|sep|>", "<|plamo:end_tool_arguments:plamo|>", "</function_calls>",
+    "</function_call>", "</tool-call>", "</tools>", "</tool>", "</functioncall>", "</tool_code>", "</action>",
+    "</api_call>", "</call>", "</response>", "</answer>", "</think>\n</tool_call>", "<|im_end|>", "<|eot_id|>",
+    "<|endoftext|>", "<|end|>", "<|return|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>",
+    "<end_of_turn>", "<|tool_calls_section_end|>", "<|tool_calls_end|>", "<｜tool▁calls▁end｜>", "<｜tool_calls_end｜>",
+    "<|/tool_call|>", "</|tool_call|>", "<|END_OF_TURN_TOKEN|>", "<|end_of_role|>", "</ifm|tool_calls>",
+    "[/TOOL_CALLS]", "[/TOOL_CALL]", "[/FUNCTION_CALL]", "</｜DSML｜invoke>", "</｜DSML｜tool>", "</｜GCML｜invoke>",
+    "<turn|>", "</｜DSML｜toolcalls>", "</｜DSML｜ calls>", "</steptml:invoke>", "</atem:invoke>", "<|close|>call<|sep|>",
+    "<|plamo:end_tool_arguments:plamo|>",
 )  # fmt: skip
 REASONING = (
     ("<think>", "</think>"),
@@ -160,16 +157,16 @@ REASONING = (
     ("<|channel|>analysis<|message|>", "<|end|>"),
 )
 
-# What begins a call and nothing else that somebody would write.
+# Markers that begin a call and stand nowhere else in running text.
 _TAGS = tuple({row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} | {"TOOL_CALL:"})
 
 
 def mentions_call(text: str) -> bool:
-    """Whether a text speaks of how calls are written, so that an answer to it may do so too."""
+    """Whether a text quotes how calls are written, so that an answer to it may quote it, too."""
     return any(tag in text for tag in _TAGS)
 
 
 def list_parsers(origin: str) -> list[str]:
     """The vLLM tool parsers that read the calls of this origin; none for some formats."""
     parsers = ",".join(row.parser for row in FORMATS if row.call_origin == origin)
-    return [name[1] for name in re.finditer(r"(?:^|,) ?([\w-]+)", parsers)]  # a remark in parentheses names none
+    return [name[1] for name in re.finditer(r"(?:^|,) ?([\w-]+)", parsers)]  # a remark in parentheses is no parser

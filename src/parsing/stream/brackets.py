@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .prefix_regex import PrefixMatcher, any_of, either, literal, sequence, some
+from .prefix_regex import PrefixMatcher, any_of, either, sequence, some
 
 MAX_BLOCK_CHARS = 8_000_000  # a longer block is malformed
 
@@ -32,7 +32,7 @@ _TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
 _MARK = PrefixMatcher(
     either(
         any_of((*_TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
-        sequence(literal("<|"), some(r"(?=[a-z/])", 1, 1)),
+        sequence("<|", some(r"(?=[a-z/])", 1, 1)),
     )
 )
 

@@ -17,7 +17,6 @@ from .prefix_regex import (
     any_of_caseless,
     either,
     group,
-    literal,
     maybe,
     repeat,
     sequence,
@@ -29,10 +28,10 @@ MAX_NAME_CHARS = 80
 
 SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)
-NAME = group("name", sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME_CHARS)))
-FENCE = maybe(sequence(literal("```"), some(r"[\w+-]", 0, 20), SPACE))
+_NAME = sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME_CHARS))
+NAME = group("name", _NAME)
+FENCE = maybe("```", some(r"[\w+-]", 0, 20), SPACE)
 _JOINT = maybe(some("[ _-]", 1, 1))  # in TOOL_CALL
-
 
 _WRAPPERS = {
     row.opener
@@ -45,96 +44,53 @@ _BRACKET_MARKERS = "|".join(
 )
 # A bracket that does not open one more marker.
 BRACKET = PrefixPattern(rf"(?:\{{|\[(?!{_BRACKET_MARKERS}))", some(r"[{\[]", 1, 1).prefix)
-_NOISE = maybe(literal("]<]minimax[>["))
+_NOISE = maybe("]<]minimax[>[")
+_BAR = sequence(some(" ", 0, 1), some("[｜|]", 1, 1), some(" ", 0, 1))
 _NAMESPACE = maybe(
-    either(
-        sequence(
-            maybe(literal(" ")),
-            some("[｜|]", 1, 1),
-            some(" ", 0, 1),
-            either(literal("DSML"), literal("GCML")),
-            some(" ", 0, 1),
-            some("[｜|]", 1, 1),
-            some(" ", 0, 1),
-        ),
-        sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1)),
-    )
+    either(sequence(_BAR, either("DSML", "GCML"), _BAR), sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1)))
 )
-_TOKEN = either(
-    sequence(literal("<|"), some(r"[\w:/ ]", 1, 40), literal("|>")),
-    sequence(literal("<｜"), some(r"[\w▁ ]", 1, 40), literal("｜>")),
-)
-_CALL_ID = sequence(literal("[CALL_ID]"), some(r"\w", 1, 32))
+_TOKEN = either(sequence("<|", some(r"[\w:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
+_CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
 _BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")
 _SEPARATOR = maybe(repeat(either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(_BETWEEN), whole_run("[:*=]", 16)), 8))
 
-_ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")  # with an attribute
+_XTML = sequence("<|open|>call tool=", some(r"[\"'\w]", 1, 1))
+_ATTRIBUTE_ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")
 _BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
-_TAGS = sequence(
-    _NOISE,
-    literal("<"),
-    _NAMESPACE,
+_ELEMENT = either(
+    sequence(any_of(_ATTRIBUTE_ELEMENTS), either(sequence(BLANK, "="), some(r"[ \t]", 1, 4))),
+    sequence(any_of(_BARE_ELEMENTS), ">"),
+)
+_LONE_NAMES = ("function=", "function name=", "invoke>", "invoke name=", "tool_call name=", "call tool=")
+# An element that is marker and body in one.
+LONE_ELEMENT = PrefixMatcher(
+    either(sequence(_NOISE, "<", _NAMESPACE, any_of(_LONE_NAMES), some(r"[\"'\w>]", 1, 1)), _XTML), re.IGNORECASE
+)
+
+# What may follow wrapping markers.
+_CHANNELS = ("commentary", "analysis", "final")
+BODY = PrefixMatcher(
     either(
-        sequence(any_of(_ELEMENTS), either(sequence(BLANK, literal("=")), some(r"[ \t]", 1, 4))),
-        sequence(any_of(_BARE_ELEMENTS), literal(">")),
+        group("json", SPACE, FENCE, BRACKET),
+        group("tags", SPACE, either(sequence(_NOISE, "<", _NAMESPACE, _ELEMENT), _XTML)),
+        group("pairs", SPACE, NAME, SPACE, "<", _NAMESPACE, any_of(("arg_key", "tool_sep"))),
+        group("empty", SPACE, group("empty_name", _NAME), SPACE, "</", _NAMESPACE, "tool_call"),
+        group(
+            "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe("call:"), group("called", _NAME),
+            _SEPARATOR, group("bracket", some(r"[{(]", 1, 1)),
+        ),
     ),
-)
-_LONE_ELEMENTS = sequence(
-    _NOISE,
-    literal("<"),
-    _NAMESPACE,
-    either(
-        sequence(literal("function"), any_of(("=", " name="))),
-        sequence(literal("invoke"), any_of((">", " name="))),
-        sequence(literal("tool_call"), literal(" name=")),
-        sequence(literal("call"), literal(" tool=")),
-    ),
-    some(r"[\"'\w>]", 1, 1),
-)
-_XTML = sequence(literal("<|open|>call tool="), some(r"[\"'\w]", 1, 1))
-_JSON_BODY = group("json", sequence(SPACE, FENCE, BRACKET))
-_TAG_BODY = group("tags", sequence(SPACE, either(_TAGS, _XTML)))
-_PAIR_BODY = group("pairs", sequence(SPACE, NAME, SPACE, literal("<"), _NAMESPACE, any_of(("arg_key", "tool_sep"))))
-
-
-def _rename_group(part: PrefixPattern, old: str, new: str) -> PrefixPattern:
-    return PrefixPattern(part.whole.replace(f"(?P<{old}>", f"(?P<{new}>"), part.prefix.replace(f"(?P<{old}>", "(?:"))
-
-
-_EMPTY_BODY = group(
-    "empty",
-    sequence(SPACE, _rename_group(NAME, "name", "empty_name"), SPACE, literal("</"), _NAMESPACE, literal("tool_call")),
-)
-_NAMED_BODY = group(
-    "named",
-    sequence(
-        SPACE,
-        maybe(sequence(maybe(sequence(any_of(("commentary", "analysis", "final")), SPACE)), literal("to="))),
-        maybe(literal("call:")),
-        _rename_group(NAME, "name", "called"),
-        _SEPARATOR,
-        group("bracket", some(r"[{(]", 1, 1)),
-    ),
-)
+    re.IGNORECASE,
+)  # fmt: skip
 
 MAX_MARKER_RUN = 64  # wrapping markers in a row
-_ANY_OPENER = either(
-    _OPENERS,
-    sequence(
-        some(r"\*", 0, 3), literal("tool"), _JOINT, literal("call"), some("s", 0, 1), some(r"[:*`]", 1, 8)
-    ),  # `TOOL_CALL:` as a wrapping marker
-)
+_OWN_OPENER = sequence(some(r"\*", 0, 3), "tool", _JOINT, "call", some("s", 0, 1), some(r"[:*`]", 1, 8))
+_ANY_OPENER = either(_OPENERS, _OWN_OPENER)
 OPENER = PrefixMatcher(_ANY_OPENER, re.IGNORECASE)
 OPENER_RUN = PrefixMatcher(repeat(sequence(_ANY_OPENER, SPACE), MAX_MARKER_RUN), re.IGNORECASE)
 
-# What may follow wrapping markers.
-BODY = PrefixMatcher(either(_JSON_BODY, _TAG_BODY, _PAIR_BODY, _EMPTY_BODY, _NAMED_BODY), re.IGNORECASE)
-
-# An element that is marker and body in one.
-LONE_ELEMENT = PrefixMatcher(either(_LONE_ELEMENTS, _XTML), re.IGNORECASE)
-
 # `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.
-OWN_MARKER = PrefixMatcher(sequence(maybe(literal("**")), literal("tool"), _JOINT, literal("call")), re.IGNORECASE)
+OWN_MARKER = PrefixMatcher(sequence(maybe("**"), "tool", _JOINT, "call"), re.IGNORECASE)
 OWN_GAP = re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
 REASONING_OPENER = PrefixMatcher(any_of(opener for opener, _ in REASONING), re.IGNORECASE)
@@ -143,20 +99,20 @@ REASONING_CLOSER = PrefixMatcher(any_of(closer for _, closer in REASONING if clo
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)
 _KEY = group("key", some(r"[\w.\\/-]", 1, MAX_NAME_CHARS))
-_OBJECT_KEY = sequence(some(r"\{", 1, 2), SPACE, maybe(_QUOTE), _KEY, maybe(_END_QUOTE), SPACE, literal(":"))
+_OBJECT_KEY = sequence(some(r"\{", 1, 2), SPACE, maybe(_QUOTE), _KEY, maybe(_END_QUOTE), SPACE, ":")
 _OBJECT_VALUE = sequence(_QUOTE, group("value", some(r"[^\"'\n“”]", 1, MAX_NAME_CHARS)), some(r"[\"'“”]", 1, 1))
 OBJECT_KEY = PrefixMatcher(_OBJECT_KEY)
 OBJECT_NAME = PrefixMatcher(sequence(_OBJECT_KEY, SPACE, _OBJECT_VALUE))  # its first key has a string for its value
 
 # A list of calls: of objects, of calls in Python's notation, of strings or tuples that hold them.
 _ITEM_QUOTE = either(sequence(some("[frb]", 1, 1), some(r"[\"']", 1, 1)), some(r"[\"'“‘`]", 0, 1))
-_ITEM_END = either(sequence(some(r"[\"'`]", 0, 1), SPACE, some(r"[(,]", 1, 1)))
-_ITEM = either(group("object", literal("{")), sequence(maybe(some(r"[(\[]", 1, 1)), _ITEM_QUOTE, NAME, _ITEM_END))
-CALL_LIST = PrefixMatcher(sequence(literal("["), maybe(some(r"\[", 1, 1)), SPACE, _ITEM))
+_ITEM_END = sequence(some(r"[\"'`]", 0, 1), SPACE, some(r"[(,]", 1, 1))
+_ITEM = either(group("object", "{"), sequence(maybe(some(r"[(\[]", 1, 1)), _ITEM_QUOTE, NAME, _ITEM_END))
+CALL_LIST = PrefixMatcher(sequence("[", maybe(some(r"\[", 1, 1)), SPACE, _ITEM))
 
 # A fence or a quoting backtick, and the first character in it that begins no comment and names no variable.
-_ASSIGNMENT = sequence(some(r"\w", 1, 40), BLANK, literal("="), BLANK)
-_COMMENT = sequence(literal("#"), some(r"[^\n`]", 0, 120), literal("\n"), SPACE)
+_ASSIGNMENT = sequence(some(r"\w", 1, 40), BLANK, "=", BLANK)
+_COMMENT = sequence("#", some(r"[^\n`]", 0, 120), "\n", SPACE)
 _FENCE_BODY = either(
     sequence(
         some(r"[\w+-]", 0, 20), some(r"\s", 1, 64), maybe(repeat(_COMMENT, 3)), maybe(_ASSIGNMENT),
@@ -165,14 +121,11 @@ _FENCE_BODY = either(
     some(r"[^\s`\w+-]", 1, 1),
 )  # fmt: skip
 FENCE_START = PrefixMatcher(
-    either(
-        sequence(literal("```"), some("`", 0, 1), _FENCE_BODY),
-        sequence(some("`", 1, 2), some(r"[^\s`]", 1, 1)),
-    )
+    either(sequence("```", some("`", 0, 1), _FENCE_BODY), sequence(some("`", 1, 2), some(r"[^\s`]", 1, 1)))
 )
 
 # The first word in a fence and the bracket or colon that makes it a call.
-_CALL_MARK = either(some(r"[({\[]", 1, 1), sequence(literal(":"), some(r"[\s*\"'`]", 1, 1)))
+_CALL_MARK = either(some(r"[({\[]", 1, 1), sequence(":", some(r"[\s*\"'`]", 1, 1)))
 FENCED_CALL = PrefixMatcher(
     sequence(
         maybe(_ASSIGNMENT), maybe(any_of(("print(", "await "))), NAME, some(r"\s", 0, 8), group("mark", _CALL_MARK)
@@ -188,28 +141,28 @@ _ARGUMENT_LABELS = (
     "Function Arguments",
 )  # fmt: skip
 _DECORATION = some(r"[*\"'` ]", 0, 6)
-_LABELLED_JSON = group("json", sequence(some(r"[*\s]", 0, 16), FENCE, BRACKET))
-_LABELLED_LINE = group("line", sequence(some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1)))
+_LABELLED_JSON = group("json", some(r"[*\s]", 0, 16), FENCE, BRACKET)
+_LABELLED_LINE = group("line", some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1))
 LABELLED_CALL = PrefixMatcher(
     sequence(
-        any_of(_NAME_LABELS), _DECORATION, literal(":"), _DECORATION, NAME, some(r"[*\"'`,() \t\r]", 0, 8),
-        literal("\n"), some(r"[\s*\"'-]", 0, 8), group("label", any_of(_ARGUMENT_LABELS)), some(r"[*\"']", 0, 3),
-        literal(":"), either(_LABELLED_JSON, _LABELLED_LINE),
+        any_of(_NAME_LABELS), _DECORATION, ":", _DECORATION, NAME, some(r"[*\"'`,() \t\r]", 0, 8),
+        "\n", some(r"[\s*\"'-]", 0, 8), group("label", any_of(_ARGUMENT_LABELS)), some(r"[*\"']", 0, 3),
+        ":", either(_LABELLED_JSON, _LABELLED_LINE),
     ),
     re.IGNORECASE,
 )  # fmt: skip
 ACTION_OBJECT = PrefixMatcher(  # `Action: {"name": ...}`
-    sequence(literal("Action"), some(r"[*\"']", 0, 3), literal(":"), _LABELLED_JSON), re.IGNORECASE
+    sequence("Action", some(r"[*\"']", 0, 3), ":", _LABELLED_JSON), re.IGNORECASE
 )
 ACTION_BRACKET = PrefixMatcher(  # `Action: search[...]`, the first notation of ReAct
-    sequence(literal("Action"), _DECORATION, literal(":"), BLANK, NAME, literal("[")), re.IGNORECASE
+    sequence("Action", _DECORATION, ":", BLANK, NAME, "["), re.IGNORECASE
 )
 
-CHEVRON_CALL = PrefixMatcher(sequence(literal(">>>"), BLANK, NAME, SPACE, FENCE, group("bracket", some(r"[{(]", 1, 1))))
+CHEVRON_CALL = PrefixMatcher(sequence(">>>", BLANK, NAME, SPACE, FENCE, group("bracket", some(r"[{(]", 1, 1))))
 NUMBERED_CALL = PrefixMatcher(  # `(call-1): {` after gptme's `@read`
-    sequence(literal("("), some(r"[\w-]", 1, 40), literal("):"), SPACE, literal("{"))
+    sequence("(", some(r"[\w-]", 1, 40), "):", SPACE, "{")
 )
-ELEMENT = PrefixMatcher(sequence(literal("<"), NAME, literal(">")))
+ELEMENT = PrefixMatcher(sequence("<", NAME, ">"))
 
 
 class BlockStart(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 END = r"\Z"
 MAX_MATCH_CHARS = 1200  # more than any pattern of this room can match
@@ -24,12 +24,7 @@ class PrefixPattern(NamedTuple):
     prefix: str
 
 
-def literal(text: str) -> PrefixPattern:
-    """Exactly `text`."""
-    prefix = END
-    for character in reversed(text):
-        prefix = f"(?:{END}|{re.escape(character)}{prefix})"
-    return PrefixPattern(re.escape(text), prefix)
+Part = Union[PrefixPattern, str]  # a string is matched literally
 
 
 def any_of(texts: Iterable[str]) -> PrefixPattern:
@@ -66,32 +61,37 @@ def whole_run(characters: str, most: int) -> PrefixPattern:
     return PrefixPattern(f"{characters}{{1,{most}}}(?!{characters})", f"{characters}{{0,{most}}}{END}")
 
 
-def sequence(*parts: PrefixPattern) -> PrefixPattern:
-    whole = "".join(part.whole for part in parts)
-    prefix = parts[-1].prefix
-    for part in reversed(parts[:-1]):
-        prefix = f"(?:{part.prefix}|{part.whole}{prefix})"
+def sequence(*parts: Part) -> PrefixPattern:
+    patterns = [any_of([part]) if isinstance(part, str) else part for part in parts]
+    whole = "".join(pattern.whole for pattern in patterns)
+    prefix = patterns[-1].prefix
+    for pattern in reversed(patterns[:-1]):
+        prefix = f"(?:{pattern.prefix}|{pattern.whole}{prefix})"
     return PrefixPattern(whole, prefix)
 
 
-def either(*parts: PrefixPattern) -> PrefixPattern:
-    return PrefixPattern(
-        "(?:" + "|".join(part.whole for part in parts) + ")", "(?:" + "|".join(part.prefix for part in parts) + ")"
-    )
+def either(*parts: Part) -> PrefixPattern:
+    patterns = [sequence(part) for part in parts]
+    wholes, prefixes = "|".join(each.whole for each in patterns), "|".join(each.prefix for each in patterns)
+    return PrefixPattern(f"(?:{wholes})", f"(?:{prefixes})")
 
 
-def maybe(part: PrefixPattern) -> PrefixPattern:
-    return PrefixPattern(f"(?:{part.whole})?", part.prefix)
+def maybe(*parts: Part) -> PrefixPattern:
+    """The parts in sequence, or nothing."""
+    pattern = sequence(*parts)
+    return PrefixPattern(f"(?:{pattern.whole})?", pattern.prefix)
 
 
-def repeat(part: PrefixPattern, most: int) -> PrefixPattern:
+def repeat(part: Part, most: int) -> PrefixPattern:
     """From one to `most` of `part`."""
-    return PrefixPattern(f"(?:{part.whole}){{1,{most}}}", f"(?:{part.whole}){{0,{most - 1}}}{part.prefix}")
+    whole, prefix = sequence(part)
+    return PrefixPattern(f"(?:{whole}){{1,{most}}}", f"(?:{whole}){{0,{most - 1}}}{prefix}")
 
 
-def group(name: str, part: PrefixPattern) -> PrefixPattern:
-    """The part as a group of the whole."""
-    return PrefixPattern(f"(?P<{name}>{part.whole})", part.prefix)
+def group(name: str, *parts: Part) -> PrefixPattern:
+    """The parts in sequence, as a named group of the whole."""
+    whole, prefix = sequence(*parts)
+    return PrefixPattern(f"(?P<{name}>{whole})", prefix)
 
 
 class PrefixMatcher:

@@ -3,7 +3,7 @@
 import pytest
 
 from src.parsing import Malformed, ParsedCall
-from src.parsing.formats.table import FORMATS
+from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
 from tests.parsing import format_table
 from tests.parsing.laws import events_of, join_all, join_text, summarize
 
@@ -58,6 +58,15 @@ def test_names_are_unique_and_shared_origins_exist():
     names = [row.name for row in FORMATS]
     assert len(set(names)) == len(names)
     assert {row.call_origin for row in FORMATS} <= set(names)
+
+
+def test_further_markers_repeat_no_marker_of_a_row():
+    for more, rows in (
+        (MORE_OPENERS, [row.opener for row in FORMATS]),
+        (MORE_CLOSERS, [row.closer for row in FORMATS]),
+    ):
+        markers = [marker.casefold() for marker in (*more, *{row for row in rows if row})]
+        assert [marker for marker in more if markers.count(marker.casefold()) > 1] == []
 
 
 def test_the_document_has_the_table_as_it_is():

@@ -9,7 +9,6 @@ from src.parsing.stream.prefix_regex import (
     any_of,
     either,
     group,
-    literal,
     maybe,
     repeat,
     sequence,
@@ -18,11 +17,11 @@ from src.parsing.stream.prefix_regex import (
 )
 
 PATTERN = sequence(
-    either(literal("<a>"), literal("[b]")),
+    either("<a>", "[b]"),
     some(r"\s", 0, 3),
-    maybe(literal("x:")),
+    maybe("x:"),
     group("word", repeat(some("[yz]", 1, 1), 4)),
-    literal("{"),
+    "{",
 )
 MATCHER = PrefixMatcher(PATTERN)
 
@@ -61,7 +60,7 @@ def test_any_of_matches_the_longest_text_and_begins_where_one_of_them_does(texts
 
 def test_whole_runs_one_after_the_other_are_divided_in_one_way_only():
     """Were there more, the space before what does not come would be tried in millions of them."""
-    matcher = PrefixMatcher(sequence(repeat(either(whole_run(r"\s", 64), whole_run("[:=]", 16)), 8), literal("{")))
+    matcher = PrefixMatcher(sequence(repeat(either(whole_run(r"\s", 64), whole_run("[:=]", 16)), 8), "{"))
     assert matcher.match(" : = \n{")
     assert not matcher.match(" " * 64 + "x")
     assert not matcher.is_prefix(" " * 64 + "x", 0)
