@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import random
 import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,10 @@ from hypothesis import strategies as st
 
 from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
-from src.tools.builtin.search import compile_glob
+from src.tools.builtin.search import _find_in_file, compile_glob
+from src.tools.fs.grep import LineMatcher
+from src.tools.fs.walk import Tree
+from src.tools.sdk.context import Clock
 from src.types.messages import ToolCall
 
 ERROR = "Error executing tool: "
@@ -78,7 +83,7 @@ def test_what_is_ignored_but_asked_for_by_name_is_searched(workspace, found):
     assert found("grep", pattern="x", path="c.log") == ["c.log:1:x"]
 
 
-@NEEDS_RG
+@pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
 @given(st.integers(0, 10**6))
 def test_what_is_ignored_is_what_git_ignores(seed):
     """The files git would add, of a random tree with random .gitignore files."""
@@ -131,6 +136,7 @@ def test_a_pattern_that_is_none_is_refused(run):
     assert run("grep", pattern="(").value.startswith(ERROR + "'(' is no regular expression: ")
     assert run("grep", pattern="").value.startswith(ERROR + "a pattern has 1 to 2,000 characters")
     assert run("grep", pattern="x", before=-1).value == ERROR + "before and after are 0 to 100"
+    assert run("grep", pattern="x", max_matches=0).value == ERROR + "max_matches counts from 1"
 
 
 GLOBS = [
@@ -234,6 +240,23 @@ def test_a_long_line_is_shown_where_it_matches(workspace, found):
     assert "xneedley" in line
     assert line.endswith("y [...]")
     assert len(line) < 600
+
+
+@pytest.mark.parametrize("name", ["glob", "grep"])
+def test_a_search_that_takes_too_long_says_that_not_all_was_seen(name, workspace):
+    make(workspace, {"a.txt": "x\n", "b/c.txt": "x\n"})
+    seconds = itertools.chain([0.0], itertools.repeat(100.0))
+    ctx = ToolContext(workspace, clock=Clock(monotonic=lambda: next(seconds)))
+    value = REGISTRY.run(ToolCall("1", name, {"pattern": "x"}), ctx).value
+    assert value == "[not all files were seen within 30 s; name a folder]"
+
+
+def test_a_file_that_cannot_be_opened_is_passed_over(workspace, run):
+    make(workspace, {"a.txt": "x\n"})
+    with Tree(".", ToolContext(workspace)).open_root() as tree:
+        matcher = LineMatcher("x", time.monotonic, literal=True, ignore_case=False)
+        assert list(_find_in_file(tree, "none.txt", matcher, 0, 0)) == []
+        assert [line.text for line in _find_in_file(tree, "a.txt", matcher, 0, 0)] == ["x"]
 
 
 def test_a_cancelled_search_ends(workspace, tmp_path):

@@ -259,6 +259,15 @@ def test_an_interrupted_write_leaves_nothing(seconds, workspace):
     assert (workspace / "a.txt").stat().st_size in (3, 20_000_000)
 
 
+def test_a_file_is_removed_and_nothing_else(workspace):
+    (workspace / "a.txt").touch()
+    (workspace / "folder").mkdir()
+    paths.remove(paths.resolve("a.txt", workspace))
+    with pytest.raises(ToolError, match="is a folder"):
+        paths.remove(paths.resolve("folder", workspace))
+    assert names_in(workspace) == ["folder"]
+
+
 # What no tool may write
 
 PROTECTED = ["config.json", "CONFIG.JSON", "inner/../config.json", "config.json/x", "to_config", "kept/a", "kept/b/c"]

@@ -10,7 +10,7 @@ import gc
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 
 from src.errors import ToolError
 from src.tools.process.run import Output, describe_exit, run_live
+from src.tools.sdk.output_store import Outputs
+from src.types.sandbox import Launch
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
 ENDED = "; what it left running in the background was ended]"
@@ -119,6 +121,72 @@ def test_what_cannot_be_run_is_an_error(settings, command, said, run):
     result = run("exec", settings, command=command)
     assert result.kind == "error"
     assert said in result.value
+
+
+def test_a_command_whose_output_cannot_be_stored_runs_all_the_same(run, workspace):
+    (workspace / "file").touch()
+    result = run("exec", {"outputs": Outputs(workspace / "file" / "outputs")}, command="echo hi")
+    assert (result.value, result.ref) == ("hi\n[exit code 0]", "")
+
+
+def test_what_is_cut_out_of_the_middle_has_a_reference(run, tmp_path):
+    result = run("exec", {"outputs": Outputs(tmp_path / "o"), "exec_max_output": 20}, command="seq 1 1000")
+    assert f'characters cut out of the middle: tool_output_cache(ref_id="{result.ref}") ...]' in result.value
+
+
+def test_of_what_is_stored_in_part_the_model_is_told_how_much(run, tmp_path):
+    outputs = Outputs(tmp_path / "o", max_output_bytes=100)
+    result = run("exec", {"outputs": outputs, "exec_max_output": 20}, command="seq 1 1000")
+    assert "cut out of the middle; the first 100 bytes of all: tool_output_cache" in result.value
+
+
+# In a sandbox
+
+
+class RecordingSandbox:
+    """Runs commands as they are, and records what is called at their end."""
+
+    kind = description = "recording"
+
+    def __init__(self, notes: tuple[str, ...] = (), before_exec: Callable[[], None] | None = None) -> None:
+        self.calls: list[str] = []
+        self._notes = notes
+        self._before_exec = before_exec
+
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
+        def tidy_up() -> tuple[str, ...]:
+            self.calls.append("tidy_up")
+            return self._notes
+
+        return Launch(argv, environment, self._before_exec, (), lambda: self.calls.append("settle"), tidy_up)
+
+
+class BrokenSandbox(RecordingSandbox):
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
+        raise OSError("no room")
+
+
+@pytest.mark.parametrize("command", ["echo hi", "sleep 60 & echo hi", "exec >&-; sleep 60"])
+def test_a_sandbox_is_told_of_the_end_and_what_it_did_is_shown(command, run):
+    sandbox = RecordingSandbox(("protected, put back as it was: a",))
+    shown = run("exec", {"sandbox": sandbox, "exec_timeout": 1}, command=command).value
+    assert sandbox.calls == ["settle", "tidy_up"]
+    assert shown.endswith("; protected, put back as it was: a]")
+
+
+def test_a_sandbox_that_cannot_be_made_ready_is_an_error(run):
+    result = run("exec", {"sandbox": BrokenSandbox()}, command="echo hi")
+    assert result.value == "Error executing tool: the sandbox could not be made ready: no room"
+
+
+def test_limits_that_cannot_be_set_are_an_error_after_which_the_sandbox_tidies_up(run):
+    def fail() -> None:
+        raise OSError
+
+    sandbox = RecordingSandbox(before_exec=fail)
+    result = run("exec", {"sandbox": sandbox}, command="echo hi")
+    assert result.value.endswith("could not be started: the sandbox or its limits could not be set")
+    assert sandbox.calls == ["settle", "tidy_up"]
 
 
 # Time, and who is left

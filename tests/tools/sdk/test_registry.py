@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from src.errors import ToolError
-from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext
+from src.errors import ConfigError, ToolError
+from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext, registry_of
+from src.tools.sdk.registry import tool_of
 from src.types.messages import ToolCall, ToolDefinition
 from src.types.tool_schema import describe_type
 from tests.sources import ROOT, SOURCES, tree
@@ -274,6 +275,37 @@ def test_of_tools_that_are_switched_off_no_model_is_told():
     assert [each["function"]["name"] for each in rest.openai_tools] == others
     assert rest.run(ToolCall("1", "exec", {"command": "echo hi"}), ToolContext(Path.cwd())).kind == "error"
     assert "exec" in [each["function"]["name"] for each in TOOL_DEFINITIONS]
+
+
+def test_a_session_may_have_more_tools():
+    more = REGISTRY.plus([tool_of(hello)])
+    assert [each.name for each in more.definitions][-1] == "hello"
+    assert "hello" not in REGISTRY
+
+
+def test_more_tools_of_a_name_that_is_taken_are_an_error():
+    with pytest.raises(ConfigError, match="there is a tool read already"):
+        REGISTRY.plus([REGISTRY["read"]])
+
+
+def hello(name: str) -> str:
+    """Greet."""
+    return f"hello {name}"
+
+
+def test_functions_become_a_registry_of_their_own():
+    assert [each.name for each in registry_of([hello, REGISTRY["read"]]).definitions] == ["hello", "read"]
+
+
+@pytest.mark.parametrize(("tools", "said"), [("hello", "tools is a list"), (5, "tools is a list"), ([5], "5 is none")])
+def test_what_is_no_list_of_functions_is_no_registry(tools, said):
+    with pytest.raises(TypeError, match=said):
+        registry_of(tools)
+
+
+def test_a_risk_is_low_or_high():
+    with pytest.raises(ValueError, match="low or high, and not 'medium'"):
+        tool_of(hello, "medium")
 
 
 class Watched(dict):

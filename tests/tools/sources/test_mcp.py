@@ -14,10 +14,18 @@ from typing import NamedTuple
 
 import pytest
 
-from src.errors import ConfigError
-from src.tools import ToolContext
+from src.errors import ConfigError, ToolError
+from src.tools import Tool, ToolContext
 from src.tools.process.async_loop import AsyncLoop
-from src.tools.sources.mcp import McpServer, McpServerConfig, McpServers, _fit_name, _fit_schema, parse_servers
+from src.tools.sources.mcp import (
+    McpServer,
+    McpServerConfig,
+    McpServers,
+    _fit_name,
+    _fit_schema,
+    _to_value,
+    parse_servers,
+)
 from src.types.messages import ToolDefinition
 
 SERVER = str(Path(__file__).parents[1] / "mcp_server.py")
@@ -259,3 +267,94 @@ def test_two_servers_have_two_names():
 def test_a_command_may_stand_in_one_list():
     (spec,) = parse_servers([{"name": "a", "command": ["x", "y"], "args": ["z"]}], {}, Path("/w"))
     assert spec == McpServerConfig("a", ("x", "y", "z"), {}, "/w")
+
+
+class OfferingServer(NamedTuple):
+    """A server whose tools are these."""
+
+    config: McpServerConfig
+    offered: list[Listed]
+
+    def list_tools(self) -> list[Listed]:
+        return self.offered
+
+    def make_tool(self, listed: Listed) -> Tool:
+        return McpServer(self.config, AsyncLoop()).make_tool(listed)
+
+
+def offer(*tools: Listed) -> McpServers:
+    servers = McpServers([])
+    servers._add(OfferingServer(McpServerConfig("any"), list(tools)))
+    servers.close()
+    return servers
+
+
+@pytest.mark.parametrize(
+    ("tool", "notice"),
+    [
+        (Listed(), "a second tool any_look is left out."),
+        (Listed("big", input_schema={"enum": ["x" * 60_000]}), "the tool any_big is left out: its schema has 60,"),
+        (
+            Listed("bad", input_schema={"type": "object", "properties": 5}),
+            "the tool any_bad is left out: its schema is",
+        ),
+    ],
+)
+def test_a_tool_that_cannot_be_offered_is_a_notice(tool, notice):
+    servers = offer(Listed(), tool)
+    assert [each.definition.name for each in servers.tools] == ["any_look"]
+    assert len(servers.notices) == 1
+    assert servers.notices[0].startswith(f"MCP server any: {notice}")
+
+
+def test_of_very_many_tools_the_first_are_taken():
+    servers = offer(*(Listed(f"t{number}") for number in range(201)))
+    assert len(servers.tools) == 200
+    assert servers.notices == ["MCP server any: of 201 tools the first 200 are taken."]
+
+
+class Resource(NamedTuple):
+    uri: str
+    text: str
+
+
+class LinkedResource(NamedTuple):
+    uri: str
+
+
+class ContentBlock(NamedTuple):
+    """A block as the SDK gives it."""
+
+    type: str
+    text: str = ""
+    resource: object = None
+    uri: str = ""
+
+
+class CallResult(NamedTuple):
+    content: list[ContentBlock]
+    is_error: bool = False
+    structured_content: object = None
+
+
+@pytest.mark.parametrize(
+    ("result", "value"),
+    [
+        (CallResult([ContentBlock("text", "a"), ContentBlock("text", "b")]), "a\nb"),
+        (CallResult([ContentBlock("resource", resource=Resource("file:///a", "alpha"))]), "[file:///a]\nalpha"),
+        (
+            CallResult([ContentBlock("resource", resource=LinkedResource("file:///a"))]),
+            "[resource file:///a, not shown]",
+        ),
+        (CallResult([ContentBlock("resource_link", uri="file:///a")]), "[resource_link file:///a, not shown]"),
+        (CallResult([], structured_content={"a": 1}), {"a": 1}),
+        (CallResult([]), ""),
+    ],
+)
+def test_what_a_server_answers_becomes_a_value(result, value):
+    assert _to_value(result) == value
+
+
+def test_a_failed_call_without_a_reason_is_an_error():
+    with pytest.raises(ToolError, match="the server gave no reason"):
+        _to_value(CallResult([], is_error=True))

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-import src
-
-ROOT = Path(src.__file__).parents[1]
-# In a process of its own: what a module adds stays in the program's one registry.
-LOAD = """
-import sys
 from src.errors import ConfigError
 from src.tools import REGISTRY, ToolContext
-from src.tools.sources.python_files import load
+from src.tools.sources import python_files
 from src.types.messages import ToolCall
-from pathlib import Path
-before = [each.definition.name for each in REGISTRY]
-try:
-    load(sys.argv[1:])
-    load(sys.argv[1:])
-except ConfigError as error:
-    left = [each["function"]["name"] for each in REGISTRY.openai_tools if each["function"]["name"] not in before]
-    assert left == [each.definition.name for each in REGISTRY][len(before):] == [], left
-    sys.exit(str(error))
-tool = list(REGISTRY)[-1]
-print(tool.signature, tool.risk, REGISTRY.run(ToolCall("1", tool.definition.name, {"name": "you"}), ToolContext(Path("/"))).value)
-"""
 
 GREET = '''
 from __future__ import annotations
@@ -49,16 +31,31 @@ def greet(name: Annotated[str, "Whom"], ctx: ToolContext) -> str:
 
 
 @pytest.fixture
-def load(tmp_path):
-    def load(text: str, name: str = "mine.py"):
+def load(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Load a file twice: its tool's signature, risk and answer, or the error. What it added is removed in the end."""
+    modules, tools = set(sys.modules), {each.definition.name for each in REGISTRY}
+
+    def added() -> list[str]:
+        return [each.definition.name for each in REGISTRY if each.definition.name not in tools]
+
+    def load(text: str, name: str = "mine.py") -> str:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-c", LOAD, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=60
-        )
-        return (done.stdout + done.stderr).strip().replace(str(tmp_path), "")
+        try:
+            python_files.load([str(path)])
+            python_files.load([str(path)])
+        except ConfigError as error:
+            assert added() == []
+            assert len(REGISTRY.openai_tools) == len(tools)
+            return str(error).replace(str(tmp_path), "")
+        (tool,) = (REGISTRY[each] for each in added())
+        call = ToolCall("1", tool.definition.name, {"name": "you"})
+        return f"{tool.signature} {tool.risk} {REGISTRY.run(call, ToolContext(tmp_path)).value}"
 
-    return load
+    yield load
+    REGISTRY.forget(added())
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize("package", ["vllm_bot", "src"])
