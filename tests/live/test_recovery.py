@@ -62,7 +62,7 @@ class TestWithoutTokenIds:
     """As on servers that give none; with them it is the matrix."""
 
     def path(self):
-        return CallPath(without=["return_token_ids"])
+        return CallPath(disabled_fields=["return_token_ids"])
 
     @pytest.mark.parametrize("emission", ["Python dict in tags", "GLM", "malformed, can be mended"])
     def test_a_swallowed_call_is_asked_for_in_raw_mode(self, client, emission):

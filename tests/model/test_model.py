@@ -20,6 +20,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.doubles import ScriptedClient
+from tests.providers.doubles import codec
 
 READ = ToolDefinition(
     "read", "Read file contents", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -477,3 +478,20 @@ def test_a_call_made_both_ways_is_one_whatever_the_order_of_its_arguments():
     tool = replace(READ, parameters={"type": "object", "properties": {"path": {}, "limit": {}}})
     served = Served([{"content": text}, {"tool_calls": [native]}, {"finish": "tool_calls"}])
     assert [call.id for call in served.ask(UserMessage("go"), tools=(tool,)).calls] == ["n1"]
+
+
+ANSWER_SCHEMA = {"type": "object", "properties": {"allow": {"type": "boolean"}}}
+
+
+class TestAnswerSchema:
+    def test_it_is_sent_where_the_api_has_a_field_for_it(self):
+        served = Served(HELLO, answer_schema=ANSWER_SCHEMA)
+        served.ask(tools=())
+        form = served.client.requests[0]["response_format"]
+        assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", ANSWER_SCHEMA)
+
+    def test_it_is_left_out_where_it_has_none(self):
+        whole = {"content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn"}
+        served = Served((200, whole), answer_schema=ANSWER_SCHEMA, codec=codec("anthropic"), is_vllm=False)
+        served.ask(tools=())
+        assert "response_format" not in served.client.requests[0]

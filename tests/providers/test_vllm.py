@@ -4,9 +4,10 @@ import pytest
 
 from src.errors import WireError
 from src.providers import vllm
+from src.providers.base import ChatRequest
 from src.providers.vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 from src.tools import REGISTRY
-from src.types.messages import ToolDefinition
+from src.types.messages import Response, Text, ToolDefinition, Usage
 
 READ = ToolDefinition("read", "Read.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -19,6 +20,20 @@ def test_the_prompt_of_tokenize():
 def test_the_text_of_detokenize():
     assert vllm.read_detokenized(b'{"prompt": "hi"}') == "hi"
     assert json.loads(vllm.encode_detokenize("tiny", (1, 2))) == {"model": "tiny", "tokens": [1, 2]}
+
+
+def test_the_answer_of_completions_is_text():
+    body = {"model": "tiny", "choices": [{"text": "Hi", "finish_reason": "length"}], "usage": {"prompt_tokens": 3}}
+    response = vllm.read_completion(json.dumps(body).encode())
+    assert response == Response((Text("Hi"),), "max_tokens", Usage(3, 0), "tiny")
+    with pytest.raises(WireError, match="completions"):
+        vllm.read_completion(b'{"choices": []}')
+
+
+def test_a_completion_always_has_a_limit():
+    request = ChatRequest("tiny", [], temperature=0.0)
+    sent = json.loads(vllm.encode_completion(request, vllm.TokenizedPrompt([1, 2], 10)))
+    assert (sent["prompt"], sent["max_tokens"], sent["temperature"]) == ([1, 2], 7, 0.0)
 
 
 def test_the_version():

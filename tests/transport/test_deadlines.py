@@ -81,3 +81,9 @@ def test_a_new_request_starts_all_of_them(deadline, time):
 def test_hurrying_ends_it_soon(deadline):
     deadline.cap(0.1)
     assert deadline.remaining() == pytest.approx(0.1)
+
+
+def test_a_cancelled_wait_ends_before_its_limit(deadline):
+    deadline.is_cancelled = lambda: True
+    with pytest.raises(KeyboardInterrupt):
+        deadline.remaining()

@@ -93,7 +93,7 @@ class TestNoConnection:
 
     def test_a_refused_connection_says_how_to_start_a_server(self):
         with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))  # bound and not find_open_ports: a connection is refused
+            taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
             with pytest.raises(ConnectFailed) as caught:
                 get(Client(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
         assert "Connection refused" in caught.value.message
@@ -168,6 +168,15 @@ class TestStreams:
     def test_silence_before_the_answer_is_a_timeout(self):
         with raw_server(stall=True) as url, pytest.raises(Timeout):
             get(Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)))
+
+
+def test_a_cancelled_client_waits_no_longer():
+    client, cancelled = Client(URL), threading.Event()
+    client.bind_cancellation(cancelled)
+    client.sleep(0)
+    cancelled.set()
+    with pytest.raises(KeyboardInterrupt):
+        client.sleep(60)
 
 
 def test_open_ports_are_those_that_take_a_connection_in_the_order_given():

@@ -80,7 +80,7 @@ def test_each_delta_is_passed_on_with_its_place():
     assert builder.add_call(3, arguments="{}") == ToolCallDelta(0, None, None, "{}")
 
 
-@pytest.mark.parametrize("raw", ["{", '{"a": }', "[1]", '"text"', "42", '{"a": NaN}', "[" * 100_000])
+@pytest.mark.parametrize("raw", ["{", '{"a": }', "[1]", '"text"', "42", '{"a": NaN}', '{"a": 1e999}', "[" * 100_000])
 def test_arguments_that_are_no_object_are_a_malformed_call_with_a_reason(raw):
     (call,) = build(piece(0, "a", "read", raw))
     assert isinstance(call, MalformedCall)
