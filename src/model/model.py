@@ -29,7 +29,7 @@ from .call_path import CallPath, blames_grammar
 from .recovery import Recovery
 from .request_messages import MessageRenderer
 from .response_assembler import ResponseAssembler
-from .server import Server, refusal
+from .server import Server, read_refusal
 from .token_budget import TokenBudget
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
@@ -142,7 +142,7 @@ class Model:
             except ServerError as refusal:
                 shown = isinstance(refusal, ToolsUnsupported) and self._template_shows_tools(request)
                 self._server.hint_base_url(refusal)
-                if notice := self.path.downgrade(refusal, self._optional_fields(request), shown):
+                if notice := self.path.downgrade(refusal, self._list_optional_fields(request), shown):
                     yield Notice(notice)
 
     def _take_the_only_model(self, refusal: ModelNotFound) -> str:
@@ -200,7 +200,7 @@ class Model:
             options["structured_outputs"] = vllm.constrain_calls(tools)
         return options
 
-    def _optional_fields(self, request: ChatRequest) -> frozenset[str]:
+    def _list_optional_fields(self, request: ChatRequest) -> frozenset[str]:
         """The fields that may be left out of a request that was refused."""
         strict = ["strict"] if any(tool.strict for tool in request.tools) else []
         wanted = ["structured_outputs"] if self._constrained == "on" else []
@@ -212,7 +212,7 @@ class Model:
         return shown is not None and hidden is not None and shown > hidden
 
     def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition]) -> Iterator[ModelEvent]:
-        grammar = GRAMMAR_FIELDS & self._optional_fields(request)
+        grammar = GRAMMAR_FIELDS & self._list_optional_fields(request)
         try:
             turn = yield from self._stream_answer(request, tools)
         except ServerError as refused:
@@ -245,9 +245,9 @@ class Model:
         turn = ResponseAssembler(tools, self._new_id, _collect_inputs(request.messages, self._renderer.system))
         with self._client.open("POST", wire.path, wire.body) as reply:
             if reply.status != OK:
-                raise refusal(reply)
+                raise read_refusal(reply)
             try:
-                for events in decode(self._codec.decoder(reply.content_type), reply.chunks):
+                for events in decode(self._codec.make_decoder(reply.content_type), reply.chunks):
                     for event in events:
                         yield from turn.feed(event)
                     if turn.repeats:

@@ -38,7 +38,7 @@ class Server:
     def list_models(self) -> list[str]:
         """The names of its models. Raises ClientError, ServerError, WireError."""
         try:
-            return self._get("GET", "models", None, self._codec.models)
+            return self._get("GET", "models", None, self._codec.read_models)
         except ServerError as error:
             self.hint_base_url(error)
             raise
@@ -73,13 +73,13 @@ class Server:
         base = self._client.base_url
         near = {urljoin(f"{base}/", step).rstrip("/"): step for step in NEARBY_PATHS}
         for url, step in near.items():
-            if url != base and self._try_get("GET", f"{step}/models", None, self._codec.models) is not None:
+            if url != base and self._try_get("GET", f"{step}/models", None, self._codec.read_models) is not None:
                 refusal.hint = f"There is a server at {url}: set vllm.base_url to that."
                 return
 
     def try_list_models(self) -> list[str]:
         """As list_models; empty if that fails."""
-        return self._try_get("GET", "models", None, self._codec.models) or []
+        return self._try_get("GET", "models", None, self._codec.read_models) or []
 
     def tokenize_prompt(self, request: ChatRequest) -> vllm.TokenizedPrompt | None:
         """The tokens of the request's prompt."""
@@ -133,12 +133,12 @@ class Server:
     ) -> T:
         with self._client.open(method, path, body, within=within) as reply:
             if reply.status != 200:
-                raise refusal(reply)
+                raise read_refusal(reply)
             return read(reply.read())
 
 
-def refusal(reply: HttpReply) -> ServerError:
+def read_refusal(reply: HttpReply) -> ServerError:
     """The error for an answer with a status other than 200."""
-    error = server_errors.refusal(reply.status, reply.read(), reply.location)
+    error = server_errors.read_refusal(reply.status, reply.read(), reply.location)
     error.retry_after = reply.retry_after
     return error

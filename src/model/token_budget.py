@@ -48,7 +48,7 @@ class TokenBudget:
         room = limit - tokens - MARGIN_TOKENS
         least = min(request.max_tokens or MIN_ANSWER_TOKENS, MIN_ANSWER_TOKENS, limit // 8)
         if room < least:
-            raise _too_long(tokens, limit, least - room)
+            raise _build_too_long(tokens, limit, least - room)
         return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
 
     def measure_fill(self, request: ChatRequest, exact_from: float) -> float | None:
@@ -84,7 +84,7 @@ class TokenBudget:
         return size + TEMPLATE_OVERHEAD_TOKENS
 
 
-def _too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:
+def _build_too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:
     error = ContextTooLong(
         f"The conversation has {tokens:,} tokens and the model's context {limit:,}: no room is left for an answer.",
         "Use /compact or /new, or ask for less at once.",

@@ -30,7 +30,7 @@ from ..types.messages import (
     UserMessage,
     block_text,
 )
-from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, sendable_call
+from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable
 from .server_errors import extract_openai_names, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .stream.response_builder import TextBlockBuilder
@@ -57,19 +57,19 @@ class AnthropicCodec(Codec):
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.tools:
-            fields["tools"] = [_definition(tool) for tool in request.tools]
+            fields["tools"] = [_encode_tool(tool) for tool in request.tools]
             named: JSON = {"type": "tool", "name": request.tool_choice}
             fields["tool_choice"] = _CHOICES.get(request.tool_choice, named)
-        return HttpRequest("messages", encode_body(fields, messages=_turns(self._fragments(request.messages))))
+        return HttpRequest("messages", encode_body(fields, messages=_join_turns(self._fragments(request.messages))))
 
-    def decoder(self, content_type: str) -> Decoder:
+    def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, AnthropicStream(self._new_id))
 
-    def models(self, body: bytes) -> list[str]:
+    def read_models(self, body: bytes) -> list[str]:
         return read_model_names(body, extract_openai_names)
 
 
-def _definition(tool: ToolDefinition) -> JSON:
+def _encode_tool(tool: ToolDefinition) -> JSON:
     return {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.parameters}}
 
 
@@ -81,7 +81,7 @@ class _Fragment(NamedTuple):
     rest: str
 
 
-def _turns(fragments: Sequence[_Fragment]) -> str:
+def _join_turns(fragments: Sequence[_Fragment]) -> str:
     used = [fragment for fragment in fragments if fragment.results or fragment.rest]
     turns: list[str] = []
     for role, group in groupby(used, key=lambda fragment: fragment.role):
@@ -93,9 +93,9 @@ def _turns(fragments: Sequence[_Fragment]) -> str:
 
 def _encode_message(message: Message) -> _Fragment:
     if isinstance(message, UserMessage):
-        return _Fragment("user", "", ",".join(map(dump_json, _text_blocks(message.text))))
+        return _Fragment("user", "", ",".join(map(dump_json, _encode_text(message.text))))
     if isinstance(message, ToolResults):
-        return _Fragment("user", ",".join(dump_json(_result(result)) for result in message.results), "")
+        return _Fragment("user", ",".join(dump_json(_encode_result(result)) for result in message.results), "")
     if isinstance(message, Response):
         return _Fragment(
             "assistant", "", ",".join(dump_json(each) for b in message.content for each in _encode_block(b))
@@ -103,17 +103,17 @@ def _encode_message(message: Message) -> _Fragment:
     return _Fragment("", "", "")  # the system prompt is a separate field
 
 
-def _text_blocks(text: str) -> list[JSON]:
+def _encode_text(text: str) -> list[JSON]:
     """One block, or none if the text is blank, since blank blocks are refused."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _encode_block(block: Block) -> list[JSON]:
     if isinstance(block, Text):
-        return _text_blocks(block.text)
+        return _encode_text(block.text)
     if isinstance(block, Reasoning):
         return _encode_reasoning(block)
-    name, arguments = sendable_call(block)
+    name, arguments = make_sendable(block)
     return [{"type": "tool_use", "id": block.id, "name": name, "input": arguments}]
 
 
@@ -126,7 +126,7 @@ def _encode_reasoning(block: Reasoning) -> list[JSON]:
     return []
 
 
-def _result(result: ToolResult) -> JSON:
+def _encode_result(result: ToolResult) -> JSON:
     sent: dict[str, JSON] = {"type": "tool_result", "tool_use_id": result.tool_call_id}
     sent["content"] = _RESULTS[result.kind](result)
     if result.kind == "error":
@@ -134,13 +134,13 @@ def _result(result: ToolResult) -> JSON:
     return sent
 
 
-def _content(result: ToolResult) -> JSON:
-    return [sent for block in as_dicts(result.value) for sent in _content_block(block)]
+def _encode_results(result: ToolResult) -> JSON:
+    return [sent for block in as_dicts(result.value) for sent in _encode_content(block)]
 
 
-def _content_block(block: dict[str, Any]) -> list[JSON]:
+def _encode_content(block: dict[str, Any]) -> list[JSON]:
     if block.get("type") != "image":
-        return _text_blocks(block_text(block))
+        return _encode_text(block_text(block))
     source = {"type": "base64", "media_type": block.get("mimeType", "image/png"), "data": block.get("data", "")}
     return [{"type": "image", "source": source}]
 
@@ -149,7 +149,7 @@ _RESULTS: Mapping[str, Callable[[ToolResult], JSON]] = {
     "text": lambda result: result.text,
     "data": lambda result: dump_json(result.value),
     "error": lambda result: result.text,
-    "multimodal": _content,
+    "multimodal": _encode_results,
 }
 
 
@@ -220,14 +220,14 @@ class AnthropicStream(StreamDecoder):
         elif event.type == "content_block_start" and event.content_block:
             self._begin(index, event.content_block, found)
         elif event.type == "message_start" and event.message:
-            self._note(event.message)
+            self._add_message(event.message)
         elif event.type == "message_delta":
             delta = event.delta or AnthropicBlock()
-            self._note(AnthropicMessage(stop_reason=delta.stop_reason, usage=event.usage))
+            self._add_message(AnthropicMessage(stop_reason=delta.stop_reason, usage=event.usage))
         elif event.type == "message_stop":
             self._is_done = True
 
-    def _note(self, message: AnthropicMessage) -> None:
+    def _add_message(self, message: AnthropicMessage) -> None:
         """Take in model, stop reason and usage; later values replace earlier ones."""
         self._model = message.model or self._model
         self._stop_reason = message.stop_reason or self._stop_reason
@@ -266,6 +266,6 @@ class AnthropicStream(StreamDecoder):
             raise read_mid_stream_error(answer)
         for index, block in enumerate(message.content):
             self._begin(index, block, found)
-        self._note(message)
+        self._add_message(message)
         self._is_done = True
         return found

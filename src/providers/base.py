@@ -78,10 +78,10 @@ class Codec(Protocol):
         """The body of vLLM's /tokenize for the prompt that `request` would make; None if the API has none."""
         return None
 
-    def decoder(self, content_type: str) -> Decoder:
+    def make_decoder(self, content_type: str) -> Decoder:
         """For an answer with status 200."""
 
-    def models(self, body: bytes) -> list[str]:
+    def read_models(self, body: bytes) -> list[str]:
         """The names in a list of models. Raises WireError."""
 
 
@@ -110,14 +110,14 @@ def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireE
     yield rest
 
 
-def sendable_call(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:
+def make_sendable(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:
     """Name and arguments of an earlier call, in a form that every server accepts.
 
     The text of a malformed call would make servers that parse it refuse every later turn.
     """
-    return sendable_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
+    return make_sendable_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
 
 
-def sendable_name(name: str) -> str:
+def make_sendable_name(name: str) -> str:
     """The name with invalid characters replaced, since providers refuse a conversation that contains them."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"

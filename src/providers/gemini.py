@@ -35,7 +35,7 @@ from ..types.messages import (
     UserMessage,
     block_text,
 )
-from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, sendable_call, sendable_name
+from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable, make_sendable_name
 from .gemini_schema import reduce_schema
 from .server_errors import read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
@@ -62,42 +62,42 @@ class GeminiCodec(Codec):
         if system:
             fields["systemInstruction"] = {"parts": [{"text": each} for each in system]}
         if request.tools:
-            fields["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
-            fields["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice)}
-        fields["generationConfig"] = _generation(request)
+            fields["tools"] = [{"functionDeclarations": [_encode_tool(tool) for tool in request.tools]}]
+            fields["toolConfig"] = {"functionCallingConfig": _encode_choice(request.tool_choice)}
+        fields["generationConfig"] = _encode_sampling(request)
         contents = ",".join(filter(None, self._fragments(request.messages)))
         model = request.model if "/" in request.model else f"models/{request.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return HttpRequest(f"{quote(model)}:{method}", encode_body(fields, contents=f"[{contents}]"))
 
-    def decoder(self, content_type: str) -> Decoder:
+    def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, GeminiStream(self._new_id))
 
-    def models(self, body: bytes) -> list[str]:
-        return read_model_names(body, _names)
+    def read_models(self, body: bytes) -> list[str]:
+        return read_model_names(body, _extract_names)
 
     def _encode_message(self, message: Message) -> str:
         role, parts = "user", list[JSON]()
         if isinstance(message, UserMessage) and message.text:
             parts = [{"text": message.text}]
         elif isinstance(message, ToolResults):
-            parts = [self._result(result) for result in message.results]
+            parts = [self._encode_result(result) for result in message.results]
         elif isinstance(message, Response):
             role, parts = "model", [part for block in message.content for part in self._encode_block(block)]
         return dump_json({"role": role, "parts": parts}) if parts else ""
 
     def _encode_block(self, block: Block) -> list[JSON]:
         if isinstance(block, (ToolCall, MalformedCall)):
-            return [self._call(block)]
-        sent: dict[str, JSON] = {"text": block.text, **_signature(block.metadata)}
+            return [self._encode_call(block)]
+        sent: dict[str, JSON] = {"text": block.text, **_get_signature(block.metadata)}
         if isinstance(block, Reasoning):
             sent["thought"] = True
         # Thoughts without a signature are summaries for people, or another model's.
         has_text = isinstance(block, Text) and bool(block.text)
         return [sent] if has_text or _SIGNATURE in sent else []
 
-    def _call(self, call: ToolCall | MalformedCall) -> JSON:
-        name, arguments = sendable_call(call)
+    def _encode_call(self, call: ToolCall | MalformedCall) -> JSON:
+        name, arguments = make_sendable(call)
         metadata: Mapping[str, JSON] = {_SIGNATURE: _NO_SIGNATURE}
         if isinstance(call, ToolCall) and call.origin == NATIVE:
             metadata = call.metadata
@@ -105,16 +105,16 @@ class GeminiCodec(Codec):
         if "id" in metadata:
             self._served_ids.add(call.id)
             sent["id"] = metadata["id"]
-        return {"functionCall": sent, **_signature(metadata)}
+        return {"functionCall": sent, **_get_signature(metadata)}
 
-    def _result(self, result: ToolResult) -> JSON:
-        sent = {"name": sendable_name(result.name), **_RESULTS[result.kind](result.value)}
+    def _encode_result(self, result: ToolResult) -> JSON:
+        sent = {"name": make_sendable_name(result.name), **_RESULTS[result.kind](result.value)}
         if result.tool_call_id in self._served_ids:
             sent["id"] = result.tool_call_id
         return {"functionResponse": sent}
 
 
-def _declaration(tool: ToolDefinition) -> JSON:
+def _encode_tool(tool: ToolDefinition) -> JSON:
     declaration: dict[str, JSON] = {"name": tool.name, "description": tool.description}
     parameters = reduce_schema(tool.parameters)
     if "properties" in parameters:  # an object without properties is refused
@@ -122,20 +122,20 @@ def _declaration(tool: ToolDefinition) -> JSON:
     return declaration
 
 
-def _choice(choice: ToolChoice) -> JSON:
+def _encode_choice(choice: ToolChoice) -> JSON:
     return {"mode": _MODES[choice]} if choice in _MODES else {"mode": "ANY", "allowedFunctionNames": [choice]}
 
 
-def _generation(request: ChatRequest) -> JSON:
+def _encode_sampling(request: ChatRequest) -> JSON:
     wanted = {"temperature": request.temperature, "maxOutputTokens": request.max_tokens}
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def _signature(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
+def _get_signature(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
     return {_SIGNATURE: metadata[_SIGNATURE]} if _SIGNATURE in metadata else {}
 
 
-def _names(listed: Any) -> list[str]:
+def _extract_names(listed: Any) -> list[str]:
     return [
         str(model["name"]).removeprefix("models/")
         for model in listed["models"]
@@ -143,7 +143,7 @@ def _names(listed: Any) -> list[str]:
     ]
 
 
-def _blocks(blocks: JSON) -> dict[str, JSON]:
+def _encode_blocks(blocks: JSON) -> dict[str, JSON]:
     media = [block for block in as_dicts(blocks) if block.get("type") in ("image", "audio")]
     texts = [block_text(block) for block in as_dicts(blocks) if block not in media]
     parts: list[JSON] = [
@@ -157,7 +157,7 @@ _RESULTS: Mapping[str, Callable[[JSON], dict[str, JSON]]] = {
     "text": lambda value: {"response": {"output": value}},
     "data": lambda value: {"response": value if isinstance(value, dict) else {"output": value}},
     "error": lambda value: {"response": {"error": value}},
-    "multimodal": _blocks,
+    "multimodal": _encode_blocks,
 }
 
 

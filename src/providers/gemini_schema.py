@@ -45,16 +45,16 @@ def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, J
     sent: dict[str, JSON] = {key: schema[key] for key in _KEPT if key in schema}
     if schema.get("format") in _FORMATS:
         sent["format"] = schema["format"]
-    choices = _choices(schema)
+    choices = _list_choices(schema)
     if choices:
-        return sent | _union(choices, root, inside)
-    kind = _kind(schema)
+        return sent | _reduce_union(choices, root, inside)
+    kind = _find_type(schema)
     sent["type"] = kind.upper()
     if kind == "object":
-        return sent | _object(schema, root, inside)
+        return sent | _reduce_object(schema, root, inside)
     if kind == "array":
         return sent | {"items": _reduce(as_dict(schema.get("items")), root, inside)}
-    return sent | (_enum(schema) if kind == "string" else {})
+    return sent | (_reduce_enum(schema) if kind == "string" else {})
 
 
 def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
@@ -68,7 +68,7 @@ def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sche
     for each in parts:
         part, inside = _resolve(each, root, inside)
         properties = {**as_dict(part.get("properties")), **as_dict(merged.get("properties"))}
-        required = [*_names(part), *_names(merged)]
+        required = [*_list_required(part), *_list_required(merged)]
         merged = {**part, **merged}
         merged |= ({"properties": properties} if properties else {}) | ({"required": required} if required else {})
     return merged, inside
@@ -82,12 +82,12 @@ def _find_target(reference: str, root: Schema) -> dict[str, Any]:
     return as_dict(at)
 
 
-def _names(schema: Schema) -> list[str]:
+def _list_required(schema: Schema) -> list[str]:
     required = schema.get("required")
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
-def _choices(schema: Schema) -> list[dict[str, Any]]:
+def _list_choices(schema: Schema) -> list[dict[str, Any]]:
     """The alternatives, if there are any; those of an object only narrow its properties and are ignored."""
     kinds = schema.get("type")
     if not isinstance(kinds, list):
@@ -97,7 +97,7 @@ def _choices(schema: Schema) -> list[dict[str, Any]]:
     return [{**own, "type": kind} for kind in kinds if isinstance(kind, str)]
 
 
-def _union(choices: list[dict[str, Any]], root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
+def _reduce_union(choices: list[dict[str, Any]], root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
     wanted = [choice for choice in choices if choice.get("type") != "null"]
     nullable: dict[str, JSON] = {"nullable": True} if len(wanted) < len(choices) else {}
     if len(wanted) == 1:
@@ -107,23 +107,23 @@ def _union(choices: list[dict[str, Any]], root: Schema, inside: frozenset[str]) 
     return {"anyOf": [_reduce(choice, root, inside) for choice in wanted], **nullable}
 
 
-def _kind(schema: Schema) -> str:
+def _find_type(schema: Schema) -> str:
     implied = next((kind for key, kind in _IMPLIED.items() if key in schema), "string")
     kind = as_str(schema.get("type")) or implied
     return kind if kind in _TYPES else "string"
 
 
-def _object(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
+def _reduce_object(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
     properties: dict[str, JSON] = {
         name: _reduce(as_dict(each), root, inside) for name, each in as_dict(schema.get("properties")).items()
     }
     if not properties:  # an empty object is refused
         return {}
-    required: list[JSON] = [name for name in dict.fromkeys(_names(schema)) if name in properties]
+    required: list[JSON] = [name for name in dict.fromkeys(_list_required(schema)) if name in properties]
     return {"properties": properties, **({"required": required} if required else {})}
 
 
-def _enum(schema: Schema) -> dict[str, JSON]:
+def _reduce_enum(schema: Schema) -> dict[str, JSON]:
     allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if not isinstance(allowed, list) or not all(isinstance(each, str) and each for each in allowed):
         return {}

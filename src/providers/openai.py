@@ -29,7 +29,7 @@ from ..types.messages import (
     block_text,
 )
 from ..types.tool_schema import to_openai_tool
-from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, sendable_call
+from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, make_sendable
 from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import StructReader, WireStruct, as_dict, as_dicts, as_str, dump_json, encode_body, load_json, to_struct
@@ -63,27 +63,27 @@ class OpenAICodec(Codec):
     def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
         if request.tools:  # servers refuse an empty list, and a choice without tools
             fields["tools"] = [to_openai_tool(tool) for tool in request.tools]
-            fields["tool_choice"] = _choice(request.tool_choice)
+            fields["tool_choice"] = _encode_choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
         return encode_body(fields, messages=f"[{messages}]")
 
-    def decoder(self, content_type: str) -> Decoder:
+    def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, OpenAIStream(self._new_id))
 
-    def models(self, body: bytes) -> list[str]:
+    def read_models(self, body: bytes) -> list[str]:
         return read_model_names(body, extract_openai_names)
 
 
-def _choice(choice: ToolChoice) -> JSON:
+def _encode_choice(choice: ToolChoice) -> JSON:
     named: JSON = {"type": "function", "function": {"name": choice}}
     return choice if choice in ("auto", "none", "required") else named
 
 
 def _encode_message(message: Message) -> str:
-    return ",".join(map(dump_json, chat_messages(message)))
+    return ",".join(map(dump_json, encode_messages(message)))
 
 
-def chat_messages(message: Message) -> list[dict[str, JSON]]:
+def encode_messages(message: Message) -> list[dict[str, JSON]]:
     """A neutral message as chat messages: one per tool result, none for an answer of only reasoning."""
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.text}]
@@ -91,7 +91,7 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
         return [{"role": "user", "content": message.text}]
     if isinstance(message, ToolResults):
         return [
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": result_content(result)}
+            {"role": "tool", "tool_call_id": result.tool_call_id, "content": encode_result(result)}
             for result in message.results
         ]
     calls: list[JSON] = [_encode_call(call) for call in message.requested_calls]
@@ -102,40 +102,40 @@ def chat_messages(message: Message) -> list[dict[str, JSON]]:
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:
-    name, arguments = sendable_call(call)
+    name, arguments = make_sendable(call)
     return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dump_json(arguments)}}
 
 
-def result_content(result: ToolResult) -> JSON:
+def encode_result(result: ToolResult) -> JSON:
     """The content of a tool message: text, JSON as text, or parts."""
     return _RESULTS[result.kind](result.value)
 
 
-def _parts(blocks: JSON) -> JSON:
-    return [_PARTS.get(as_str(block.get("type")), _text_part)(block) for block in as_dicts(blocks)]
+def _encode_parts(blocks: JSON) -> JSON:
+    return [_PARTS.get(as_str(block.get("type")), _encode_text)(block) for block in as_dicts(blocks)]
 
 
-def _text_part(block: Mapping[str, Any]) -> JSON:
+def _encode_text(block: Mapping[str, Any]) -> JSON:
     return {"type": "text", "text": block_text(dict(block))}
 
 
-def _image_part(block: Mapping[str, Any]) -> JSON:
+def _encode_image(block: Mapping[str, Any]) -> JSON:
     url = f"data:{block.get('mimeType', 'image/png')};base64,{block.get('data', '')}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _audio_part(block: Mapping[str, Any]) -> JSON:
+def _encode_audio(block: Mapping[str, Any]) -> JSON:
     kind = as_str(block.get("mimeType")).rpartition("/")[2]
     return {"type": "input_audio", "input_audio": {"data": block.get("data", ""), "format": kind}}
 
 
-_PARTS: Mapping[str, Callable[[Mapping[str, Any]], JSON]] = {"image": _image_part, "audio": _audio_part}
+_PARTS: Mapping[str, Callable[[Mapping[str, Any]], JSON]] = {"image": _encode_image, "audio": _encode_audio}
 
 _RESULTS: Mapping[str, Callable[[JSON], JSON]] = {
     "text": lambda value: value,
     "data": dump_json,
     "error": lambda value: dump_json({"error": value}),
-    "multimodal": _parts,
+    "multimodal": _encode_parts,
 }
 
 
@@ -224,7 +224,7 @@ class OpenAIStream(StreamDecoder):
             if choice.delta:
                 self._add_delta(choice.delta, found)
             if choice.token_ids:
-                ids = _without_end(choice.token_ids, choice.finish_reason)
+                ids = _drop_end(choice.token_ids, choice.finish_reason)
                 self._token_ids += ids
                 self._unaccounted += 0 if len(found) > before else len(ids)
 
@@ -256,6 +256,6 @@ class OpenAIStream(StreamDecoder):
         return [RawTokens(self._token_ids, self._unaccounted), *completed] if self._token_ids else completed
 
 
-def _without_end(ids: list[int], finish_reason: str | None) -> list[int]:
+def _drop_end(ids: list[int], finish_reason: str | None) -> list[int]:
     """Without the token that ends the turn; others may come in the same event."""
     return ids[:-1] if finish_reason and finish_reason != "length" else ids

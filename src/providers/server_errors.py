@@ -83,7 +83,7 @@ _REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
 )
 
 
-def refusal(status: int, body: bytes, location: str = "") -> ServerError:
+def read_refusal(status: int, body: bytes, location: str = "") -> ServerError:
     """The error for an answer with a status other than 200."""
     if location:  # not followed, as it might send the API key to another host
         hint = "If that is the right server, set vllm.base_url to that address."

@@ -85,7 +85,7 @@ def read_detokenized(body: bytes) -> str:
 
 def constrain_calls(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
     """structured_outputs that allow any text, but after TOOL_CALL: only a call of an offered tool."""
-    calls: list[JSON] = [_call_schema(tool) for tool in tools]
+    calls: list[JSON] = [_build_call_schema(tool) for tool in tools]
     body: dict[str, JSON] = {
         "type": "json_schema",
         "json_schema": {"anyOf": calls},
@@ -96,7 +96,7 @@ def constrain_calls(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
     return {"structural_tag": json.dumps(structure)}
 
 
-def _call_schema(tool: ToolDefinition) -> dict[str, JSON]:
+def _build_call_schema(tool: ToolDefinition) -> dict[str, JSON]:
     return {
         "type": "object",
         "properties": {"name": {"const": tool.name}, "args": dict(tool.parameters)},
@@ -134,12 +134,12 @@ _LARGEST = 2**53
 
 def fits_xgrammar(schema: Mapping[str, JSON]) -> bool:
     """Whether vLLM can make a grammar of it."""
-    return all(map(_is_plain, _schemas(schema)))
+    return all(map(_is_plain, _walk_schemas(schema)))
 
 
 def fits_openai_strict(schema: Mapping[str, JSON]) -> bool:
     """Whether OpenAI accepts it as strict: every object lists all its properties and requires them."""
-    return fits_xgrammar(schema) and all(map(_is_closed, _schemas(schema)))
+    return fits_xgrammar(schema) and all(map(_is_closed, _walk_schemas(schema)))
 
 
 def fits_nothing(_: Mapping[str, JSON]) -> bool:
@@ -147,7 +147,7 @@ def fits_nothing(_: Mapping[str, JSON]) -> bool:
     return False
 
 
-def _schemas(schema: object) -> Iterator[object]:
+def _walk_schemas(schema: object) -> Iterator[object]:
     """The schema and all schemas in it, even invalid ones."""
     yield schema
     if not isinstance(schema, Mapping):
@@ -157,7 +157,7 @@ def _schemas(schema: object) -> Iterator[object]:
     inner += choices if isinstance(choices, list) else [choices]
     inner += [schema[key] for key in ("items", "additionalProperties") if not isinstance(schema.get(key, True), bool)]
     for each in inner:
-        yield from _schemas(each)
+        yield from _walk_schemas(each)
 
 
 def _is_plain(schema: object) -> bool:
@@ -169,10 +169,10 @@ def _is_plain(schema: object) -> bool:
     bounds = [schema[key] for key in _BOUNDS if key in schema]
     if not all(isinstance(bound, (int, float)) and abs(bound) <= _LARGEST for bound in bounds):
         return False
-    return all(_in_order(schema, f"min{of}", f"max{of}") for of in ("imum", "Items", "Length"))
+    return all(_is_ordered(schema, f"min{of}", f"max{of}") for of in ("imum", "Items", "Length"))
 
 
-def _in_order(schema: Mapping[str, JSON], least: str, most: str) -> bool:
+def _is_ordered(schema: Mapping[str, JSON], least: str, most: str) -> bool:
     low, high = schema.get(least), schema.get(most)
     return not (isinstance(low, (int, float)) and isinstance(high, (int, float))) or low <= high
 

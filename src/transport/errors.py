@@ -95,7 +95,7 @@ def translate(error: OSError, base_url: str, connect_timeout: float, *, has_answ
     """
     causes = list(_list_causes(error))
     if isinstance(error, requests.ConnectTimeout):
-        return _no_server(base_url, f"no connection within {connect_timeout:g} seconds", has_answered)
+        return _build_connect_error(base_url, f"no connection within {connect_timeout:g} seconds", has_answered)
     for row in _TRANSLATIONS:
         for cause in causes:
             if isinstance(cause, row.cause) and re.search(row.pattern, str(cause)):
@@ -103,7 +103,7 @@ def translate(error: OSError, base_url: str, connect_timeout: float, *, has_answ
                 words = {"url": base_url, "host": urlsplit(base_url).hostname, "cause": _describe(cause), "flaw": flaw}
                 return row.error(row.message.format(**words), row.hint or hint)
     if isinstance(error, requests.ConnectionError):
-        return _no_server(base_url, _describe(causes[-1]), has_answered)
+        return _build_connect_error(base_url, _describe(causes[-1]), has_answered)
     return ClientError(f"The request to {base_url} failed: {_describe(causes[-1])}")
 
 
@@ -115,7 +115,7 @@ def _list_causes(error: BaseException) -> Iterator[BaseException]:
         yield from _list_causes(each)
 
 
-def _no_server(base_url: str, reason: str, has_answered: bool) -> ConnectFailed:
+def _build_connect_error(base_url: str, reason: str, has_answered: bool) -> ConnectFailed:
     error = ConnectFailed if has_answered else NeverReached
     return error(f"No server at {base_url} ({urlsplit(base_url).netloc}: {reason}).", START_HINT)
 

@@ -9,7 +9,6 @@ import pytest
 from src.model import list_models, random_id
 from src.providers.anthropic import AnthropicCodec
 from src.providers.base import ChatRequest
-from src.providers.server_errors import refusal
 from src.transport import Client
 from src.types.events import Completed, TextDelta, ToolCallDelta
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
@@ -80,8 +79,8 @@ class TestTheCodec:
             request = codec.encode(ChatRequest(name, messages, **fields))
             with client.open("POST", request.path, request.body) as reply:
                 if reply.status != 200:
-                    raise refusal(reply.status, reply.read())
-                decoder = codec.decoder(reply.content_type)
+                    raise read_refusal(reply.status, reply.read())
+                decoder = codec.make_decoder(reply.content_type)
                 *events, completed = [e for chunk in reply.chunks for e in decoder.feed(chunk)] + decoder.close()
             assert isinstance(completed, Completed)
             return events, completed.response

@@ -20,6 +20,6 @@ def decoded(
     codec: Codec, chunks: Iterable[bytes], content_type: str = "text/event-stream"
 ) -> tuple[list[ModelEvent], Response]:
     """The events but for the last, and the response in that."""
-    decoder = codec.decoder(content_type)
+    decoder = codec.make_decoder(content_type)
     events = [event for found in decode(decoder, chunks) for event in found]
     return events[:-1], events[-1].response

@@ -126,11 +126,11 @@ class TestAnswer:
         assert decoded(codec("anthropic"), odd) == ([], Response((), "other", Usage()))
 
     def test_completed_is_the_last_event(self):
-        decoder = codec("anthropic").decoder("text/event-stream")
+        decoder = codec("anthropic").make_decoder("text/event-stream")
         decoder.feed(event(type="message_stop"))
         assert isinstance(decoder.close()[-1], Completed)
 
 
 def test_models():
     listed = b'{"data": [{"type": "model", "id": "claude-a"}, {"type": "model", "id": "claude-b"}], "has_more": false}'
-    assert codec("anthropic").models(listed) == ["claude-a", "claude-b"]
+    assert codec("anthropic").read_models(listed) == ["claude-a", "claude-b"]

@@ -11,7 +11,7 @@ import pytest
 
 from src import errors
 from src.providers.base import ChatRequest
-from src.providers.server_errors import refusal
+from src.providers.server_errors import read_refusal
 from src.types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, Usage, UserMessage
 
@@ -74,6 +74,6 @@ def test_an_answer_that_breaks_off_is_an_error_and_nothing_of_it_a_response(name
 
 @pytest.mark.parametrize("case", json.loads((CASES / "refusals.json").read_text(encoding="utf-8")), ids=str)
 def test_a_refusal_is_told_by_its_status_and_its_words(case):
-    refused = refusal(case["status"], json.dumps(case["body"]).encode())
+    refused = read_refusal(case["status"], json.dumps(case["body"]).encode())
     assert type(refused) is getattr(errors, case["kind"])
     assert case["says"] in refused.message

@@ -120,4 +120,4 @@ def test_models_are_those_that_generate_content():
             {"name": "models/gemini-embedding-001", "supportedGenerationMethods": ["embedContent"]},
         ]
     }
-    assert codec("gemini").models(json.dumps(listed).encode()) == ["gemini-2.5-flash"]
+    assert codec("gemini").read_models(json.dumps(listed).encode()) == ["gemini-2.5-flash"]

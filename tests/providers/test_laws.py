@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from src.errors import BotError, ServerError, StreamCut, WireError
 from src.providers.base import ChatRequest, decode
-from src.providers.server_errors import refusal
+from src.providers.server_errors import read_refusal
 from src.providers.table import PROVIDERS
 from src.types.events import TextDelta
 from src.types.messages import Response, SystemMessage, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
@@ -149,7 +149,7 @@ class TestAnyAnswer:
     @given(st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode()))
     def test_any_list_of_models_is_one_or_an_error_of_ours(self, provider, body):
         try:
-            assert all(isinstance(name, str) for name in codec(provider).models(body))
+            assert all(isinstance(name, str) for name in codec(provider).read_models(body))
         except BotError as error:
             assert isinstance(error, WireError)
 
@@ -211,11 +211,11 @@ def test_there_is_a_codec_for_each_provider_that_can_be_configured():
 def test_what_came_in_one_piece_with_an_error_is_said_before_it_is_raised(provider, said, breaks):
     heard = []
     with pytest.raises((ServerError, WireError)):
-        for events in decode(codec(provider).decoder("text/event-stream"), [said + breaks]):
+        for events in decode(codec(provider).make_decoder("text/event-stream"), [said + breaks]):
             heard += [event for event in events if isinstance(event, TextDelta)]
     assert heard == [TextDelta("Hi")]
 
 
 @given(st.integers(300, 599), st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_any_refusal_is_a_server_error(status, body):
-    assert isinstance(refusal(status, body), ServerError)
+    assert isinstance(read_refusal(status, body), ServerError)

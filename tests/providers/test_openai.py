@@ -42,7 +42,7 @@ def event(delta=None, finish=None, **fields):
 
 
 def decoded(codec, *chunks, content_type="text/event-stream"):
-    events = [event for found in decode(codec.decoder(content_type), chunks) for event in found]
+    events = [event for found in decode(codec.make_decoder(content_type), chunks) for event in found]
     return events[:-1], events[-1].response
 
 
@@ -215,15 +215,15 @@ class TestWhole:
 
 class TestModels:
     def test_names(self, codec):
-        assert codec.models(b'{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]
+        assert codec.read_models(b'{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]
 
     @pytest.mark.parametrize("text", [b"", b"[]", b"null", b'{"data": [1]}', b"<html>"])
     def test_another_shape_is_an_error(self, codec, text):
         with pytest.raises(WireError, match="list of models"):
-            codec.models(text)
+            codec.read_models(text)
 
 
 def test_completed_is_the_last_event(codec):
-    decoder = codec.decoder("text/event-stream")
+    decoder = codec.make_decoder("text/event-stream")
     decoder.feed(event({"content": "x"}, "stop"))
     assert isinstance(decoder.close()[-1], Completed)

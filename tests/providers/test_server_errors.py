@@ -3,7 +3,7 @@ import json
 import pytest
 
 from src.errors import ContextTooLong, ModelNotFound, ServerError, TemplateRejected, ToolsUnsupported, Unauthorized
-from src.providers.server_errors import parse_excess_tokens, refusal
+from src.providers.server_errors import parse_excess_tokens, read_refusal
 
 TOO_LONG = [
     (
@@ -31,7 +31,7 @@ def test_by_how_much_a_request_was_too_long_is_read_from_the_refusal(message, to
 
 
 def test_a_context_error_carries_it():
-    error = refusal(400, ('{"error": {"message": "' + TOO_LONG[0][0] + '"}}').encode())
+    error = read_refusal(400, ('{"error": {"message": "' + TOO_LONG[0][0] + '"}}').encode())
     assert isinstance(error, ContextTooLong)
     assert error.excess == 1
 
@@ -48,7 +48,7 @@ def test_a_context_error_carries_it():
     ],
 )
 def test_a_refusal_is_not_taken_for_another(status, message, kind):
-    assert type(refusal(status, json.dumps({"error": {"message": message}}).encode())) is kind
+    assert type(read_refusal(status, json.dumps({"error": {"message": message}}).encode())) is kind
 
 
 REFUSALS = [
@@ -86,15 +86,15 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("status", "text", "error"), REFUSALS)
 def test_a_refusal_is_told_by_its_status_and_message(status, text, error):
-    refused = refusal(status, text.encode())
+    refused = read_refusal(status, text.encode())
     assert type(refused) is error
     assert refused.status == status
     assert f"HTTP {status}" in refused.message
 
 
 def test_the_title_of_a_proxys_page_is_its_message():
-    assert "Bad Gateway" in refusal(502, b"<html><title>Bad\n Gateway</title><body>...</body></html>").message
+    assert "Bad Gateway" in read_refusal(502, b"<html><title>Bad\n Gateway</title><body>...</body></html>").message
 
 
 def test_a_redirect_says_where_to():
-    assert "to http://elsewhere.test/" in refusal(302, b"", "http://elsewhere.test/").message
+    assert "to http://elsewhere.test/" in read_refusal(302, b"", "http://elsewhere.test/").message

@@ -25,7 +25,7 @@ from ...model import Model
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
-from ...providers.server_errors import refusal
+from ...providers.server_errors import read_refusal
 from ...providers.vllm_parsers import Family, find_family
 from ...types.events import Completed
 from ...types.messages import (
@@ -242,10 +242,10 @@ def _check_grammar(diagnosis: Diagnosis) -> Finding:
     try:
         with connections.make_client(REQUEST_TIMEOUT_S) as client, client.open("POST", *wire) as reply:
             if reply.status != 200:
-                message = refusal(reply.status, reply.read()).message
+                message = read_refusal(reply.status, reply.read()).message
                 advice = "The bot works without it, but calls in the text may be malformed."
                 return Finding("warn", message, advice)
-            for events in decode(codec.decoder(reply.content_type), reply.chunks):
+            for events in decode(codec.make_decoder(reply.content_type), reply.chunks):
                 diagnosis.wire += [event.response for event in events if isinstance(event, Completed)]
     except BotError as error:
         return Finding("warn", error.message, "Set text_protocol.constrained to off to do without.")

@@ -17,7 +17,7 @@ from ..base import Broken, Decoder, WireEvent
 from ..server_errors import summarize_page
 from ..wire_json import load_json
 from .response_builder import ResponseBuilder
-from .sse import MAX_EVENT_BYTES, EventDecoder, size_error
+from .sse import MAX_EVENT_BYTES, EventDecoder, build_size_error
 
 MAX_TITLE_BYTES = 65536  # of a page that are searched for its title
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -87,7 +87,7 @@ class WholeDecoder:
         """Raises WireError if it gets too large."""
         self._body += chunk
         if len(self._body) > MAX_EVENT_BYTES:
-            raise size_error()
+            raise build_size_error()
         return []
 
     def close(self) -> list[WireEvent]:
@@ -118,7 +118,7 @@ class BodySniffer:
             return self._decoder.close()
         if not self._start:
             raise StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1)
-        raise _not_a_completion(self._kind, self._start)
+        raise _build_page_error(self._kind, self._start)
 
     def _choose(self, start: bytes) -> Decoder | None:
         """None while there are too few bytes to tell."""
@@ -145,9 +145,9 @@ class PageDecoder:
 
     def close(self) -> Sequence[WireEvent]:
         """Raises WireError, always."""
-        raise _not_a_completion(self._kind, self._start)
+        raise _build_page_error(self._kind, self._start)
 
 
-def _not_a_completion(kind: str, body: bytes) -> WireError:
+def _build_page_error(kind: str, body: bytes) -> WireError:
     answer = f"The server answered with {kind or 'something'} ({summarize_page(body)}), not with a completion."
     return WireError(answer, "There may be a login page or a proxy in front of it: check vllm.base_url.")

@@ -15,7 +15,7 @@ _BOM = b"\xef\xbb\xbf"
 _DATA = (b"data", b"error")  # llama.cpp's server sends errors in this field
 
 
-def size_error(limit: int = MAX_EVENT_BYTES) -> WireError:
+def build_size_error(limit: int = MAX_EVENT_BYTES) -> WireError:
     message = f"The server sent one event of more than {limit:,} bytes."
     return WireError(message, "That is not a chat completion: check vllm.base_url.")
 
@@ -44,7 +44,7 @@ class EventDecoder:
             return []
         events = self._take_lines()
         if self._held + len(self._buffer) > self._limit:
-            raise size_error(self._limit)
+            raise build_size_error(self._limit)
         self._open = bool(self._buffer or self._data)
         return events
 
