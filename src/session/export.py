@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from ..types.messages import (
@@ -52,7 +53,7 @@ class Section(NamedTuple):
     text: str
 
 
-class Conversation(NamedTuple):
+class SavedConversation(NamedTuple):
     title: str
     facts: Mapping[str, str]  # shown at the top
     messages: Sequence[Message]
@@ -80,7 +81,7 @@ def list_sections(messages: Sequence[Message]) -> Iterator[Section]:
                 yield Section("tool", f"Result: {result.name}{failed}", result.text)
 
 
-def render_markdown(conversation: Conversation, clean: Clean) -> str:
+def render_markdown(conversation: SavedConversation, clean: Clean) -> str:
     parts = [f"# {clean(conversation.title)}", _join_facts(conversation, clean)]
     for section in list_sections(conversation.messages):
         text = clean(section.text).strip("\n")
@@ -92,7 +93,7 @@ def render_markdown(conversation: Conversation, clean: Clean) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def render_html(conversation: Conversation, clean: Clean) -> str:
+def render_html(conversation: SavedConversation, clean: Clean) -> str:
     def escape(text: str) -> str:
         return html.escape(clean(text.strip("\n")))
 
@@ -104,7 +105,7 @@ def render_html(conversation: Conversation, clean: Clean) -> str:
     return PAGE.format(title=escape(conversation.title), style=STYLE, facts=facts, parts="\n".join(parts))
 
 
-def render_json(conversation: Conversation, clean: Clean) -> str:
+def render_json(conversation: SavedConversation, clean: Clean) -> str:
     """Messages as in the journal (see docs/sessions.md); ASCII only."""
     messages = [message.to_dict() for message in conversation.messages if not isinstance(message, SystemMessage)]
     exported: dict[str, JSON] = {
@@ -116,14 +117,25 @@ def render_json(conversation: Conversation, clean: Clean) -> str:
     return json.dumps(redact_value(exported, clean), indent=2) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Conversation, Clean], str]] = {
+FORMATS: Mapping[str, Callable[[SavedConversation, Clean], str]] = {
     "md": render_markdown,
     "json": render_json,
     "html": render_html,
 }
 
 
-def _join_facts(conversation: Conversation, clean: Clean) -> str:
+def write_file(path: Path, text: str) -> None:
+    """Write a new file; if that fails, nothing is left of it. Raises OSError."""
+    with path.open("x", encoding="utf-8", errors="replace") as file:
+        try:
+            file.write(text)
+            file.flush()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _join_facts(conversation: SavedConversation, clean: Clean) -> str:
     return ", ".join(f"{name}: {clean(value)}" for name, value in conversation.facts.items() if value)
 
 

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,49 +30,39 @@ _decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """One line of a journal: its kind, its number, and its other fields.
 
     A `line` that was read is parsed when its fields are first needed; `problems` gets a sentence if that fails.
     """
 
-    __slots__ = ("_fields", "_line", "_problems", "kind", "number")
-
-    def __init__(
-        self,
-        kind: str,
-        number: int,
-        fields: Mapping[str, Any] | None = None,
-        *,
-        line: bytes = b"",
-        problems: list[str] | None = None,
-    ) -> None:
-        self.kind = kind
-        self.number = number
-        self._fields = fields
-        self._line = line
-        self._problems = problems
+    kind: str
+    number: int
+    known_fields: Mapping[str, Any] | None = None
+    line: bytes = b""
+    problems: list[str] = field(default_factory=list)
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        if self._fields is None:
-            self._fields = self._parse()
-        return self._fields
+        if self.known_fields is None:
+            self.known_fields = self._parse()
+        return self.known_fields
 
     def may_name(self, tool: str) -> bool:
         """Whether this may be a result of the tool, without parsing it."""
-        return not self._line or tool.encode() in self._line[:HEAD_BYTES]
+        return not self.line or tool.encode() in self.line[:HEAD_BYTES]
 
     def _parse(self) -> dict[str, Any]:
         try:
-            text = self._line.decode()
+            text = self.line.decode()
             value, end = _decode(text)
             if end != len(text):
                 value = json.loads(text)  # blanks at the end, or an error
         except (ValueError, RecursionError) as error:
-            add_problem(self._problems, f"record {self.number} could not be read and was skipped: {error}")
+            add_problem(self.problems, f"record {self.number} could not be read and was skipped: {error}")
             return {}
-        return {name: field for name, field in value.items() if name not in ("type", "n")}
+        return {name: held for name, held in value.items() if name not in ("type", "n")}
 
 
 class Locked(BotError):
@@ -156,8 +147,8 @@ class Journal:
         self.broken = f"{self.path}: {error.strerror or error}"
 
 
-def add_problem(problems: list[str] | None, text: str) -> None:
-    if problems is not None and len(problems) < MAX_PROBLEMS:
+def add_problem(problems: list[str], text: str) -> None:
+    if len(problems) < MAX_PROBLEMS:
         problems.append(text)
 
 
@@ -209,12 +200,10 @@ def _lock(descriptor: int) -> bool:
     """Lock the file. True on success, and on systems without such locks."""
     try:
         import fcntl
-    except ImportError:
-        return True
-    try:
+
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        return True
+    except (ImportError, OSError):  # a system, or a file system, without locks
+        pass
     return True

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BotError
-from ..types.messages import JSON, Message, Response, Text, ToolResult, ToolResults, UserMessage, read_message
+from ..types.messages import Message, Response, Text, ToolResult, ToolResults, UserMessage, read_message
 from .journal import MAX_PROBLEMS, VERSION, Record, add_problem
-from .state import Entry, SessionState
+from .state import MessageEntry, SessionState
 
 UNKNOWN = (
     "The program was stopped while this call ran, and its result was lost: it may or may not have been carried out. "
@@ -67,11 +67,14 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Repl
                 continue
             if not found.state.next and record.kind != "meta":
                 break
-            if record.kind == "meta":
-                _check_version(record.fields.get("version"))
             found.state.apply(record)
         if not found.state.next:
             raise BotError(f"{path} is not the journal of a session.")
+        version = found.state.meta.get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise BotError(
+                "The session was written by a newer version of the program.", "Install that version to resume it."
+            )
         entries = found.state.entries if whole else found.state.visible
         for entry in entries:
             found.messages += _build_messages(entry, found, last=entry is entries[-1])
@@ -122,13 +125,6 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _check_version(version: JSON) -> None:
-    if isinstance(version, int) and version > VERSION:
-        raise BotError(
-            "The session was written by a newer version of the program.", "Install that version to resume it."
-        )
-
-
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """Without garbage collection, which would take a third of the time and find nothing."""
@@ -141,7 +137,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _build_messages(entry: Entry, found: Replay, *, last: bool) -> Iterator[Message]:
+def _build_messages(entry: MessageEntry, found: Replay, *, last: bool) -> Iterator[Message]:
     """The messages that an entry stands for: none, one, or a response and its results."""
     if entry.kind == "delta":
         partial = Response((Text("".join(str(each.fields.get("text", "")) for each in entry.records)),), "other")

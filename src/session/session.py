@@ -17,7 +17,7 @@ from ..types.events import CallFinished, CallStarted, Compacted, Completed, Even
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
 from .journal import VERSION, Journal, Record, Redact
 from .replay import replay
-from .snapshots import Restored, RestoreFile, Snapshots, hash_file
+from .snapshots import RestoredFiles, RestoreFile, Snapshots, hash_file
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
@@ -28,7 +28,7 @@ class Undone(NamedTuple):
     """What was undone. `calls` had begun and wrote no file; their effects are not undone."""
 
     question: str  # empty if a compaction was undone
-    files: Restored
+    files: RestoredFiles
     calls: list[ToolCall]
 
 
@@ -208,7 +208,7 @@ class Session:
         started = [each for each in state.started if each.number >= to]
         writes = [each for each in state.writes if each.number >= to]
         size = state.size
-        files = self._snapshots.restore(writes, restore_file) if self._snapshots else Restored([], [], [])
+        files = self._snapshots.restore(writes, restore_file) if self._snapshots else RestoredFiles([], [], [])
         self._append("undo", {"to": to})
         self.messages[:] = self.messages[: len(self.messages) - (size - state.size)] if earlier is None else earlier
         self._recorded_count = len(self.messages)

@@ -21,7 +21,7 @@ MAX_UNUSED_S = 90 * 24 * 3600.0
 RestoreFile = Callable[[Path, "bytes | None"], None]  # writes a file's content; None removes it. Raises OSError
 
 
-class Restored(NamedTuple):
+class RestoredFiles(NamedTuple):
     """What happened to each file: restored, removed, or skipped with a reason."""
 
     restored: list[str]
@@ -71,21 +71,21 @@ class Snapshots:
             return content if _hash(content) == name else None
         return None
 
-    def restore(self, writes: Iterable[Write], restore_file: RestoreFile) -> Restored:
+    def restore(self, writes: Iterable[Write], restore_file: RestoreFile) -> RestoredFiles:
         """Restore every file to before the first of `writes`, unless it was changed since the last one."""
         first: dict[str, Write] = {}
         last: dict[str, Write] = {}
         for write in writes:
             first.setdefault(write.path, write)
             last[write.path] = write
-        done = Restored([], [], [])
+        done = RestoredFiles([], [], [])
         for path, write in first.items():
             if why := self._restore(Path(path), write.before, last[path].after, restore_file, done):
                 done.skipped.append((path, why))
         return done
 
     def _restore(
-        self, path: Path, before: str | None, after: str | None, restore_file: RestoreFile, done: Restored
+        self, path: Path, before: str | None, after: str | None, restore_file: RestoreFile, done: RestoredFiles
     ) -> str:
         """Restore one file; returns why not, or an empty string."""
         try:

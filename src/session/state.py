@@ -20,7 +20,7 @@ TODO_WRITE = "todo_write"  # the tool whose last successful call is the list of 
 
 
 @dataclass(slots=True)
-class Entry:
+class MessageEntry:
     """A record that is a message, or a piece of an answer. `size` is the number of messages it stands for.
 
     A response with calls stands for two: the other holds the results. `records` are the record itself and those that
@@ -38,7 +38,7 @@ class Compaction(NamedTuple):
 
     number: int
     first: int
-    summary: Entry
+    summary: MessageEntry
 
 
 class Point(NamedTuple):
@@ -81,7 +81,7 @@ class SessionState:
     meta: dict[str, JSON] = field(default_factory=dict)
     name: str = ""
     next: int = 0  # the number of the next record
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[MessageEntry] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
@@ -94,7 +94,7 @@ class SessionState:
     _todo_calls: dict[str, Mapping[str, JSON]] | None = field(default=None, compare=False, repr=False)  # in it, by id
 
     @property
-    def visible(self) -> Sequence[Entry]:
+    def visible(self) -> Sequence[MessageEntry]:
         """The entries of the conversation as the model sees it."""
         if not self.compactions:
             return self.entries
@@ -136,8 +136,8 @@ class SessionState:
     def _last_kind(self) -> str:
         return self.entries[-1].kind if len(self.entries) > self._first else ""
 
-    def _entry(self, record: Record) -> Entry:
-        return Entry(record.kind, record.number, records=[record] if self.keep_records else [])
+    def _entry(self, record: Record) -> MessageEntry:
+        return MessageEntry(record.kind, record.number, records=[record] if self.keep_records else [])
 
     def _add_message(self, record: Record) -> None:
         if record.kind == "user" and self._last_kind != "user":

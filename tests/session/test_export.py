@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from src.session.export import Conversation, render_html, render_json, render_markdown
+from src.session.export import SavedConversation, render_html, render_json, render_markdown, write_file
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -28,7 +28,7 @@ MESSAGES = [
     Response((MalformedCall("m", "", "{", "no end"),)),
     says("Done."),
 ]
-CONVERSATION = Conversation("A <title>", {"model": "tiny", "workspace": ""}, MESSAGES)
+CONVERSATION = SavedConversation("A <title>", {"model": "tiny", "workspace": ""}, MESSAGES)
 
 
 def test_markdown_has_all_that_was_said_but_the_system_prompt():
@@ -64,9 +64,24 @@ def test_json_reads_back_as_the_messages():
     assert [read_message(each) for each in whole["messages"]] == MESSAGES[1:]
 
 
+def test_a_file_that_cannot_be_written_whole_does_not_stay(tmp_path):
+    path = tmp_path / "a.md"
+    with pytest.raises(TypeError):
+        write_file(path, b"no text")
+    assert not path.exists()
+
+
+def test_a_file_that_exists_is_not_written_over(tmp_path):
+    path = tmp_path / "a.md"
+    write_file(path, "one")
+    with pytest.raises(FileExistsError):
+        write_file(path, "two")
+    assert path.read_text() == "one"
+
+
 @pytest.mark.parametrize("writer", [render_markdown, render_html, render_json])
 def test_every_text_is_cleaned(writer):
     assert "secret" not in writer(
-        Conversation("secret", {"model": "secret"}, [UserMessage("secret"), says("secret")]),
+        SavedConversation("secret", {"model": "secret"}, [UserMessage("secret"), says("secret")]),
         lambda text: text.replace("secret", "[redacted]"),
     )

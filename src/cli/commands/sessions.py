@@ -11,7 +11,7 @@ from pathlib import Path
 from ...app.factory import Factory
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ...session.export import FORMATS, Conversation, render_markdown
+from ...session.export import FORMATS, SavedConversation, render_markdown
 from ...session.index import read_time
 from ...session.replay import replay
 from ..arguments import load_settings, parse_number
@@ -100,7 +100,7 @@ def _export(given: argparse.Namespace, factory: Factory) -> int:
     return 0
 
 
-def _read_conversation(wanted: str, factory: Factory) -> Conversation:
+def _read_conversation(wanted: str, factory: Factory) -> SavedConversation:
     store = factory.make_store()
     session = store.find(wanted, factory.settings.root)
     found = replay(store.journal_path(session), whole=True)
@@ -110,7 +110,7 @@ def _read_conversation(wanted: str, factory: Factory) -> Conversation:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
     facts = {"session": session, "created": when}
     facts |= {key: str(found.state.meta.get(key, "")) for key in ("workspace", "model")}
-    return Conversation(found.state.name or session, facts, found.messages)
+    return SavedConversation(found.state.name or session, facts, found.messages)
 
 
 def _delete(given: argparse.Namespace, factory: Factory) -> int:

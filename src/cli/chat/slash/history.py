@@ -193,7 +193,7 @@ def _fork(state: State, _: str) -> None:
 def _export(state: State, file: str) -> None:
     """Write the conversation to a file, in the format of its suffix."""
     from ....session.export import FORMATS as WRITERS
-    from ....session.export import Conversation
+    from ....session.export import SavedConversation, write_file
     from ....session.replay import replay
 
     path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
@@ -203,11 +203,10 @@ def _export(state: State, file: str) -> None:
     facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
     kept = state.session.path
     messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
-    conversation = Conversation(state.session.name or state.session.id or "Conversation", facts, messages)
+    conversation = SavedConversation(state.session.name or state.session.id or "Conversation", facts, messages)
     text = writer(conversation, state.factory.clean)
     try:
-        with path.open("x", encoding="utf-8", errors="replace") as out:
-            out.write(text)
+        write_file(path, text)
     except FileExistsError as error:
         raise BotError(f"{path} already exists.", "Use another name: /export FILE.") from error
     except OSError as error:
