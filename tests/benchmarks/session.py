@@ -24,6 +24,7 @@ from src.agent.loop import AgentLoop
 from src.app.factory import Factory
 from src.config import Settings
 from src.security.permissions.approval import APPROVE_ALL
+from src.session.replay import replay
 from src.session.session import Session
 from src.session.store import Store
 from src.types.events import Completed, TextDelta
@@ -37,6 +38,8 @@ CONTEXT = 60_000  # characters
 JOURNAL = 100_000_000  # bytes
 REPEATED = 100  # turns that a journal of that size repeats
 RESUMED = 2.0  # seconds by the clock
+HOSTILE_BYTES = 1_000_000
+HOSTILE_S = 2.0  # of CPU
 GROWTH = 1.3  # of the last turns' cost to the first ones'; timing is that noisy
 MEMORY = 4_000  # KB more after the last turn than after the first hundred
 
@@ -173,6 +176,32 @@ def repeat(path: Path, size: int) -> None:
         os.fsync(file.fileno())  # as one that is resumed another day
 
 
+HOSTILE = {
+    "unreadable lines": "junk",
+    "empty lines": "",
+    "pieces of answers": '{"type":"delta","n":2,"text":"a"}',
+    "torn lines": '{"type":"resumed","n":5,"torn":true}',
+    "undone names": '{"type":"rename","n":2}\n{"type":"undo","n":3,"to":1}',
+    "brackets": "[" * 1000,
+    "started calls": '{"type":"call","n":3,"id":"c","name":"look"}',
+    "writes": '{"type":"write","n":3,"path":"a"}\n{"type":"wrote","n":4,"path":"a","after":"x"}',
+}
+
+
+def replay_hostile(folder: Path) -> bool:
+    """Journals of one kind of line: a replay that is not linear would take minutes."""
+    slowest, kind = 0.0, ""
+    path = folder / "hostile.jsonl"
+    head = '{"type":"meta","n":0}\n{"type":"user","n":1,"message":{"type":"user","text":"hi"}}\n'
+    for name, line in HOSTILE.items():
+        path.write_text(head + f"{line}\n" * (HOSTILE_BYTES // (len(line) + 1)))
+        began = time.process_time()
+        replay(path)
+        slowest, kind = max((slowest, kind), (time.process_time() - began, name))
+    print(f"replay of 1 MB of one kind of line: {slowest:.2f} s of CPU at most, for {kind} (goal {HOSTILE_S:g})")
+    return slowest <= HOSTILE_S
+
+
 def killed(folder: Path, times: int) -> bool:
     done = subprocess.run([sys.executable, "-m", "tests.session.killing", str(folder / "killed"), str(times)])
     return done.returncode == 0
@@ -184,7 +213,12 @@ def main() -> int:
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        met = [thousand_turns(folder), resumed(folder), killed(folder, given.kills) if given.kills else True]
+        met = [
+            thousand_turns(folder),
+            resumed(folder),
+            replay_hostile(folder),
+            killed(folder, given.kills) if given.kills else True,
+        ]
     print("goals met" if all(met) else "goals MISSED")
     return int(not all(met))
 

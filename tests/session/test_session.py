@@ -388,3 +388,53 @@ def test_secrets_are_redacted_in_what_is_written(tmp_path):
     session.close()
     assert b"k-123" not in session.path.read_bytes()
     assert resume_session(tmp_path).messages[-1].text == "The key is [redacted]."
+
+
+class TestWithoutAJournal:
+    def test_a_turn_can_be_undone(self, tmp_path):
+        session = Session(SYSTEM, tmp_path)
+        ask(session, "hi", says("", LOOK), says("1"))
+        session.record_write("a.txt", b"old")
+        assert session.undo(restore_file).question == "hi"
+        assert (session.messages, session.writes, session.path, session.id) == (SYSTEM, [], None, "")
+        session.close()
+
+    def test_messages_that_were_summarized_are_not_restored(self, tmp_path):
+        session = Session(SYSTEM, tmp_path)
+        for question in "ab":
+            ask(session, question, says("1"))
+        for _ in session.follow(compaction(session, 2)):
+            pass
+        with pytest.raises(BotError, match="not saved"):
+            session.undo(restore_file)
+
+
+def test_earlier_contents_can_be_read(tmp_path):
+    session = start_session(tmp_path, says("1"))
+    session.record_write("a.txt", b"old")
+    session.record_write("b.txt", None)
+    assert [session.read_before(write) for write in session.writes] == [b"old", None]
+
+
+def test_a_content_that_cannot_be_saved_ends_the_journal(tmp_path):
+    session = start_session(tmp_path, says("1"))
+    session.path.with_suffix(".files").write_text("in the way")
+    session.record_write("a.txt", b"old")
+    assert session.path is None
+    session.record_write("a.txt", b"old")
+    assert session.writes == []
+    session.close()
+
+
+def test_a_file_that_cannot_be_read_afterwards_has_no_hash(tmp_path):
+    session = start_session(tmp_path, says("1"))
+    (tmp_path / "folder").mkdir()
+
+    def events():
+        session.record_write("folder", None)
+        yield TextDelta("ok")
+
+    session.messages.append(UserMessage("more"))
+    for _ in session.follow(events()):
+        pass
+    assert [write.after for write in session.writes] == [""]

@@ -168,3 +168,21 @@ class TestDeleting:
         later = open_store(tmp_path, now=lambda: 1_000_001 + 30 * 24 * 3600 + 1)
         assert later.clean(30) == [two[1].id]
         assert [each.id for each in later.list_sessions()] == [two[0].id]
+
+
+def test_an_index_that_cannot_be_written_is_made_in_memory(tmp_path, two):
+    path = tmp_path / "state" / "sessions" / FILE_NAME
+    path.mkdir()
+    assert len(open_store(tmp_path).list_sessions()) == 2
+
+
+def test_a_journal_that_cannot_be_deleted_is_an_error(tmp_path, two):
+    two[0].path.unlink()
+    two[0].path.mkdir()
+    with pytest.raises(BotError, match="cannot be deleted"):
+        open_store(tmp_path).delete(two[0].id)
+
+
+def test_what_is_not_a_journal_is_not_listed(tmp_path, two):
+    (tmp_path / "state" / "sessions" / "notes.jsonl").write_text("hello\n")
+    assert len(open_store(tmp_path).list_sessions()) == 2

@@ -1,0 +1,80 @@
+"""The journal's file: what is written, what goes wrong, and who may write."""
+
+import json
+import sys
+
+import pytest
+
+from src.session.journal import Journal, Locked, Record
+
+
+def test_a_line_begins_with_its_kind_and_number(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl")
+    journal.write(Record("meta", 0, {"version": 1}))
+    journal.write(Record("resumed", 1, {}))
+    journal.close()
+    assert journal.path.read_bytes() == b'{"type":"meta","n":0,"version":1}\n{"type":"resumed","n":1}\n'
+
+
+def test_secrets_are_redacted_in_keys_and_values_at_any_depth(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl", lambda text: text.replace("secret", "*"))
+    journal.write(Record("call", 0, {"a": ["secret", {"secret": 1}, None, 2.5]}))
+    journal.write(Record("delta", 1, {"text": "secret"}), clean=True)
+    journal.close()
+    first, second = map(json.loads, journal.path.read_text().splitlines())
+    assert (first["a"], second["text"]) == (["*", {"*": 1}, None, 2.5], "secret")
+
+
+def test_a_lone_surrogate_is_escaped(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl")
+    journal.write(Record("delta", 0, {"text": "a\ud800ä"}))
+    journal.close()
+    assert json.loads(journal.path.read_text())["text"] == "a\ud800ä"
+
+
+def test_a_value_that_is_not_json_ends_the_journal(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl")
+    journal.write(Record("meta", 0, {}))
+    journal.write(Record("result", 1, {"result": object()}))
+    journal.write(Record("user", 2, {}))
+    journal.close()
+    assert "a result cannot be written as JSON" in journal.broken
+    assert journal.path.read_bytes() == b'{"type":"meta","n":0}\n'
+
+
+def test_a_disk_that_cannot_be_synced_ends_the_journal(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl")
+    journal.write(Record("meta", 0, {}))
+    with (tmp_path / "pipe").open("w") as other:
+        file, journal._file = journal._file, other.fileno()
+    journal.sync()
+    journal._file = file
+    journal.close()
+    assert "Bad file descriptor" in journal.broken
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_journal_is_open_once(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl")
+    journal.write(Record("meta", 0, {}))
+    with pytest.raises(Locked):
+        Journal(journal.path, old=True)
+    journal.close()
+    Journal(journal.path, old=True).close()
+
+
+def test_an_old_journal_that_is_missing_is_broken(tmp_path):
+    journal = Journal(tmp_path / "x.jsonl", old=True)
+    journal.end_line()
+    journal.sync()
+    journal.close()
+    assert "No such file" in journal.broken
+
+
+def test_a_folder_that_others_can_read_is_made_private(tmp_path):
+    folder = tmp_path / "sessions"
+    folder.mkdir(mode=0o755)
+    journal = Journal(folder / "x.jsonl")
+    journal.write(Record("meta", 0, {}))
+    journal.close()
+    assert folder.stat().st_mode & 0o777 == 0o700

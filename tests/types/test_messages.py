@@ -1,0 +1,28 @@
+"""Views of messages: calls in order, and text for readers of text."""
+
+import pytest
+
+from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult
+
+CALL, BROKEN = ToolCall("c1", "look", {}), MalformedCall("c2", "", "{", "no end")
+
+
+def test_requested_calls_are_all_calls_in_order():
+    response = Response((Text("a"), BROKEN, Reasoning("hm"), CALL, Text("b")))
+    assert response.requested_calls == (BROKEN, CALL)
+    assert (response.calls, response.malformed, response.text) == ((CALL,), (BROKEN,), "ab")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("text", "plain", "plain"),
+        ("error", "It failed.", "It failed."),
+        ("data", {"ä": [1]}, '{"ä": [1]}'),
+        ("multimodal", [{"type": "text", "text": "a"}, "b"], "a\nb"),
+        ("multimodal", [{"type": "image", "mimeType": "image/png"}, {}], "[image of type image/png, not shown]\n[content of type unknown, not shown]"),
+        ("multimodal", "not a list", "not a list"),
+    ],
+)  # fmt: skip
+def test_a_result_has_a_text(kind, value, text):
+    assert ToolResult("c", "look", kind, value).text == text
