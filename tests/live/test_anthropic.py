@@ -9,6 +9,7 @@ import pytest
 from src.model import list_models, random_id
 from src.providers.anthropic import AnthropicCodec
 from src.providers.base import ChatRequest
+from src.providers.server_errors import read_refusal
 from src.transport import Client
 from src.types.events import Completed, TextDelta, ToolCallDelta
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
