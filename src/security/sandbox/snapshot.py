@@ -28,7 +28,7 @@ class SavedEntry(NamedTuple):
     content: Union[bytes, str, Mapping[str, SavedEntry], None]  # a file's, a link's target, a folder's; None: not saved
 
 
-class Restored(NamedTuple):
+class RestoreResult(NamedTuple):
     """Paths relative to the workspace: those restored, and those that could not be, each with the reason."""
 
     restored: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Snapshot:
         self._parents = {parent: _save(parent, None, whole=False) for parent in sorted(parents)}
         self._saved = {path: _save(path, self._saved.get(path)) for path in leaves if not self._is_unreachable(path)}
 
-    def restore(self) -> Restored:
+    def restore(self) -> RestoreResult:
         """Call it once no process of the command is left."""
         restored, failed = [], []
         removed = [each for each in self._within if _get_kind(each) == "nothing" or self._is_unreachable(each)]
@@ -75,7 +75,7 @@ class Snapshot:
                     restored.append(str(path.relative_to(self._top)))
             except OSError as error:
                 failed.append(f"{path.relative_to(self._top)}: {error.strerror}")
-        return Restored(tuple(restored), tuple(failed))
+        return RestoreResult(tuple(restored), tuple(failed))
 
     def _restore_parent(self, parent: Path, was: SavedEntry | None) -> bool:
         """A folder on the way may be made and removed; a link or a file in its place would lead elsewhere."""

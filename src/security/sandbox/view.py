@@ -28,23 +28,13 @@ ETC = (  # files and folders that programs read, as glob patterns; none that kee
     "ssh/ssh_config.d", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "static", "terminfo", "texmf", "timezone",
     "wgetrc",
 )  # fmt: skip
-RESOLVER = (
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-    "/run/NetworkManager/resolv.conf",
-)  # where /etc/resolv.conf may link to
+# where /etc/resolv.conf may link to
+RESOLVER = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
 TOOLCHAINS: Mapping[str, tuple[str, ...]] = {  # folder of the home -> its parts that may be seen; "": all
-    ".asdf": ("",),
-    ".bun": ("",),
+    **dict.fromkeys((".asdf", ".bun", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta"), ("",)),
     ".cargo": ("bin", "config.toml", "env", "git", "registry"),
     ".deno": ("bin",),
     ".local": ("bin", "lib", "share/mise", "share/pipx", "share/pnpm", "share/uv"),
-    ".nvm": ("",),
-    ".pyenv": ("",),
-    ".rbenv": ("",),
-    ".rustup": ("",),
-    ".sdkman": ("",),
-    ".volta": ("",),
 }
 BIN = {"bin", "sbin", "shims"}
 LIBRARIES = ("lib", "lib64", "libexec", "include")

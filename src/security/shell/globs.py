@@ -28,7 +28,7 @@ class GlobPart(NamedTuple):
     `hidden`: it may match names that begin with a dot.
     """
 
-    read_literal: str
+    literal: str
     between: tuple[re.Pattern[str], ...] = ()
     loose: tuple[re.Pattern[str], ...] = ()
     hidden: bool = False
@@ -57,8 +57,8 @@ def expand(word: ShellWord, workspace: Workspace) -> list[str]:
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
         if not part.between:
-            found = [prefix + part.read_literal for prefix in found]
-            if last and part.read_literal:
+            found = [prefix + part.literal for prefix in found]
+            if last and part.literal:
                 found = [path for path in found if _exists(path, workspace)]
         else:
             found = [prefix + name for prefix in found for name in _match_names(part, prefix, workspace)]
@@ -77,7 +77,7 @@ def _exists(path: str, workspace: Workspace) -> bool:
 
 
 def _match_names(part: GlobPart, prefix: str, workspace: Workspace) -> list[str]:
-    _refuse_outside(prefix, f"{prefix}{part.read_literal}", workspace)
+    _refuse_outside(prefix, f"{prefix}{part.literal}", workspace)
     names = workspace.list_names(prefix)
     if names is None:
         raise UnsafeToParse("the workspace has too many files to check")

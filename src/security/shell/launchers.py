@@ -23,74 +23,59 @@ SHELLS = frozenset(_SHELLS.split())
 LAUNCHERS = SHELLS | frozenset(_LAUNCHERS.split())
 SHELL_BUILTINS = frozenset(_SHELL_BUILTINS.split())  # they run their words, or change what later words mean
 
-_FD = "-x -X --exec --exec-batch"
-_JAVASCRIPT = "-e -p -r --eval --print --require --import --loader --experimental-loader"
-_COPY = "-S -o -F -D"
-_GO = "-exec -toolexec -vettool"
-_PAGER = "--pager"
-_TAR = (
-    "-I -F --use-compress-program --to-command --checkpoint-action --rsh-command --rmt-command --info-script"
-    " --new-volume-script"
-)
-
-# Program -> options, long ones in any abbreviation and short ones in any cluster, and sub-commands. A dot stands for
+# Programs -> options, long ones in any abbreviation and short ones in any cluster, and sub-commands. A dot stands for
 # all words that begin with one, two colons for all that contain them (git runs a program to reach such an address).
-RUNNERS: Mapping[str, str] = {
-    "ack": _PAGER,
-    "ag": _PAGER,
-    "bat": _PAGER,
-    "batcat": _PAGER,
-    "bsdtar": _TAR,
-    "bun": f"{_JAVASCRIPT} x exec",
+_RUNNERS = {
+    "ack ag bat batcat": "--pager",
+    "bsdtar tar": (
+        "-I -F --use-compress-program --to-command --checkpoint-action --rsh-command --rmt-command"
+        " --info-script --new-volume-script"
+    ),
+    "bun": "-e -p -r --eval --print --require --import --loader --experimental-loader x exec",
     "bundle": "exec",
     "cargo": "--config",
     "clang": "-fplugin -B",
     "deno": "eval repl",
-    "docker": "exec run",
-    "fd": _FD,
-    "fdfind": _FD,
+    "docker podman": "exec run",
+    "fd fdfind": "-x -X --exec --exec-batch",
     "gawk": "-e -i -l --source --include --load",
     "gcc": "-wrapper -fplugin -specs -B",
-    "go": _GO,
     "git": "::",
+    "go": "-exec -toolexec -vettool",
     "ip": "netns vrf -b -batch",
     "kubectl": "exec run debug",
     "lua": "-e -l",
     "make": "-E --eval",
     "man": "-P -H --pager --html",
-    "node": _JAVASCRIPT,
+    "node": "-e -p -r --eval --print --require --import --loader --experimental-loader",
     "npm": "exec x explore --script-shell --shell",
     "perl": "-e -E -M -m -n -p -d",
     "php": "-r -B -R -E",
     "pip": "--python",
     "pnpm": "exec dlx",
     "poetry": "run",
-    "podman": "exec run",
-    "pypy3": "-c",
-    "python": "-c",
-    "python2": "-c",
-    "python3": "-c",
+    "pypy3 python python2 python3": "-c",
     "rsync": "-e --rsh --rsync-path",
     "ruby": "-e -r",
-    "scp": _COPY,
-    "sftp": _COPY,
+    "scp sftp": "-S -o -F -D",
     "split": "--filter",
     "sqlite3": "-cmd -init .",
-    "tar": _TAR,
     "uv": "run tool",
     "wget": "-e --execute --use-askpass",
     "yarn": "exec dlx node",
     "zip": "-T -TT --test --unzip-command",
+}
+RUNNERS: Mapping[str, Sequence[str]] = {
+    name: words.split() for names, words in _RUNNERS.items() for name in names.split()
 }
 BUNDLED = ("tar", "bsdtar")  # their first word is a cluster of options even without a dash
 
 
 def find_runner(name: str, words: Sequence[str]) -> str:
     """The first word that makes the program run what it is given, or ""."""
-    known = RUNNERS.get(name, "").split()
     for at, word in enumerate(words):
         is_bundle = at == 0 and name in BUNDLED and not word.startswith("-")
-        if any(_is_option(option, f"-{word}" if is_bundle else word) for option in known):
+        if any(_is_option(option, f"-{word}" if is_bundle else word) for option in RUNNERS.get(name, ())):
             return word
     return ""
 

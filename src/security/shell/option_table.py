@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 Kind = Literal["flags", "follow", "number", "text", "path", "script", "attached"]
 
@@ -37,14 +37,11 @@ class Row(NamedTuple):
     follows: bool = False  # it follows the links in the folders that it is given, whatever the options
 
 
-KINDS: tuple[Kind, ...] = ("flags", "follow", "number", "text", "path", "script", "attached")
-
-
 @lru_cache(maxsize=256)
 def list_options(row: Row) -> Mapping[str, Kind]:
     """Each option of a row, and what it takes."""
     known: dict[str, Kind] = {}
-    for kind in KINDS:
+    for kind in get_args(Kind):
         for name in getattr(row, kind).split():
             for option in [name] if name.startswith("--") else [f"-{letter}" for letter in name]:
                 known[option] = kind
@@ -236,9 +233,7 @@ ROWS: Mapping[str, Row] = {
         "sbvz --short --branch --show-stash --long --verbose --null --no-renames --ahead-behind --no-ahead-behind",
         attached="u --porcelain --untracked-files --ignored --ignore-submodules --column --find-renames",
     ),
-    "git diff": Row(
-        _GIT_DIFF, number=_GIT_DIFF_NUMBER, text=_GIT_DIFF_TEXT, attached=_GIT_DIFF_ATTACHED, operands="paths"
-    ),
+    "git diff": Row(_GIT_DIFF, number=_GIT_DIFF_NUMBER, text=_GIT_DIFF_TEXT, attached=_GIT_DIFF_ATTACHED),
     "git log": Row(
         f"{_GIT_DIFF} {_GIT_LOG}",
         number=f"n --max-count --skip {_GIT_DIFF_NUMBER}",

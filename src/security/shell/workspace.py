@@ -16,18 +16,9 @@ MAX_LINKS = 40  # in one path, as in Linux
 MAX_ENTRIES = 20_000  # of a workspace that are looked at for one command
 PROC = "/proc"
 SHELL_START_FILES = (  # in the home folder: shells run them
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".config/fish",
-)
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".config/fish",
+)  # fmt: skip
 UNWRITABLE = (".git",)  # folders of this name: git runs their hooks and settings
 
 

@@ -1,10 +1,9 @@
-"""Secrets, blotted out of what is written down: traces, logs, sessions, exports. Pure; linear.
+"""Redacts secrets in what is written down: traces, logs, sessions, exports. Pure; linear.
 
-Two ways to know one: by value (the API key in use, in the forms in which it may be written), and by
-shape (the prefixes that providers give their keys, PEM, JWT, headers, `password=`). A shape is a guess:
-it errs towards blotting out. Every pattern is bounded or begins where no run of its own characters can
-be before it, so that no text makes the search slow.
-Shapes: GitHub's secret scanning patterns and detect-secrets 1.5.
+A secret is known by its value (the API key in use, in the forms in which it may be written), or by its shape (the
+prefixes of providers' keys, PEM, JWT, headers, `password=`). A shape is a guess, which redacts too much rather than too
+little. Each pattern is bounded, or cannot begin after a run of its own characters, so that no text makes it slow.
+Sources of the shapes: GitHub's secret scanning patterns and detect-secrets 1.5.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Union
 from urllib.parse import quote
 
 MARK = "[redacted]"
-SHORTEST = 4  # characters of a known value: less would blot out words
+MIN_SECRET_CHARS = 4  # of a known value; a shorter one would redact words
 
-_AT = r"(?<![A-Za-z0-9_-])"  # where a word of a key's alphabet begins
-_KEYS = (  # the shape, and words of which one is in every such key, in small letters
-    (r"sk-[A-Za-z0-9_-]{16,}", "sk-"),  # OpenAI, Anthropic, and whoever copies them
+_AT = r"(?<![A-Za-z0-9_-])"  # no character of a key before it
+_KEYS = (  # the shape, and words in lower case of which every such key contains one
+    (r"sk-[A-Za-z0-9_-]{16,}", "sk-"),  # OpenAI, Anthropic and others
     (r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}", "sk_ rk_ pk_"),  # Stripe
     (r"whsec_[A-Za-z0-9+/]{20,}", "whsec_"),  # the same
     (r"gh[pousr]_[A-Za-z0-9]{16,}", "ghp_ gho_ ghu_ ghs_ ghr_"),  # GitHub
@@ -85,69 +84,102 @@ _KEYS = (  # the shape, and words of which one is in every such key, in small le
     (r"1//0[A-Za-z0-9_-]{30,}", "1//0"),
     (r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?", "eyj"),  # a JSON Web Token
 )
-_BARE = re.compile(_AT + f"(?:{'|'.join(shape for shape, _ in _KEYS)})", re.ASCII)
-_PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)[^-]*(?:-(?!----END)[^-]*)*")
-_HEADER = re.compile(
-    r"\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)"
-    r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)(?:(bearer|basic|token)[ \t]{1,4})?[^\s\"'\\][^\"'\r\n\\]*",
-    re.IGNORECASE | re.ASCII,
+
+
+Replacement = Union[str, Callable[[re.Match[str]], str]]
+
+
+class _Shape(NamedTuple):
+    """`words`: every text that the pattern matches contains one of them; they are quick to look for."""
+
+    words: tuple[str, ...]
+    pattern: re.Pattern[str]
+    replacement: Replacement
+
+
+def _make_shape(words: str, pattern: str, replacement: Replacement = rf"\1{MARK}", flags: int = re.ASCII) -> _Shape:
+    return _Shape(tuple(words.split()), re.compile(pattern, flags), replacement)
+
+
+def _redact_header(found: re.Match[str]) -> str:
+    scheme = f"{found[3]} " if found[3] else ""
+    return f"{found[1]}{found[2]}{scheme}{MARK}"
+
+
+def _redact_value(found: re.Match[str]) -> str:
+    return found[0] if MARK in found[0] else f"{found[1]}{found[2]}{found[3] or ''}{MARK}"
+
+
+_SHAPES = (
+    _make_shape("-----begin", r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)[^-]*(?:-(?!----END)[^-]*)*"),
+    _make_shape("private-lines", r"(Private-Lines: [0-9]{1,4}\r?\n)[A-Za-z0-9+/=\r\n]+", rf"\1{MARK}\n"),  # PuTTY
+    _make_shape(
+        "://",
+        r"(://)(?:[^\s/@:\"']{0,100}:[^\s/@\"']{1,200}|(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,200})@",
+        rf"\1{MARK}@",
+        re.UNICODE,
+    ),
+    _make_shape(
+        "authorization api-key cookie",
+        r"(?i)\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)"
+        r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)(?:(bearer|basic|token)[ \t]{1,4})?[^\s\"'\\][^\"'\r\n\\]*",
+        _redact_header,
+    ),
+    _make_shape(
+        "bearer basic",
+        r"(?i)\b((?:bearer|basic)[ \t]{1,4})(?=[A-Za-z0-9._~+/=-]*[0-9._~+/=-])[A-Za-z0-9._~+/=-]{8,}",
+    ),
+    _make_shape(" ".join(words for _, words in _KEYS), _AT + f"(?:{'|'.join(shape for shape, _ in _KEYS)})", MARK),
+    _make_shape(
+        "pass pwd secret key token",
+        r"(?i)(passw(?:or)?d|passphrase|pwd|secret(?:_?(?:access_?)?key)?|api_?-?key|access_?-?key|private_?-?key"
+        r"|(?:account|shared_?access)_?key"
+        r"|(?:access|auth|refresh|api|id|session|bot|private|security)_?-?token|client_?-?secret|_token|client-key-data"
+        r"|(?:db|user|admin|root|ssh|become|sudo|smtp|mail|mysql|pg|redis|http|ftp|login)_?pass)"
+        r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
+        r"(?:(\\?[\"'])(?!<)[^\"'\\\r\n]{4,}|(?![A-Za-z_][\w.]{0,100}[(\[])"  # <|end|> is a model's, os.environ[ code
+        r"(?!(?:str|string|bytes|bool|int|float|none|null|nil|true|false|optional|any)\b)"
+        r"[^\s\"',;&(){}\[\]<>$\\]{6,})",
+        _redact_value,
+    ),
+    _make_shape(  # after `token` alone may stand a word or a number, so a secret has both letters and digits
+        "token",
+        r"(?i)(?<![A-Za-z0-9])(token\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)"
+        r"(?=[A-Za-z_./+~-]{0,200}[0-9])(?=[0-9_./+~-]{0,200}[A-Za-z])[A-Za-z0-9_./+=~-]{10,}(?![\w.(\[])",
+    ),
+    _make_shape(
+        "--",
+        r"(?i)(--(?:[a-z]{1,20}-)?(?:password|passwd|passphrase|token|secret|api-?key)[ \t]{1,4}[\"']?)"
+        r"(?![-$<{(\[])[^\s\"'|&;]{6,}",
+    ),
+    _make_shape("curl", r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:)(?![$<{])[^\s\"']{3,}"),
+    _make_shape("login", r"(\blogin[ \t]{1,4}\S{1,100}\s{1,4}password[ \t]{1,4})[^\s\"']{4,}"),  # .netrc
+    _make_shape("hooks.slack.com", r"(hooks\.slack\.com/(?:services|workflows)/)[A-Za-z0-9/_-]{20,}"),
+    _make_shape(
+        "sig= signature=", r"(?i)([?&](?:sig|signature|x-(?:amz|goog)-signature)=)[A-Za-z0-9%+/=_-]{16,}"
+    ),  # signed URLs
+    _make_shape("token= auth=", r"([?&](?:token|auth)=)[A-Za-z0-9%+/=_.~-]{6,}"),
+    _make_shape("key=", r"([?&]key=)(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}"),
+    _make_shape("/webhooks/", r"(discord(?:app)?\.com/api/webhooks/[0-9]{1,25}/)[A-Za-z0-9_-]{20,}"),
+    _make_shape("</", r"(?i)(<(password|passwd|passphrase|secret|api_?key|token)>)[^<>\s][^<>\n]{3,200}(?=</\2>)"),
+    _make_shape(
+        "auth",
+        r"(\b_?auth\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)"
+        r"(?=[A-Za-z+/]{0,40}(?:[0-9=]|[A-Z]{2}))[A-Za-z0-9+/]{10,}={0,2}",
+    ),
+    _make_shape("$", r"\$(?:apr1|[156y]|2[abxy]|argon2id?)\$[A-Za-z0-9./$=,+]{20,}", MARK),  # hashes of passwords
+    _make_shape(
+        "sshpass login mysql",
+        r"(\bsshpass[ \t]{1,4}-p[ \t]{0,4}|\blogin\b[^\n|;&]{0,100}?[ \t]-p[ \t]{1,4}"
+        r"|\bmysql\w{0,10}\b[^\n|;&]{0,100}?[ \t]-p)"
+        r"(?![ \t$<{-])[\"']?[^\s\"'|;&]{4,}",
+    ),
 )
-_SCHEME = re.compile(
-    r"\b(bearer|basic)([ \t]{1,4})(?=[A-Za-z0-9._~+/=-]*[0-9._~+/=-])[A-Za-z0-9._~+/=-]{8,}", re.I | re.A
-)
-_USERINFO = re.compile(r"(://)(?:[^\s/@:\"']{0,100}:[^\s/@\"']{1,200}|(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,200})@")
-_NAMED = re.compile(
-    r"(passw(?:or)?d|passphrase|pwd|secret(?:_?(?:access_?)?key)?|api_?-?key|access_?-?key|private_?-?key"
-    r"|(?:account|shared_?access)_?key"
-    r"|(?:access|auth|refresh|api|id|session|bot|private|security)_?-?token|client_?-?secret|_token|client-key-data"
-    r"|(?:db|user|admin|root|ssh|become|sudo|smtp|mail|mysql|pg|redis|http|ftp|login)_?pass)"
-    r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
-    r"(?:(\\?[\"'])(?!<)[^\"'\\\r\n]{4,}|(?![A-Za-z_][\w.]{0,100}[(\[])"  # <|end|> is a model's, os.environ[ code
-    r"(?!(?:str|string|bytes|bool|int|float|none|null|nil|true|false|optional|any)\b)"
-    r"[^\s\"',;&(){}\[\]<>$\\]{6,})",
-    re.IGNORECASE | re.ASCII,
-)
-# What is called a token and nothing more may be a word or a number: it is one if it has both letters and digits
-_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(token\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)"
-    r"(?=[A-Za-z_./+~-]{0,200}[0-9])(?=[0-9_./+~-]{0,200}[A-Za-z])[A-Za-z0-9_./+=~-]{10,}(?![\w.(\[])",
-    re.IGNORECASE | re.ASCII,
-)
-_OPTION = re.compile(
-    r"(--(?:[a-z]{1,20}-)?(?:password|passwd|passphrase|token|secret|api-?key)[ \t]{1,4}[\"']?)"
-    r"(?![-$<{(\[])[^\s\"'|&;]{6,}",
-    re.IGNORECASE | re.ASCII,
-)
-_CURL = re.compile(r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:)(?![$<{])[^\s\"']{3,}", re.ASCII)
-_NETRC = re.compile(r"(\blogin[ \t]{1,4}\S{1,100}\s{1,4}password[ \t]{1,4})[^\s\"']{4,}", re.ASCII)
-_HOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/)[A-Za-z0-9/_-]{20,}", re.ASCII)
-_SIGNED = re.compile(r"([?&](?:sig|signature|x-(?:amz|goog)-signature)=)[A-Za-z0-9%+/=_-]{16,}", re.I | re.A)
-_QUERY = re.compile(
-    r"([?&](?:token|auth)=)[A-Za-z0-9%+/=_.~-]{6,}|([?&]key=)(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}", re.A
-)
-_WEBHOOK = re.compile(r"(discord(?:app)?\.com/api/webhooks/[0-9]{1,25}/)[A-Za-z0-9_-]{20,}", re.ASCII)
-_TAGGED = re.compile(
-    r"(<(password|passwd|passphrase|secret|api_?key|token)>)[^<>\s][^<>\n]{3,200}(?=</\2>)", re.I | re.A
-)
-_AUTH = re.compile(
-    r"(\b_?auth\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)(?=[A-Za-z+/]{0,40}(?:[0-9=]|[A-Z]{2}))[A-Za-z0-9+/]{10,}={0,2}",
-    re.ASCII,
-)
-_HASHED = re.compile(
-    r"\$(?:apr1|[156y]|2[abxy]|argon2id?)\$[A-Za-z0-9./$=,+]{20,}", re.ASCII
-)  # passwords, to be guessed at
-_SMALL = re.compile(
-    r"(\bsshpass[ \t]{1,4}-p[ \t]{0,4}|\blogin\b[^\n|;&]{0,100}?[ \t]-p[ \t]{1,4}"
-    r"|\bmysql\w{0,10}\b[^\n|;&]{0,100}?[ \t]-p)"
-    r"(?![ \t$<{-])[\"']?[^\s\"'|;&]{4,}",
-    re.ASCII,
-)
-_PUTTY = re.compile(r"(Private-Lines: [0-9]{1,4}\r?\n)[A-Za-z0-9+/=\r\n]+", re.ASCII)
 
 
 def redact(text: str, known: Iterable[str] = ()) -> str:
-    """The text with known secrets, and whatever has a secret's shape, replaced by MARK."""
-    for form in _forms(known):
+    """The text with known secrets, and whatever has the shape of a secret, replaced by MARK."""
+    for form in _list_forms(known):
         text = text.replace(form, MARK)
     lowered = text.lower()
     for shape in _SHAPES:
@@ -156,50 +188,8 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
     return text
 
 
-def _forms(known: Iterable[str]) -> list[str]:
-    """Each secret as it is, inside JSON and inside a URL; the longest first, as one may hold another."""
-    secrets = {value for value in known if len(value) >= SHORTEST}
+def _list_forms(known: Iterable[str]) -> list[str]:
+    """Each secret as it is, inside JSON and inside a URL; the longest first, since one may contain another."""
+    secrets = {value for value in known if len(value) >= MIN_SECRET_CHARS}
     forms = {form for each in secrets for form in (each, json.dumps(each)[1:-1], quote(each, safe=""))}
     return sorted(forms, key=len, reverse=True)
-
-
-def _header(found: re.Match[str]) -> str:
-    scheme = f"{found[3]} " if found[3] else ""
-    return f"{found[1]}{found[2]}{scheme}{MARK}"
-
-
-def _named(found: re.Match[str]) -> str:
-    if MARK in found[0]:
-        return found[0]
-    return f"{found[1]}{found[2]}{found[3] or ''}{MARK}"
-
-
-class _Shape(NamedTuple):
-    """`words`: one of them is in every text that the pattern matches; to look for them costs next to nothing."""
-
-    words: tuple[str, ...]
-    pattern: re.Pattern[str]
-    replacement: str | Callable[[re.Match[str]], str]
-
-
-_SHAPES = (
-    _Shape(("-----begin ",), _PEM, rf"\1{MARK}"),
-    _Shape(("private-lines",), _PUTTY, rf"\1{MARK}\n"),
-    _Shape(("://",), _USERINFO, rf"\1{MARK}@"),
-    _Shape(("authorization", "api-key", "cookie"), _HEADER, _header),
-    _Shape(("bearer", "basic"), _SCHEME, rf"\1\2{MARK}"),
-    _Shape(tuple(word for _, words in _KEYS for word in words.split()), _BARE, MARK),
-    _Shape(("pass", "pwd", "secret", "key", "token"), _NAMED, _named),
-    _Shape(("token",), _TOKEN, rf"\1{MARK}"),
-    _Shape(("--",), _OPTION, rf"\1{MARK}"),
-    _Shape(("curl",), _CURL, rf"\1{MARK}"),
-    _Shape(("login",), _NETRC, rf"\1{MARK}"),
-    _Shape(("hooks.slack.com",), _HOOK, rf"\1{MARK}"),
-    _Shape(("sig=", "signature="), _SIGNED, rf"\1{MARK}"),
-    _Shape(("token=", "auth=", "key="), _QUERY, rf"\1\2{MARK}"),
-    _Shape(("/webhooks/",), _WEBHOOK, rf"\1{MARK}"),
-    _Shape(("</",), _TAGGED, rf"\1{MARK}"),
-    _Shape(("auth",), _AUTH, rf"\1{MARK}"),
-    _Shape(("$",), _HASHED, MARK),
-    _Shape(("sshpass", "login", "mysql"), _SMALL, rf"\1{MARK}"),
-)

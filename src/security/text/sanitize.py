@@ -1,31 +1,28 @@
-"""What others wrote, made harmless for a terminal. Pure; linear; the same whatever the chunks.
+"""Makes text from others harmless for a terminal. Pure; linear; the same result whatever the chunks.
 
-A model, a tool, a server and a file can hold what a terminal obeys. `Sanitizer` reads them as a terminal
-would (ECMA-48: ESC and C1 sequences, and strings that end at BEL, ST, CAN, SUB or ESC), and leaves out
-all of a sequence, its payload too; the text between stays. Nothing is held back: what is left out is
-known from what came before. What moves the cursor within a line (a carriage return) becomes a new line,
-so that nothing is written over. Bidi controls, zero-width characters and tags are left out; joiners and
-variation selectors stay where a script needs them. `reveal` is for what must be seen before it is
-approved: it leaves out nothing and shows all of that as escapes.
+Text of a model, a tool, a server or a file may contain what a terminal obeys. `Sanitizer` reads it as a terminal would
+(ECMA-48: ESC and C1 sequences, and strings that end at BEL, ST, CAN, SUB or ESC) and drops each sequence with its
+payload. It holds nothing back, since what came before tells what to drop. A control that moves the cursor within a line
+(a carriage return) becomes a line end, so that nothing is overwritten. Bidi controls, zero-width characters and tags
+are dropped; joiners and variation selectors stay if a script needs them. `reveal` is for text that the user approves:
+it drops nothing and shows all of that as escapes.
 """
 
 from __future__ import annotations
 
 import re
 
-MAX_STRING_CHARS = (
-    65_536  # characters of a sequence's payload: an unended one hides no more than this, and no line after
-)
-LONGEST_CONTROL = 64  # of a control sequence's parameters
+MAX_STRING_CHARS = 65_536  # of a payload without an end: it hides no more than this, and no further line
+MAX_CONTROL_CHARS = 64  # parameters of a control sequence
 
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_GONE = (  # no shape of their own, or an effect on what is around them
+_DROPPED = (  # invisible, or with an effect on the text around them
     "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
 )
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
-_SPECIAL = re.compile(f"[{_GONE}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
+_SPECIAL = re.compile(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
 _SELECTOR = re.compile(f"[{_SELECTORS}]")
 
 _INTRODUCED = {"[": "control", "]": "string", "P": "string", "_": "string", "^": "string", "X": "string"}
@@ -34,7 +31,7 @@ _STRING_ENDS = frozenset("\x07\x9c\x18\x1a")
 
 
 class Sanitizer:
-    """State between the chunks of one text."""
+    """Sanitizes one text in chunks."""
 
     def __init__(self) -> None:
         self._state = "text"  # text, escape, control, string
@@ -42,7 +39,7 @@ class Sanitizer:
         self._last = ""  # the last character let through, or "\r" where that was a carriage return
 
     def feed(self, text: str) -> str:
-        """The next chunk, without what would steer a terminal."""
+        """The next chunk, without what a terminal would obey."""
         if self._state == "text" and self._last != "\r" and not _SPECIAL.search(text):
             self._last = text[-1:] or self._last
             return text
@@ -50,39 +47,38 @@ class Sanitizer:
         for character in text:
             if self._state != "text" and self._swallows(character):
                 continue
-            if shown := self._shown(character):
-                out.append(shown)
+            out.append(self._replace(character))
         return "".join(out)
 
     def _swallows(self, character: str) -> bool:
-        """Whether the character belongs to the sequence that is open; where not, it is text again."""
+        """Whether the character belongs to the open sequence. If not, the text goes on with it."""
         state, self._length = self._state, self._length + 1
         if state == "escape":
             self._state = _INTRODUCED.get(character, "escape" if " " <= character <= "/" else "text")
-            ours = " " <= character <= "~"
+            belongs = " " <= character <= "~"
         elif state == "control":
-            self._state = "control" if " " <= character <= "?" and self._length <= LONGEST_CONTROL else "text"
-            ours = " " <= character <= "~"
+            self._state = "control" if " " <= character <= "?" and self._length <= MAX_CONTROL_CHARS else "text"
+            belongs = " " <= character <= "~"
         else:
             ended = character in _STRING_ENDS
-            ours = ended or (character not in "\x1b\n\r" and self._length <= MAX_STRING_CHARS)
-            self._state = "string" if ours and not ended else "text"
-        if not ours:
+            belongs = ended or (character not in "\x1b\n\r" and self._length <= MAX_STRING_CHARS)
+            self._state = "string" if belongs and not ended else "text"
+        if not belongs:
             self._state = "text"
         if self._state != state:
             self._length = 0
-        return ours
+        return belongs
 
-    def _shown(self, character: str) -> str:
+    def _replace(self, character: str) -> str:
         last, self._last = self._last, character
         if character == "\n" and last == "\r":
-            return ""  # the line has ended already
+            return ""  # it belongs to the carriage return
         if not _SPECIAL.match(character):
             return character
         if character in _LINE_ENDS:
             return "\n"
         if "\ud800" <= character <= "\udfff":
-            self._last = "\ufffd"  # what follows it follows what is shown
+            self._last = "\ufffd"  # what follows is judged by what is shown
             return self._last
         if (character in _JOINERS and _joins(last)) or (_SELECTOR.match(character) and _varies(last)):
             return character
@@ -93,8 +89,7 @@ class Sanitizer:
 
 
 def _joins(last: str) -> bool:
-    """Whether a script that is written with joiners may have one here: Persian and Hindi may, emoji lose theirs,
-    since terminals do not agree on how wide the joined ones are."""
+    """Whether a joiner may stand here, as in Persian and Hindi. Emoji lose theirs: terminals disagree on the width."""
     return last > "\u0300" and (last.isalpha() or not last.isprintable() or "\u0300" <= last <= "\u1cff")
 
 
@@ -103,34 +98,34 @@ def _varies(last: str) -> bool:
 
 
 def sanitize(text: str) -> str:
-    """A whole text without what would steer a terminal."""
+    """A whole text without what a terminal would obey."""
     return Sanitizer().feed(text) if _SPECIAL.search(text) else text
 
 
-# Printable by Unicode's count, and nothing to see: fillers, joiners and variation selectors.
+# Printable for Python, but invisible: fillers, joiners and variation selectors.
 _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
 _VARIATIONS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
-_UNSEEN = frozenset(map(chr, (*_FILLERS, *_VARIATIONS)))
+_INVISIBLE = frozenset(map(chr, (*_FILLERS, *_VARIATIONS)))
 _PADDING = re.compile(r" {400,}|\n{10,}")
 
 
 def reveal(text: str) -> str:
-    """The text with every character visible that a terminal would hide or obey: what the user approves is what runs.
+    """The text with an escape for each character that a terminal would hide or obey, so that the user sees what runs.
 
-    Blanks or empty lines by the dozen, which would push the rest off the screen, are counted: `\\x20{12000}`.
-    A text that needs any of it has its own backslashes doubled.
+    Long runs of blanks or empty lines, which would push the rest off the screen, are counted: `\\x20{12000}`. If the
+    text contains any of these, its own backslashes are doubled.
     """
     padded = _PADDING.search(text)
-    if not padded and all(map(_is_seen, text)):
+    if not padded and all(map(_is_visible, text)):
         return text
-    shown = "".join(each if _is_seen(each) else ascii(each)[1:-1] for each in text.replace("\\", "\\\\"))
-    return _PADDING.sub(_counted, shown) if padded else shown
+    shown = "".join(each if _is_visible(each) else ascii(each)[1:-1] for each in text.replace("\\", "\\\\"))
+    return _PADDING.sub(_count_padding, shown) if padded else shown
 
 
-def _counted(padding: re.Match[str]) -> str:
+def _count_padding(padding: re.Match[str]) -> str:
     code = "\\x20" if padding[0][0] == " " else "\\n"
     return f"{code}{{{len(padding[0])}}}" + ("\n" if code == "\\n" else "")
 
 
-def _is_seen(character: str) -> bool:
-    return (character.isprintable() and character not in _UNSEEN) or character == "\n"
+def _is_visible(character: str) -> bool:
+    return (character.isprintable() and character not in _INVISIBLE) or character == "\n"

@@ -1,4 +1,4 @@
-"""Secrets are blotted out by value and by shape; what is none stays readable."""
+"""Secrets are redacted by value and by shape; what is none stays readable."""
 
 import json
 
@@ -157,10 +157,10 @@ class TestKnownValues:
         assert secret not in json.loads(redact(json.dumps({"x": secret}), [secret]))["x"]
         assert "a%22b" not in redact("?key=a%22b%5Cc%2Fd", [secret])
 
-    def test_the_empty_and_the_very_short_blot_out_nothing(self):
+    def test_the_empty_and_the_very_short_redact_nothing(self):
         assert redact("abc", ["", "ab"]) == "abc"
 
-    def test_of_two_the_longer_is_blotted_out_whole(self):
+    def test_of_two_the_longer_is_redacted_whole(self):
         assert redact("secret-two", ["secret", "secret-two"]) == MARK
 
 
