@@ -1,8 +1,7 @@
 """Chat completions, as vLLM serves and extends them: neutral request -> bytes, bytes -> neutral events. No I/O.
 
 The JSON of a message is made once and kept: a turn only joins fragments, and the prompt's prefix stays identical for
-the server's cache. A chunk costs one `json.loads` and three look-ups. Shapes and texts: vLLM 0.32,
-entrypoints/openai/chat_completion and serve/exception_handling.
+the server's cache. Shapes and texts: vLLM 0.32, entrypoints/openai/chat_completion and serve/exception_handling.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ a redirect is followed only within the same scheme, host and port.
 from __future__ import annotations
 
 import logging
-import selectors
 import socket
 import time
 from collections import deque
@@ -241,21 +240,12 @@ def _parse_retry_after(retry_after: str) -> float | None:
 
 
 def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:
-    """The ports on loopback that accept a connection within this time, in the order given."""
+    """The ports on loopback that accept a connection, in the order given; `within`: seconds for all of them."""
     end = time.monotonic() + within
-    found: set[int] = set()
-    with selectors.DefaultSelector() as selector:
-        for port in ports:
-            attempt = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            attempt.setblocking(False)
-            attempt.connect_ex((LOOPBACK, port))
-            selector.register(attempt, selectors.EVENT_WRITE, port)
-        while selector.get_map() and (left := end - time.monotonic()) > 0:
-            for key, _ in selector.select(left):
-                attempt = selector.unregister(key.fileobj).fileobj  # type: ignore[assignment]
-                if attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                    found.add(key.data)
-                attempt.close()
-        for key in list(selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
-    return [port for port in ports if port in found]
+    found = []
+    for port in ports:
+        with socket.socket() as attempt:
+            attempt.settimeout(max(end - time.monotonic(), 0.01))
+            if attempt.connect_ex((LOOPBACK, port)) == 0:
+                found.append(port)
+    return found
