@@ -20,17 +20,18 @@ NO_NEWLINE = "\n\\ No newline at end of file"
 Opcode = tuple[str, int, int, int, int]  # as difflib gives them
 
 
-def make_diff(path: str, before: str | None, after: str) -> str:
-    """The diff, which ends with a newline; "" if the texts are equal. `before` is None for a new file.
+def make_diff(path: str, before: str | None, after: str | None) -> str:
+    """The diff, which ends with a newline; "" if the texts are equal. None is the content of a file that is not there.
 
     If all line ends of both texts are CRLF, the diff has LF instead.
     """
     if before == after:
         return ""
-    crlf = is_crlf(before or after) and is_crlf(after)
-    old, new = _split_lines(before or "", crlf), _split_lines(after, crlf)
-    source = "/dev/null" if before is None else f"a/{path}"
-    lines = [f"--- {source}", f"+++ b/{path}"]
+    texts = [text for text in (before, after) if text]
+    crlf = bool(texts) and all(map(is_crlf, texts))
+    old, new = _split_lines(before or "", crlf), _split_lines(after or "", crlf)
+    source, target = "/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}"
+    lines = [f"--- {source}", f"+++ {target}"]
     for group in _group_changes(_find_opcodes(old, new)):
         (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
         lines.append(f"@@ -{_format_range(a1, a2)} +{_format_range(b1, b2)} @@")

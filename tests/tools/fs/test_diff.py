@@ -17,6 +17,7 @@ DIFFS = [
     ("nothing changed", "a\n", "a\n", ""),
     ("a new file", None, "a\n", "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a\n"),
     ("a new and empty file", None, "", "--- /dev/null\n+++ b/f\n"),
+    ("a deleted file", "a\n", None, "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n"),
     ("emptied", "a\nb\n", "", "--- a/f\n+++ b/f\n@@ -1,2 +0,0 @@\n-a\n-b\n"),
     ("a line", "a\nb\nc\n", "a\nx\nc\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"),
     (

@@ -20,8 +20,6 @@ from ....security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, A
 from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
 
-INDENT = "    "
-YES = Answer(True)
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = "the user did not let it run, and said: {said}"
 DIFF_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of diff lines, by their first character

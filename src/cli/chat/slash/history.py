@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 import time
 from collections.abc import Iterable
@@ -120,26 +119,20 @@ def _diff(state: State, _: str) -> None:
         if write.before is not None and before is None:
             state.screen.say(f"  {_make_relative(state, path)}: its earlier content was not saved")
             continue
-        lines = list(_make_diff(_make_relative(state, path), before, _read_content(Path(path))))
+        lines = _make_diff(_make_relative(state, path), before, _read_content(Path(path)))
         state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {_make_relative(state, path)}: unchanged")
         if len(lines) > MAX_DIFF_LINES:
             state.screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
 
 
-def _make_diff(name: str, before: bytes | None, after: bytes | None) -> Iterable[str]:
-    old, new = (_split_lines(each) for each in (before, after))
-    if old is None or new is None:
-        return [] if before == after else [f"  {name}: changed, and not a text file"]
-    names = ("/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}")
-    return (sanitize(line) for line in difflib.unified_diff(old, new, *names, lineterm=""))
+def _make_diff(name: str, before: bytes | None, after: bytes | None) -> list[str]:
+    from ....tools.fs.diff import make_diff
 
-
-def _split_lines(content: bytes | None) -> list[str] | None:
-    """Lines of a text; None if the content is not text."""
     try:
-        return (content or b"").decode().splitlines()
+        old, new = (None if content is None else content.decode() for content in (before, after))
     except UnicodeDecodeError:
-        return None
+        return [] if before == after else [f"  {name}: changed, and not a text file"]
+    return [sanitize(line) for line in make_diff(name, old, new).splitlines()]
 
 
 def _read_content(path: Path) -> bytes | None:
