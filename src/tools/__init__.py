@@ -1,17 +1,18 @@
-"""What a model can do, told once: `TOOL_DEFINITIONS` is the list that a server is sent, from the one registry.
+"""The tools of a model. `TOOL_DEFINITIONS`, the list that a server gets, comes from the one registry.
 
-Adding a tool is adding a function with `@tool` to a module of this package (imported below) or anywhere else.
+To add a tool, add a function with `@tool` to a module of this package (imported below), or to a file of your own.
 """
 
 from __future__ import annotations
 
 from ..errors import ToolError
 
-# Importing these registers their tools, in the order in which a model is told of them.
+# Importing these registers their tools, in the order of the prompt.
 # isort: off
 from .builtin import files, search, shell, todo, output_cache  # noqa: F401
 
 # isort: on
+from .fs.encoding import open_file
 from .sdk.context import ToolContext
 from .sdk.dependencies import DependencyKey
 from .sdk.registry import REGISTRY, Registry, Tool, registry_of, tool
@@ -28,6 +29,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "open_file",
     "registry_of",
     "tool",
 ]

@@ -89,7 +89,7 @@ def _compare_in_order(old: Sequence[str], new: Sequence[str]) -> Iterator[Opcode
 
 
 def _group_changes(opcodes: list[Opcode]) -> Iterable[list[Opcode]]:
-    """Group the changes with the lines around them, by a method of difflib that takes its own opcodes only."""
+    """Group the changes with the lines around them, by a method of difflib that reads its own opcodes."""
     from difflib import SequenceMatcher
 
     class Known(SequenceMatcher[str]):

@@ -342,7 +342,7 @@ def _kill_writers(process: Popen[bytes]) -> None:
 
 
 def _find_living(session: int) -> Iterator[tuple[int, int]]:
-    """Number and group of each living process of the session; in a container nobody may wait for dead ones."""
+    """Number and group of each living process of the session; without an init, dead ones stay."""
     for process in PROC.iterdir():
         if not process.name.isdecimal():
             continue

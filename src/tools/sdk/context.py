@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple, TypeVar, Union
+from typing import Any, NamedTuple, TypeVar, Union, cast
 
 from ...errors import ToolError
 from ...types.sandbox import Sandbox
@@ -131,7 +131,7 @@ class ToolContext:
         if not is_mine:
             if is_async_code and not future.done():
                 raise _require_async(key)
-            return _cast(key, future.result())
+            return cast(T, future.result())
         try:
             made = call_factory(self._factory(key), within)
             if not is_async(made):
@@ -146,7 +146,7 @@ class ToolContext:
         except BaseException as error:
             scope.fail(key.id, error)
             raise
-        return _cast(key, value)
+        return cast(T, value)
 
     async def resolve(self, key: DependencyKey[T]) -> T:
         """The dependency, created if this is the first request, by a factory of any kind."""
@@ -155,7 +155,7 @@ class ToolContext:
         scope, within = self._scope_for(key)
         future, is_mine = scope.claim(key.id, self._creating)
         if not is_mine:
-            return _cast(key, await asyncio.shield(asyncio.wrap_future(future)))  # not ours to cancel
+            return cast(T, await asyncio.shield(asyncio.wrap_future(future)))  # not ours to cancel
         try:
             made = call_factory(self._factory(key), within)
             value = await _wait_for_value(made)
@@ -163,7 +163,7 @@ class ToolContext:
         except BaseException as error:
             scope.fail(key.id, error)
             raise
-        return _cast(key, value)
+        return cast(T, value)
 
     @property
     def _running(self) -> RunState:
@@ -192,11 +192,6 @@ async def _wait_for_value(made: Any) -> Any:
     if isawaitable(made):
         return await made
     return next(made) if isgenerator(made) else made
-
-
-def _cast(_: DependencyKey[T], value: Any) -> T:
-    result: T = value
-    return result
 
 
 def _require_async(key: DependencyKey[Any]) -> ToolError:

@@ -34,15 +34,7 @@ Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 MAX_VALUE_CHARS = 80  # of a wrong value, in an error
 MAX_USAGES_CHARS = 4_000  # beyond that, an error gives only the names of most tools
-JSON_NAMES = {
-    type(None): "null",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
+JSON_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,8 +298,7 @@ def _to_error(error: Exception) -> Outcome:
 
 
 def _describe(value: object) -> str:
-    kind = JSON_NAMES.get(type(value), type(value).__name__)
-    return kind if value is None else f"{kind} {_quote(value)}"
+    return "null" if value is None else f"{JSON_NAMES.get(type(value), type(value).__name__)} {_quote(value)}"
 
 
 def _quote(value: object) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -69,12 +69,7 @@ def _object(properties: Mapping[str, HintSchema], required: Sequence[str]) -> Sc
 
 def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
     """The schema of an object with these properties and no others."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": [*required],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": dict(properties), "required": [*required], "additionalProperties": False}
 
 
 def _read_signature(function: Callable[..., object]) -> inspect.Signature:
@@ -212,8 +207,9 @@ def to_strict(schema: Schema) -> Schema:
     if isinstance(properties, dict):
         needed = required if isinstance(required, list) else []
         strict["properties"] = {
-            name: to_strict(each) if name in needed else _add_null(to_strict(each))
-            for name, each in _schemas(properties)
+            name: strict_one if name in needed else _add_null(strict_one)
+            for name, each in properties.items()
+            for strict_one in [to_strict(each if isinstance(each, dict) else {})]
         }
         strict["required"] = list(properties)
     if isinstance(items := schema.get("items"), dict):
@@ -221,11 +217,6 @@ def to_strict(schema: Schema) -> Schema:
     if isinstance(arms := schema.get("anyOf"), list):
         strict["anyOf"] = [to_strict(each) if isinstance(each, dict) else each for each in arms]
     return strict
-
-
-def _schemas(properties: Mapping[str, JSON]) -> Iterator[tuple[str, Schema]]:
-    for name, schema in properties.items():
-        yield name, schema if isinstance(schema, dict) else {}
 
 
 def _add_null(schema: Schema) -> Schema:
