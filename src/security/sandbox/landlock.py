@@ -86,7 +86,7 @@ class LandlockSandbox(SandboxBase):
         confine = Confinement(fd, self.filter_program, root=os.geteuid() == 0)
         set_limits = self.limits.make_setter()
 
-        def before_exec() -> None:
+        def before_exec() -> None:  # pragma: no cover - runs in the child, between fork and exec
             die_with_parent()
             set_limits()
             confine()
@@ -178,7 +178,7 @@ class Confinement:
         self._zero = ctypes.c_ulong(0)
         self._one = ctypes.c_ulong(1)
 
-    def __call__(self) -> None:
+    def __call__(self) -> None:  # pragma: no cover - runs in the child, between fork and exec
         for each in self._dropped:
             _prctl(PR_CAPBSET_DROP, ctypes.c_ulong(each), self._zero, self._zero, self._zero)  # fails past the last
         if (
@@ -189,7 +189,7 @@ class Confinement:
             raise _last_error("the sandbox")
 
 
-def die_with_parent() -> None:
+def die_with_parent() -> None:  # pragma: no cover - runs in the child, between fork and exec
     """Call it in a child: the kernel then kills the child when the thread that started it ends."""
     _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(SIGKILL), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
 

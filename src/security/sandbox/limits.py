@@ -55,7 +55,7 @@ class ResourceLimits(NamedTuple):
         values = [(which, _cap(value, resource.getrlimit(which)[1])) for which, value in wanted]
         setrlimit = resource.setrlimit
 
-        def set_limits() -> None:
+        def set_limits() -> None:  # pragma: no cover - runs in the child, between fork and exec
             for which, value in values:
                 setrlimit(which, (value, value))
 

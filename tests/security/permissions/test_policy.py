@@ -450,3 +450,37 @@ class TestAlways:
     @pytest.mark.parametrize("command", ["ls > a", "echo $(date)", "ls &", "", None, "ls \x1b[2J"])
     def test_there_is_none_for_what_cannot_be_read(self, command, workspace):
         assert Policy(workspace).find_always_rule(exec_call(command)) is None
+
+
+UNREACHABLE = [
+    ("read", {"path": "~/.ssh/id_rsa"}, "~ is not expanded"),
+    ("read", {"path": "../a"}, "outside the workspace"),
+    ("glob", {"pattern": "../*"}, "leads outside"),
+    ("glob", {"pattern": "{a,..}/*"}, "leads outside"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "reason"), UNREACHABLE)
+def test_a_path_that_no_file_tool_reaches_is_denied_whatever_a_rule_says(tool, arguments, reason, workspace):
+    decision = Policy(workspace, "full", (Rule(tool, "allow"),)).decide(ToolCall("1", tool, arguments), "low")
+    assert (decision.action, decision.rule) == ("deny", "workspace")
+    assert reason in decision.reason
+
+
+NOT_HARMLESS = [
+    (5, "/usr/bin", "there is no command"),
+    ("pytest a", "/usr/bin:bin", "PATH contains a relative folder"),
+    ("git push", "/usr/bin", "it is not known what git does with that"),
+    ("ls --all=x", "/usr/bin", "--all takes no value"),
+    ("head -n", "/usr/bin", "-n needs a value"),
+    ("find . -name", "/usr/bin", "-name needs a value"),
+    ("cat 12<a.txt", "/usr/bin", "12 is not a usual file descriptor"),
+]
+
+
+@pytest.mark.parametrize(("command", "path", "reason"), NOT_HARMLESS)
+def test_the_reason_names_what_is_not_known_to_be_harmless(command, path, reason, workspace):
+    policy = Policy(workspace, allowed_commands=("pytest", "git", "ls", "head", "find", "cat"), path=path)
+    decision = policy.decide(exec_call(command), "high")
+    assert decision.action == "ask"
+    assert reason in decision.reason

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.view import build_view, list_protected
+from src.security.sandbox.view import (
+    GIT_SETTINGS,
+    SandboxView,
+    build_view,
+    list_git_settings,
+    list_protected,
+)
 
 
 def made(home: Path, *names: str) -> None:
@@ -97,3 +103,21 @@ def test_submodules_inside_a_repository_are_guarded(workspace, home):
     assert workspace / ".git" / "modules" / "sub" / "hooks" in list_protected(
         build_view(workspace, {"HOME": str(home)})
     )
+
+
+def test_start_files_of_a_home_below_the_workspace_are_protected(tmp_path):
+    (tmp_path / "home").mkdir()
+    names = {str(each) for each in list_protected(SandboxView(tmp_path, home=tmp_path / "home"))}
+    assert {f"{tmp_path}/.bashrc", f"{tmp_path}/home/.bashrc"} <= names
+
+
+def test_the_settings_behind_a_git_link_are_not_looked_for(workspace):
+    (workspace / ".git").symlink_to("elsewhere")
+    assert list_git_settings(workspace / ".git") == [workspace / ".git" / name for name in GIT_SETTINGS]
+
+
+def test_a_linked_worktree_shows_the_repository_it_belongs_to(workspace, home):
+    made(home, "main/.git/worktrees/one")
+    (home / "main" / ".git" / "HEAD").touch()
+    (workspace / ".git").write_text(f"gitdir: {home}/main/.git/worktrees/one\n")
+    assert shown(workspace, home, "/usr/bin") == ["main/.git"]

@@ -1,0 +1,56 @@
+"""The command line of bwrap: what is mounted, and in which order. It runs without bubblewrap."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from src.security.sandbox.bubblewrap import build_arguments
+from src.security.sandbox.view import SandboxView
+
+
+def list_mounts(workspace: Path, protected: list[Path], **view) -> list[tuple[str, str]]:
+    """The mounts at and below the workspace, by their option, in order."""
+    words = build_arguments("bwrap", SandboxView(workspace, **view), Path("/scratch"), protected, 9)
+    pairs = [(option, path) for option, path in pairwise(words) if option in ("--bind", "--ro-bind", "--tmpfs")]
+    return [
+        (option, str(Path(path).relative_to(workspace)))
+        for option, path in pairs
+        if Path(path).is_relative_to(workspace)
+    ]
+
+
+def test_a_protected_file_is_read_only_and_the_folders_to_it_cannot_be_moved(tmp_path):
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    assert list_mounts(tmp_path, [tmp_path / ".git" / "hooks", tmp_path / ".git" / "config"]) == [
+        ("--bind", "."),
+        ("--bind", ".git"),
+        ("--ro-bind", ".git/hooks"),
+    ]
+
+
+def test_a_folder_that_is_protected_and_on_the_way_to_another_stays_writable(tmp_path):
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    assert list_mounts(tmp_path, [tmp_path / ".git", tmp_path / ".git" / "hooks"]) == [
+        ("--bind", "."),
+        ("--bind", ".git"),
+        ("--ro-bind", ".git/hooks"),
+    ]
+
+
+def test_nothing_is_mounted_over_a_link(tmp_path):
+    (tmp_path / ".git").symlink_to("elsewhere")
+    assert list_mounts(tmp_path, [tmp_path / ".git", tmp_path / ".git" / "hooks"]) == [("--bind", ".")]
+
+
+def test_a_folder_of_the_bots_own_is_covered_by_an_empty_one(tmp_path):
+    (tmp_path / "state").mkdir()
+    assert ("--tmpfs", "state") in list_mounts(tmp_path, [], hidden=(tmp_path / "state",))
+
+
+def test_the_network_and_the_home_are_the_sandboxs_own(tmp_path):
+    view = SandboxView(tmp_path, home=Path("/home/user"))
+    words = build_arguments("bwrap", view, Path("/scratch"), [], 9)
+    assert "--unshare-net" in words
+    assert words[words.index("/scratch/home") + 1] == "/home/user"
+    assert "--unshare-net" not in build_arguments("bwrap", view._replace(network=True), Path("/scratch"), [], 9)
