@@ -4,18 +4,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.terminal import loaded
 from tests.waiting import PATIENCE_S, wait_until
 
 from .scripts import calls, chunked, text
 from .server import STALL, FaultServer
 
-ROOT = Path(__file__).resolve().parents[2]
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
@@ -23,22 +22,21 @@ def started(server, tmp_path, *options, debug=""):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"workspace": {"dir": str(tmp_path)}, "security": {"sandbox": "off"}}))
     where = ["-u", f"http://127.0.0.1:{server.port}/v1", "-m", "tiny", "-c", str(config), "-p", "go"]
+    environment = {**os.environ, "DEBUG": debug}
+
+    def run():
+        for each in CODES:  # what runs in the background of a script ignores these, and so would all that it starts
+            signal.signal(each, signal.SIG_DFL)
+        loaded.run([*where, *options], environment)
+
     return subprocess.Popen(
-        [sys.executable, "cli.py", *where, *options],
-        cwd=ROOT,
-        env={**os.environ, "DEBUG": debug},
+        ["the program, in a fork of this process"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=listen,
+        preexec_fn=run,
     )
-
-
-def listen():
-    """What runs in the background of a script ignores these signals, and so would all that it starts."""
-    for each in CODES:
-        signal.signal(each, signal.SIG_DFL)
 
 
 def alive(group):

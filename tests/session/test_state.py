@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.agent.loop import AgentLoop
@@ -141,7 +141,6 @@ class Live:
 OPERATIONS = [name for name in vars(Live) if not name.startswith("_")]
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(OPERATIONS), max_size=12))
 def test_the_state_of_a_replayed_journal_is_that_of_the_live_session(tmp_path_factory, operations):
     live = Live(tmp_path_factory.mktemp("live"))

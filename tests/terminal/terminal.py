@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -159,7 +159,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        return [line.rstrip() for line in self.screen.display]
+        return [self._join(self.screen.buffer[row]) for row in range(self.screen.lines)]
 
     @property
     def text(self) -> str:
@@ -168,8 +168,12 @@ class Terminal:
     @property
     def everything(self) -> str:
         """With what has scrolled away."""
-        gone = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in self.screen.history.top]
-        return "\n".join([*gone, *self.lines]).rstrip()
+        return "\n".join([*map(self._join, self.screen.history.top), *self.lines]).rstrip()
+
+    def _join(self, cells: Mapping[int, pyte.screens.Char]) -> str:
+        """A row as text; cells that were never written are left out of the mapping."""
+        width = max(cells, default=-1) + 1
+        return "".join(cells[x].data for x in range(min(width, self.screen.columns))).rstrip()
 
     def keys(self, text: str) -> None:
         self.child.send(text)

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from src.tools.sources.mcp import (
     parse_servers,
 )
 from src.types.messages import ToolDefinition
+from tests.waiting import wait_until
 
 SERVER = str(Path(__file__).parents[1] / "mcp_server.py")
 SMALL = {"name": "small", "command": sys.executable, "args": [SERVER, "stdio"], "env": {"TOKEN": "${SECRET}"}}
@@ -168,18 +168,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_listening(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_a_server_that_listens_on_http_serves_too():
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
     port = free_port()
     with subprocess.Popen([sys.executable, SERVER, "http", str(port)], stderr=subprocess.DEVNULL) as process:
         try:
-            until = time.monotonic() + 20
-            while time.monotonic() < until:
-                try:
-                    socket.create_connection(("127.0.0.1", port), 0.2).close()
-                    break
-                except OSError:
-                    threading.Event().wait(0.05)
+            wait_until(lambda: is_listening(port), "the server does not listen")
             with closing(connected({"name": "web", "url": f"http://127.0.0.1:{port}/mcp"})) as servers:
                 assert servers.notices == []
                 by_name = {tool.definition.name: tool for tool in servers.tools}
