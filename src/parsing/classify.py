@@ -86,11 +86,6 @@ class CallClassifier:
         self._made += calls
         return [self._count_call(call, raw) for call in classified]
 
-    def reset(self) -> None:
-        """Forgets the calls so far: they do not count."""
-        self._count = 0
-        self._made.clear()
-
     def reject_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
         return self._reject(name, raw, f"The block is longer than {limit} characters.", origin)
 

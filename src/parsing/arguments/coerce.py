@@ -76,9 +76,7 @@ COERCIONS: dict[tuple[str, str], Any] = {
     ("string", "array"): _parse_list,
     ("string", "object"): lambda text: _parse(text, dict),
     ("source", "boolean"): lambda text: _BOOLEANS.get(str(text).lower(), MISSING) if isinstance(text, str) else MISSING,
-    ("number", "integer"): lambda number: (
-        int(number) if number == number // 1 and abs(number) < MAX_SAFE_INTEGER else MISSING
-    ),
+    ("number", "integer"): lambda number: _to_integer(number),
     ("integer", "boolean"): lambda number: bool(number) if number in (0, 1) else MISSING,
     ("integer", "string"): str,
     ("number", "string"): repr,
@@ -104,12 +102,6 @@ def get_kind(value: Node) -> str:
 
 
 KINDS: dict[type, str] = {
-    str: "string",
-    Markup: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    list: "array",
-    dict: "object",
+    str: "string", Markup: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object",
     type(None): "null",
-}
+}  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ...types.messages import ToolDefinition
 
@@ -123,30 +123,21 @@ def _add_unique(table: dict[str, str], key: str, name: str) -> None:
 
 
 def _index_tool(offered: ToolDefinition | Mapping[str, Any]) -> IndexedTool:
+    name, schema = "", cast("Mapping[str, Any]", {})
     if isinstance(offered, ToolDefinition):
-        return _index_schema(offered.name, offered.parameters)
-    function = offered.get("function", offered)
-    if not isinstance(function, Mapping):
-        return _index_schema("", {})
-    return _index_schema(
-        str(function.get("name", "")), function.get("parameters") or function.get("input_schema") or {}
-    )
-
-
-def _index_schema(name: str, schema: Mapping[str, Any]) -> IndexedTool:
-    properties = schema.get("properties")
-    required = schema.get("required")
-    return IndexedTool(
-        name,
-        schema,
-        properties if isinstance(properties, Mapping) else {},
-        tuple(map(str, required)) if isinstance(required, (list, tuple)) else (),
-        {
-            name: _SCALARS[each["type"]]
-            for name, each in (properties.items() if isinstance(properties, Mapping) else ())
-            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _CONSTRAINTS.isdisjoint(each)
-        },
-    )
+        name, schema = offered.name, offered.parameters
+    elif isinstance(function := offered.get("function", offered), Mapping):
+        name = str(function.get("name", ""))
+        schema = function.get("parameters") or function.get("input_schema") or {}
+    listed, required = schema.get("properties"), schema.get("required")
+    properties = listed if isinstance(listed, Mapping) else {}
+    scalar_types = {
+        key: _SCALARS[each["type"]]
+        for key, each in properties.items()
+        if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _CONSTRAINTS.isdisjoint(each)
+    }
+    needed = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
+    return IndexedTool(name, schema, properties, needed, scalar_types)
 
 
 def _is_scalar(kind: object) -> bool:

@@ -311,10 +311,10 @@ def decode_argument_blocks(body: str) -> list[RawCall]:
     name = _TOOL_NAME.search(body)
     arguments: dict[str, Node] = {}
     end = 0
-    while (is_prefix := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, is_prefix.end())):
-        value, end = body[is_prefix.end() : ends.start()], ends.end()
+    while (begins := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, begins.end())):
+        value, end = body[begins.end() : ends.start()], ends.end()
         try:
-            arguments[is_prefix[1]] = parse_strict(value.strip())[0]
+            arguments[begins[1]] = parse_strict(value.strip())[0]
         except (ValueError, RecursionError):
-            arguments[is_prefix[1]] = value
+            arguments[begins[1]] = value
     return [RawCall(name.group(1), arguments, [])] if name else []

@@ -31,7 +31,7 @@ _BARE_KEY = re.compile(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?
 _BARE = re.compile(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
 _COLON = re.compile(r"\s*(?:=>|[:=])\s*")
 
-_CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'", '\\"': '\\"'}
+_CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'"}
 _LITERALS: dict[str, Node] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -242,16 +242,18 @@ class RepairReader:
         opener, prefix = start.group(1), start.group()[: -len(start.group(1))]
         if opener != '"' or prefix:
             self.repairs["quotes"] = None
-        if len(opener) > 2:
-            return self._read_long_string(start, opener)
-        closers = _CLOSERS.get(opener, opener)
-        raw, self.position = self._find_string_end(start.end(), closers, place)
-        return unescape(raw, self.repairs) if "r" not in prefix.lower() else raw
+        raw, self.position = self._find_string_end(start.end(), _CLOSERS.get(opener, opener), place)
+        is_raw = opener[0] == "<" or ("r" in prefix.lower() and len(opener) == 1)
+        return raw if is_raw else unescape(raw, self.repairs)
 
     def _find_string_end(self, begin: int, closers: str, place: str) -> tuple[str, int]:
+        """The string from `begin` to one of `closers`, and the position behind it."""
         text, after, stray_quotes = self.text, _AFTER[place], 0
-        if closers == '\\"':
-            return self._find_escaped_quote(begin)
+        if closers not in _BODY_OF:  # of several characters
+            end = text.find(closers, begin)
+            if end < 0:
+                raise UnreadableValue("A string is not closed.")
+            return text[begin:end], end + len(closers)
         body, end = _BODY_OF[closers], begin
         while True:
             run = body.match(text, end)
@@ -264,20 +266,6 @@ class RepairReader:
             end, stray_quotes = end + 1, stray_quotes + 1
             if stray_quotes > MAX_STRAY_QUOTES:
                 raise UnreadableValue("Quotes inside a string are not escaped.")
-
-    def _find_escaped_quote(self, begin: int) -> tuple[str, int]:
-        end = self.text.find('\\"', begin)
-        if end < 0:
-            raise UnreadableValue("A string is not closed.")
-        return self.text[begin:end], end + 2
-
-    def _read_long_string(self, start: re.Match[str], opener: str) -> str:
-        end = self.text.find(opener, start.end())
-        if end < 0:
-            raise UnreadableValue("A string is not closed.")
-        raw = self.text[start.end() : end]
-        self.position = end + len(opener)
-        return unescape(raw, self.repairs) if opener[0] in "\"'" else raw
 
     def _read_number(self, match: re.Match[str]) -> Node:
         self.position = match.end()

@@ -100,10 +100,10 @@ def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
     if last in "]@>":
         return marks
-    find_hold = next((word.start for word in iter_words(text, end, start) if _may_begin(tools, word)), marks)
+    name = next((word.start for word in iter_words(text, end, start) if _may_begin(tools, word)), marks)
     channel = _HARMONY_PREFIX if text.find("to=", start) >= 0 else _CHANNEL_PREFIX
-    is_prefix = (_OWN_PREFIX.search(text, start), channel.search(text, start))
-    return min(find_hold, marks, *(match.start() for match in is_prefix if match))
+    markers = (_OWN_PREFIX.search(text, start), channel.search(text, start))
+    return min(name, marks, *(match.start() for match in markers if match))
 
 
 def _begins_nothing(tools: ToolIndex, word: str) -> bool:

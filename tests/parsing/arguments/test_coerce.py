@@ -18,6 +18,8 @@ from src.parsing.decode.json_repair import RepairReader
         (("string", "array"), "['a', 1]", ["a", 1]),
         (("string", "object"), "{'a': 1}", {"a": 1}),
         (("string", "object"), "{'a': 1", MISSING),
+        (("string", "array"), "[" * 200, MISSING),
+        (("object", "string"), {"a": {1}}, MISSING),
         (("integer", "boolean"), 2, MISSING),
         (("number", "integer"), 2.5, MISSING),
         (("object", "string"), {"a": 1}, '{"a": 1}'),

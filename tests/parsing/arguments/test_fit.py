@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing.arguments.fit import ArgumentMismatch, Fitter
+from src.parsing.arguments.fit import MAX_DEPTH, ArgumentMismatch, Fitter
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.decode.json_repair import RepairReader
 from src.parsing.decode.xml import Markup
@@ -44,6 +44,7 @@ CHANGES = {
     "a conversion": (INTEGER, RepairReader("int('5')").read_value(), 5),
     "an object built by name": ({"type": "object"}, RepairReader("dict(a=1)").read_value(), {"a": 1}),
     "items of a list": ({"type": "array", "items": INTEGER}, ["1", 2], [1, 2]),
+    "one object for a list": ({"type": "array", "items": {"type": "object"}}, {"a": 1}, [{"a": 1}]),
     "members of an object": ({"type": "object", "properties": {"n": INTEGER}}, {"n": "3"}, {"n": 3}),
 }
 
@@ -142,6 +143,16 @@ MISFITS = {
         {"closed": True, "n": INTEGER},
         "t has no parameter 'z'; its parameters are: n.",
     ),
+    "none of the alternatives": (
+        {"n": "x"},
+        {"n": {"oneOf": [BOOLEAN, INTEGER]}},
+        "Parameter 'n' must be integer; 'x' was given.",
+    ),
+    "a member that is missing": (
+        {"o": {}},
+        {"o": {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]}},
+        "Parameter 'o' lacks its required member 'n'.",
+    ),
     "an item of a list": (
         {"l": ["x"]},
         {"l": {"type": "array", "items": INTEGER}},
@@ -172,3 +183,38 @@ def test_a_variable_named_like_the_parameter_is_no_value_but_an_expression_is_te
     assert fit({"f": RepairReader("x**2").read_value()}, f=STRING, lenient=False)[0] == {"f": "x**2"}
     with pytest.raises(ArgumentMismatch):
         fit({"city": RepairReader("city").read_value()}, city=STRING, lenient=False)
+
+
+def test_values_nested_too_deep_do_not_fit():
+    value = 1
+    for _ in range(MAX_DEPTH + 1):
+        value = [value]
+    with pytest.raises(ArgumentMismatch, match="nested too deep"):
+        fit({"x": value}, x={})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "integer", "nullable": True}, None),
+        ({"anyOf": [INTEGER, {"type": "null"}]}, None),
+        (True, None),
+        ({"enum": ["a", "b"]}, ["a", "b"]),
+    ],
+)
+def test_null_and_lists_of_choices_fit_where_the_schema_allows_them(schema, value):
+    assert fit({"x": value}, x=schema) == ({"x": value}, ())
+
+
+def test_a_reference_to_nothing_requires_nothing():
+    assert fit({"x": "5"}, x={"$ref": "#/$defs/missing"})[0] == {"x": "5"}
+
+
+def test_strings_by_position_that_name_no_parameter_are_values():
+    assert fit({}, "a=1", s=STRING)[0] == {"s": "a=1"}
+
+
+def test_a_bare_word_for_a_parameter_of_any_type_is_text_unless_it_is_the_parameter():
+    assert fit({"x": RepairReader("Oslo").read_value()}, x={}, lenient=False)[0] == {"x": "Oslo"}
+    with pytest.raises(ArgumentMismatch, match="'x' is x, which is not a value"):
+        fit({"x": RepairReader("x").read_value()}, x={}, lenient=False)

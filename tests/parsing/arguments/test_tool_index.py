@@ -61,3 +61,14 @@ def test_every_beginning_of_a_name_may_begin_one_and_other_words_do_not():
 def test_before_a_bracket_only_usual_namespaces_belong_to_a_name():
     assert BOX.names_tool("functions.get_weather")
     assert not BOX.names_tool("file.get_weather")
+
+
+def test_any_number_of_names_can_be_looked_up():
+    index = ToolIndex([{"name": "read"}])
+    assert not any(index.find(f"read{number}") for number in range(1_500))
+    assert index.find("read:7").name == "read"
+
+
+@pytest.mark.parametrize("offered", [{"function": "read"}, {"function": {}}, {"type": "function"}])
+def test_what_describes_no_tool_is_left_out(offered):
+    assert ToolIndex([offered]).tools == {}

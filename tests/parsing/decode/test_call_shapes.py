@@ -78,3 +78,26 @@ def test_what_cannot_be_arguments_is_a_problem(arguments):
 @pytest.mark.parametrize("text", ['["f", "g"]', '{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
 def test_what_says_no_call_is_none(text):
     assert list_calls(text) == []
+
+
+def nest(text, times):
+    return "print(" * times + text + ")" * times
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("['f', 1, 2]", [("f", {}, [1, 2])]),
+        ('{"f": [{"a": 1}, {"a": 2}]}', [("f", {"a": 1}, []), ("f", {"a": 2}, [])]),
+        ('{"name": "f(a=1)"}', [("f", {"a": 1}, [])]),
+        ('{"name": "f", "arguments": "{\\"a\\": 1} {"}', [("f", {"a": 1}, [])]),
+        ('{"name": "f", "arguments": "{\\"a\\": "}', [("f", {}, ['{"a": '])]),
+        ('{"name": "f", "arguments": "{\\"a\\": 1"}', [("f", {}, ['{"a": 1'])]),
+        ('{"name": "f", "arguments": g(1)}', [("f", {}, [("g", {}, [1], "g(1)")])]),
+        (nest("f(a=1)", 6), [("f", {"a": 1}, [])]),
+        (nest("f(a=1)", 7), []),
+    ],
+)
+def test_arguments_in_other_shapes_are_kept_as_they_are(text, calls):
+    found = find_calls(RepairReader(text).read_value(), {"f", "g"}.__contains__)
+    assert [(call.name, call.arguments, call.positional) for call in found] == calls

@@ -149,3 +149,26 @@ def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
 def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
     assert RepairReader("f(a=10//3)").read_value().keywords == {"a": 3}
     assert RepairReader('{"a": 10 // 3 of them\n}').read_value() == {"a": 10}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<escape>Oslo", "A string is not closed."),
+        ('["' + '" x ' * 3_000, "Quotes inside a string are not escaped."),
+        ('{"a", 1: 2}', "Some of it is neither a key nor its value: are the quotes inside a string escaped?"),
+        ("[<|", "It cannot be read from '<|' on."),
+        ("f(<|x", "It cannot be read from '<|x' on."),
+        ("{'a", "A string is not closed."),
+    ],
+)
+def test_a_value_that_cannot_be_read_says_why(text, reason):
+    with pytest.raises(UnreadableValue) as refusal:
+        RepairReader(text).read_value()
+    assert str(refusal.value) == reason
+
+
+def test_quotes_of_several_characters_keep_or_read_escapes():
+    assert read('<|"|>a\\nb<|"|>')[0] == "a\\nb"
+    assert read('"""a\\nb"""')[0] == "a\nb"
+    assert read("r'a\\nb'")[0] == "a\\nb"

@@ -106,3 +106,19 @@ def test_the_key_before_a_value_is_all_that_stands_there():
         "a": "x",
         "b": "y",
     }
+
+
+def test_an_element_and_an_invocation_may_hold_json():
+    assert parse_element("f", '{"a": 1}</f>')[0].arguments == {"a": 1}
+    assert parse_invocations('<invoke name="f">{"a": </invoke>', KNOWN)[0].arguments is None
+    assert parse_element("f", "{1, 2}</f>")[0].problem == "The arguments are no object."
+
+
+def test_arguments_in_an_element_of_their_own_are_unwrapped():
+    block = '<invoke name="f"><parameters><a>x</a></parameters></invoke>'
+    assert parse_invocations(block, KNOWN)[0].arguments == {"a": "x"}
+
+
+def test_a_value_said_to_be_no_string_that_cannot_be_read_stays_text():
+    block = '<invoke name="f"><parameter name="a" string="false">{"b": </parameter></invoke>'
+    assert parse_invocations(block, KNOWN)[0].arguments == {"a": '{"b": '}

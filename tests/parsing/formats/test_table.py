@@ -3,7 +3,7 @@
 import pytest
 
 from src.parsing import Malformed, ParsedCall
-from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
+from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS, list_parsers, mentions_call
 from tests.parsing import format_table
 from tests.parsing.laws import events_of, join_all, join_text, summarize
 
@@ -71,3 +71,14 @@ def test_further_markers_repeat_no_marker_of_a_row():
 
 def test_the_document_has_the_table_as_it_is():
     assert format_table.documented() == format_table.table()
+
+
+def test_a_text_that_quotes_a_marker_mentions_a_call():
+    assert mentions_call("What does <tool_call> mean?")
+    assert mentions_call("Write TOOL_CALL: yourself.")
+    assert not mentions_call("Which tool calls are there?")
+
+
+def test_the_parsers_of_an_origin_are_those_of_all_its_rows():
+    assert list_parsers("hermes") == ["hermes", "qwen3_json", "granite4", "ernie45"]
+    assert list_parsers("anthropic") == []

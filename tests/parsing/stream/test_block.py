@@ -2,10 +2,11 @@
 
 import pytest
 
-from src.parsing import Malformed, ParsedCall, extract_tool_calls
+from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls
 from src.parsing.stream.block import MAX_STRICT_CHARS
+from src.parsing.stream.brackets import MAX_BLOCK_CHARS
 from src.types.events import ToolCallDelta
-from tests.parsing.laws import TOOLS, events_of, join_text, summarize
+from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
@@ -77,3 +78,25 @@ def test_a_call_of_any_length_is_read_whole():
     for size in (10, MAX_STRICT_CHARS, 10 * MAX_STRICT_CHARS):
         (call,) = extract_tool_calls(CALL.replace("a.txt", "x" * size) + " Done.", TOOLS).calls
         assert (call.arguments, call.repaired) == ({"path": "x" * size}, ())
+
+
+class TestTooLong:
+    """A block of more than MAX_BLOCK_CHARS, in pieces and at the end of the text."""
+
+    BODY = '{"name": "read", "args": {"path": "' + "x" * MAX_BLOCK_CHARS
+
+    def test_it_is_malformed_and_what_follows_is_text(self):
+        text = f"TOOL_CALL: {self.BODY}"
+        cuts = range(100, len(text) + 3_000_000, 1_000_000)
+        events = events_of(text + "y" * 3_000_000, [cut for cut in cuts if cut < len(text)])
+        (found,) = malformed(events)
+        assert found.reason == f"The block is longer than {MAX_BLOCK_CHARS} characters."
+        assert join_text(events).strip("xy") == ""
+        assert join_all(events) == text + "y" * 3_000_000
+
+    def test_it_is_noticed_in_a_string_that_comes_in_small_pieces(self):
+        parser = StreamParser(TOOLS)
+        parser.feed('TOOL_CALL: {"name": "read", "args": {"path": "')
+        piece = '\\"' + "x" * 1_998
+        events = [event for _ in range(8_300) for event in parser.feed(piece)]
+        assert len(malformed(events + parser.close())) == 1
