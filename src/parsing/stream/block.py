@@ -57,6 +57,7 @@ class BlockReader:
         self._head = ""  # the text from the start of the block to its body
         self._body = BlockBody("", False, None)
         self._after = 0  # where the text behind the block begins in the buffer
+        self._is_rejected = False  # the block was too long, and is emitted already
         self._line = ""  # the line before the block
         self._index = 0  # of the next call in the answer
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
@@ -67,7 +68,7 @@ class BlockReader:
         self._line = buffer.find_line(block.start)
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
-        self._previewed = None
+        self._previewed, self._is_rejected = None, False
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[":
             text = buffer.text[body : body + MAX_STRICT_CHARS]
@@ -151,6 +152,7 @@ class BlockReader:
         self._settle(BlockBody(text, False, None), len(buffer.text))
 
     def _reject_long(self, body: str) -> None:
+        self._is_rejected = True
         raw, rest = self._head + body[:MAX_BLOCK_CHARS], body[MAX_BLOCK_CHARS:]
         block, buffer = self._block, self._buffer
         buffer.replace(rest + buffer.text[buffer.start :], "")
@@ -159,6 +161,8 @@ class BlockReader:
 
     def finish(self, final: bool, *, truncated: bool) -> bool:
         """Takes what closes the block, and emits it; False if that needs more text."""
+        if self._is_rejected:
+            return True
         text = self._buffer.text
         if self._block.must_end_line and self._after == self._buffer.start and not LINE_END.match(text, self._after):
             may_end = LINE_END.is_prefix(text, self._after)

@@ -11,11 +11,11 @@ from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
 
-def calls(events):
+def list_calls(events):
     return [event.call for event in events if isinstance(event, ParsedCall)]
 
 
-def malformed(events):
+def list_malformed(events):
     return [event.malformed for event in events if isinstance(event, Malformed)]
 
 
@@ -25,7 +25,7 @@ class TestCutOff:
         text = 'Now: TOOL_CALL: {"name": "read", "args": {"path": "a'
         events = events_of(text, range(size, len(text), size))
         assert join_text(events) == "Now: "
-        assert [each.raw for each in malformed(events)] == [text[5:]]
+        assert [each.raw for each in list_malformed(events)] == [text[5:]]
 
     def test_a_missing_last_brace_is_added_where_the_arguments_are_whole(self):
         call = extract_tool_calls(CALL[:-1], TOOLS).calls[0]
@@ -36,7 +36,7 @@ class TestCutOff:
 
     def test_a_block_that_lost_its_end_does_not_swallow_the_next(self):
         events = events_of(f"{CALL[:-1]}\n\nAnd another:\n{CALL}")
-        assert len(calls(events)) == 2
+        assert len(list_calls(events)) == 2
 
 
 class TestPreviews:
@@ -89,7 +89,7 @@ class TestTooLong:
         text = f"TOOL_CALL: {self.BODY}"
         cuts = range(100, len(text) + 3_000_000, 1_000_000)
         events = events_of(text + "y" * 3_000_000, [cut for cut in cuts if cut < len(text)])
-        (found,) = malformed(events)
+        (found,) = list_malformed(events)
         assert found.reason == f"The block is longer than {MAX_BLOCK_CHARS} characters."
         assert join_text(events).strip("xy") == ""
         assert join_all(events) == text + "y" * 3_000_000
@@ -99,4 +99,4 @@ class TestTooLong:
         parser.feed('TOOL_CALL: {"name": "read", "args": {"path": "')
         piece = '\\"' + "x" * 1_998
         events = [event for _ in range(8_300) for event in parser.feed(piece)]
-        assert len(malformed(events + parser.close())) == 1
+        assert len(list_malformed(events + parser.close())) == 1

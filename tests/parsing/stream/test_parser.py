@@ -30,11 +30,11 @@ BLOCKS = {
 }
 
 
-def calls(events):
+def list_calls(events):
     return [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)]
 
 
-def malformed(events):
+def list_malformed(events):
     return [event.malformed for event in events if isinstance(event, Malformed)]
 
 
@@ -45,19 +45,19 @@ class TestBlocks:
         text = f"Let me look.\n{block}\nDone."
         events = events_of(text, range(size, len(text), size))
         assert join_text(events) == "Let me look.\n\nDone."
-        assert [name for name, _ in calls(events)] == ["read"]
+        assert [name for name, _ in list_calls(events)] == ["read"]
 
     def test_several_blocks_are_several_calls(self):
         events = events_of(f"{CALL}\n{CALL.replace('a.txt', 'b.txt')}")
-        assert calls(events) == [("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})]
+        assert list_calls(events) == [("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})]
 
     def test_several_objects_in_one_block_are_several_calls(self):
         objects = '{"name": "read", "args": {"path": "a"}}\n{"name": "read", "args": {"path": "b"}}'
-        assert [arguments["path"] for _, arguments in calls(events_of("TOOL_CALL: " + objects))] == ["a", "b"]
+        assert [arguments["path"] for _, arguments in list_calls(events_of("TOOL_CALL: " + objects))] == ["a", "b"]
 
     def test_a_list_of_calls_is_several_calls(self):
         text = 'TOOL_CALL: [{"name": "read", "args": {"path": "a"}}, {"name": "read", "args": {"path": "b"}}]'
-        assert len(calls(events_of(text))) == 2
+        assert len(list_calls(events_of(text))) == 2
 
     def test_text_is_shown_as_soon_as_it_can_belong_to_no_block(self):
         parser = StreamParser(TOOLS)
@@ -86,11 +86,11 @@ class TestNothingImagined:
     )
     def test_what_explains_or_quotes_a_call_is_shown_and_runs_nothing(self, text):
         events = events_of(text)
-        assert (calls(events), join_text(events)) == ([], text)
+        assert (list_calls(events), join_text(events)) == ([], text)
 
     def test_a_result_made_up_after_a_call_is_cut_with_all_that_follows(self):
         events = events_of(f"{CALL}\nObservation: the file says hi\nTOOL_CALL: {{}}")
-        assert len(calls(events)) == 1
+        assert len(list_calls(events)) == 1
         assert join_text(events) == "\n"
         assert isinstance(events[-1], Cut)
 
@@ -106,17 +106,17 @@ class TestNothingImagined:
             + "This reads the file, as was asked for, and then some more of it. " * 2
             + "\nread(path='b')"
         )
-        assert calls(events_of(text)) == [("read", {"path": "a"})]
+        assert list_calls(events_of(text)) == [("read", {"path": "a"})]
 
     def test_calls_beyond_the_limit_are_refused_at_once(self):
         events = events_of("".join(CALL.replace("a.txt", f"{n}.txt") + "\n" for n in range(40)))
-        assert len(calls(events)) == 32
-        assert [each.reason for each in malformed(events)] == [
+        assert len(list_calls(events)) == 32
+        assert [each.reason for each in list_malformed(events)] == [
             "More than 32 calls in one answer: nothing from here on was read."
         ]
 
     def test_an_unknown_tool_is_answered_with_the_nearest_names(self):
-        event = malformed(events_of('TOOL_CALL: {"name": "get_wether", "args": {}}'))[0]
+        event = list_malformed(events_of('TOOL_CALL: {"name": "get_wether", "args": {}}'))[0]
         assert event.reason == "There is no tool named 'get_wether'; on offer: get_weather."
 
 
@@ -124,13 +124,13 @@ texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map(
 
 
 @st.composite
-def divided(draw):
+def split_texts(draw):
     text = draw(texts)
     return text, sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
 
 
 class TestLaws:
-    @given(divided(), st.booleans())
+    @given(split_texts(), st.booleans())
     @example(("n:get_weather(city='Oslo')", [2]), False)
     @example(("tool_call{<", [10]), False)
     @example(('to=ta\x1d\x1d{"name": "read"}', [7]), True)
@@ -148,7 +148,7 @@ class TestLaws:
         text, cuts = chunks
         assert summarize(events_of(text, cuts, truncated=truncated)) == summarize(events_of(text, truncated=truncated))
 
-    @given(divided())
+    @given(split_texts())
     def test_text_shown_and_raw_blocks_joined_are_the_input(self, chunks):
         assert join_all(events_of(*chunks)) == chunks[0]
 
@@ -244,13 +244,13 @@ class TestLinear:
         assert 0 < count_calls(OWN + "{" + unit * 1_000, 100_000) <= 15 * 1_000
 
     def test_nested_a_hundred_thousand_deep_is_malformed_and_raises_nothing(self):
-        assert len(malformed(events_of(OWN + '{"a":' * 100_000))) == 1
-        assert len(malformed(events_of(OWN + "[" * 100_000 + "]" * 100_000))) == 1
+        assert len(list_malformed(events_of(OWN + '{"a":' * 100_000))) == 1
+        assert len(list_malformed(events_of(OWN + "[" * 100_000 + "]" * 100_000))) == 1
 
     @pytest.mark.parametrize("value", ["9" * 5_000, "NaN", "-Infinity", r'"\ud800"'])
     def test_what_no_json_value_can_be_is_malformed(self, value):
         events = events_of(f'TOOL_CALL: {{"name": "read", "args": {{"path": {value}}}}}')
-        assert (calls(events), len(malformed(events))) == ([], 1)
+        assert (list_calls(events), len(list_malformed(events))) == ([], 1)
 
 
 def test_a_whole_answer_is_its_stream_fed_once_and_closed():

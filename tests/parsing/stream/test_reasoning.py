@@ -10,14 +10,14 @@ from tests.parsing.laws import TOOLS, events_of, join_text
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
 
-def calls(events):
+def list_calls(events):
     return [event.call for event in events if isinstance(event, ParsedCall)]
 
 
 class TestReasoning:
     def test_reasoning_is_neither_shown_nor_searched(self):
         events = events_of(f"<think>I could {CALL}</think>Hello.")
-        assert (calls(events), join_text(events)) == ([], "Hello.")
+        assert (list_calls(events), join_text(events)) == ([], "Hello.")
         assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == f"I could {CALL}"
 
     @pytest.mark.parametrize(
