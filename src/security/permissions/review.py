@@ -20,10 +20,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 from ...errors import BotError, ConfigError
 from ...types.messages import JSON, ToolCall
 from ...types.strict_json import loads_strict
+from .rules import check_keys
 
 Vote = Literal["approve", "reject", "none"]
 QUORUM_RULES = ("majority", "unanimous", "any")
-REVIEWER_KEYS = ("base_url", "model", "provider", "api_key")
+REVIEWER_KEYS = {"base_url": str, "model": str, "provider": str, "api_key": str}
 MAX_PROMPT_CHARS = 60_000  # a longer call is not reviewed: a reviewer who sees only a part cannot judge
 MAX_TASK_CHARS = 8_000
 MAX_REASON_CHARS = 300
@@ -220,11 +221,7 @@ def parse_reviewers(entries: Sequence[Mapping[str, Any]], providers: Sequence[st
     reviewers = []
     for number, entry in enumerate(entries):
         place = f"review.models[{number}]"
-        for key, value in entry.items():
-            if key not in REVIEWER_KEYS:
-                raise ConfigError(f"{place}: there is no key {key!r}; a reviewer has {', '.join(REVIEWER_KEYS)}")
-            if not isinstance(value, str):
-                raise ConfigError(f"{place}: {key} is a string")
+        check_keys(place, entry, REVIEWER_KEYS, "a reviewer")
         if not entry.get("base_url") or not entry.get("model"):
             raise ConfigError(f"{place}: a reviewer has a base_url and a model")
         if entry.get("provider", "vllm") not in providers:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 Action = Literal["allow", "ask", "deny"]
-RULE_KEYS = ("tool", "action", "command", "path", "exact")
+RULE_KEYS = {"tool": str, "action": str, "command": str, "path": str, "exact": bool}
 
 
 class Rule(NamedTuple):
@@ -74,12 +74,17 @@ def parse_rules(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
     return tuple(_parse_rule(f"security.rules[{number}]", entry) for number, entry in enumerate(entries))
 
 
-def _parse_rule(place: str, entry: Mapping[str, Any]) -> Rule:
+def check_keys(place: str, entry: Mapping[str, Any], kinds: Mapping[str, type], noun: str) -> None:
+    """Raises ConfigError for a key that is not in `kinds`, or whose value is of another type."""
     for key, value in entry.items():
-        if key not in RULE_KEYS:
-            raise ConfigError(f"{place}: there is no key {key!r}; a rule has {', '.join(RULE_KEYS)}")
-        if not isinstance(value, bool if key == "exact" else str):
-            raise ConfigError(f"{place}: {key} is {'true or false' if key == 'exact' else 'a string'}")
+        if key not in kinds:
+            raise ConfigError(f"{place}: there is no key {key!r}; {noun} has {', '.join(kinds)}")
+        if not isinstance(value, kinds[key]):
+            raise ConfigError(f"{place}: {key} is {'true or false' if kinds[key] is bool else 'a string'}")
+
+
+def _parse_rule(place: str, entry: Mapping[str, Any]) -> Rule:
+    check_keys(place, entry, RULE_KEYS, "a rule")
     actions = get_args(Action)
     if entry.get("action") not in actions:
         raise ConfigError(f"{place}: action is one of {', '.join(actions)}")

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ...types.sandbox import Launch
 from . import orphans
@@ -73,16 +72,10 @@ class LandlockSandbox(SandboxBase):
         self.take_snapshot(trial=trial)
         home, temporary = self.scratch / "home", self.scratch / "tmp"
         adopt_orphans()
-        rules = PathRules(
-            [
-                *map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if self.view.network else ()), "/proc")),
-                *list_etc(),
-                *self.view.readable,
-            ],
-            [self.view.workspace, temporary, home],
-            [Path(name) for name in DEVICES],
-        )
-        fd = create_ruleset(rules, self._abi, network=self.view.network)
+        system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if self.view.network else ()), "/proc"))
+        readable = [*system, *list_etc(), *self.view.readable]
+        writable = [self.view.workspace, temporary, home]
+        fd = create_ruleset(readable, writable, self._abi, network=self.view.network)
         confine = Confinement(fd, self.filter_program, root=os.geteuid() == 0)
         set_limits = self.limits.make_setter()
 
@@ -128,16 +121,11 @@ def get_landlock_abi() -> int:
     return max(0, int(_syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))))
 
 
-class PathRules(NamedTuple):
-    """What may be done to files at and below each path. Anywhere else nothing may be done."""
+def create_ruleset(readable: Iterable[Path], writable: Iterable[Path], abi: int, *, network: bool) -> int:
+    """A file descriptor of a Landlock ruleset for files at and below these paths, and DEVICES.
 
-    readable: Iterable[Path]
-    writable: Iterable[Path]
-    devices: Iterable[Path] = ()  # may be read and written, but not created
-
-
-def create_ruleset(rules: PathRules, abi: int, *, network: bool) -> int:
-    """A file descriptor of a Landlock ruleset; paths that do not exist are left out. Raises OSError."""
+    Paths that do not exist are left out; at any other path nothing is allowed. Raises OSError.
+    """
     handled = FILE_RIGHTS[max(each for each in FILE_RIGHTS if each <= abi)]
     fields = (handled, 0 if network or abi < 4 else TCP, SCOPES if abi >= 6 else 0)
     attributes = struct.pack("=QQQ", *fields)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
@@ -145,9 +133,9 @@ def create_ruleset(rules: PathRules, abi: int, *, network: bool) -> int:
     if fd < 0:
         raise _last_error("landlock_create_ruleset")
     for paths, rights in (
-        (rules.readable, READ),
-        (rules.writable, handled & ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)),
-        (rules.devices, READ_FILE | WRITE_FILE),
+        (readable, READ),
+        (writable, handled & ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)),
+        (map(Path, DEVICES), READ_FILE | WRITE_FILE),
     ):
         for path in paths:
             with suppress(FileNotFoundError, PermissionError):

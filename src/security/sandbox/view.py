@@ -38,6 +38,7 @@ TOOLCHAINS: Mapping[str, tuple[str, ...]] = {  # folder of the home -> its parts
 }
 BIN = {"bin", "sbin", "shims"}
 LIBRARIES = ("lib", "lib64", "libexec", "include")
+VIRTUAL_FOLDERS = (".venv", "venv", "env")  # of a workspace
 INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go")
 
 START_FILES = (  # what a shell, git or a login runs by itself, and the bot's settings
@@ -77,7 +78,8 @@ def build_view(
     home = _resolve_folder(environment.get("HOME", ""))
     named = [Path(os.path.expanduser(each)) for each in readable]  # noqa: PTH111 - raises nothing, as Path's does
     own = [part for each in installations for part in _list_installation(Path(each) / "bin", home)]
-    found = {*own, *_list_programs(environment, home), *_list_pythons(workspace), *_list_repository(workspace)}
+    pythons = [base for name in VIRTUAL_FOLDERS for base in _find_base_python(workspace / name)]
+    found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
     return SandboxView(workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden))
 
@@ -91,7 +93,8 @@ def list_protected(view: SandboxView) -> list[Path]:
     """The protected paths in the workspace as it is now, whether they exist or not."""
     top = view.workspace
     paths = [path for path in view.protected if path.is_relative_to(top)]
-    paths += [folder / name for folder in _list_start_folders(view) for name in START_FILES]
+    folders = (top, view.home) if view.home and view.home.is_relative_to(top) else (top,)
+    paths += [folder / name for folder in folders for name in START_FILES]
     return list(dict.fromkeys([*paths, top / ".git", *list_git_settings(top / ".git")]))
 
 
@@ -120,12 +123,6 @@ def find_nested_repositories(top: Path) -> list[Path]:
     return found
 
 
-def _list_start_folders(view: SandboxView) -> Iterator[Path]:
-    yield view.workspace
-    if view.home and view.home != view.workspace and view.home.is_relative_to(view.workspace):
-        yield view.home
-
-
 def _list_git_folders(git: Path) -> Iterator[Path]:
     """The folders that git takes its configuration from: the repository's own, its submodules', its worktrees'."""
     yield git
@@ -147,7 +144,8 @@ def _list_programs(environment: Mapping[str, str], home: Path | None) -> Iterato
     folders = [each for each in map(_resolve_folder, environment.get("PATH", "").split(os.pathsep)) if each]
     for folder in folders:
         yield from _list_installation(folder, home)
-    installations = [*_list_virtual(environment.get("VIRTUAL_ENV", ""))]
+    virtual = _resolve_folder(environment.get("VIRTUAL_ENV", ""))
+    installations = [virtual, *_find_base_python(virtual)] if virtual else []
     for name in INTERPRETERS:
         if found := next((folder / name for folder in folders if _exists(folder / name)), None):
             installations.append(Path(os.path.realpath(found)).parent.parent)
@@ -169,25 +167,11 @@ def _list_installation(folder: Path, home: Path | None) -> Iterator[Path]:
         yield folder.parent
 
 
-def _list_virtual(name: str) -> Iterator[Path]:
-    """A virtual environment and the Python it was made from."""
-    folder = _resolve_folder(name)
-    if folder is None:
-        return
-    yield folder
-    yield from _find_base_python(folder)
-
-
-def _list_pythons(workspace: Path) -> Iterator[Path]:
-    """The installations that the virtual environments of a workspace were made from.
-
-    A model can write the links to them, so only folders that look like a Python count.
-    """
-    for name in (".venv", "venv", "env"):
-        yield from _find_base_python(workspace / name)
-
-
 def _find_base_python(virtual: Path) -> Iterator[Path]:
+    """The installation that a virtual environment was made from.
+
+    A model can write the link to it in the workspace, so only a folder that looks like a Python counts.
+    """
     for name in ("python3", "python"):
         program = Path(os.path.realpath(virtual / "bin" / name))
         prefix = program.parent.parent
