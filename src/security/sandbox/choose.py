@@ -40,7 +40,7 @@ class SandboxChoice(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """What the user must know before commands run; empty if they are contained, or nobody wants them to be."""
+        """What the user must know before commands run; empty if they are contained, or the sandbox is off."""
         if not self.tried or self.sandbox.kind not in ("none", "refused"):
             return ""
         return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"

@@ -144,7 +144,7 @@ def test_a_repository_in_a_sub_folder_may_go(run, with_repositories_in_folders):
     assert run("rm -r linked sub; ln -s / sub; ls -d *") == "sub\n[exit code 0]"
 
 
-# The keeper itself, where nobody else keeps anything
+# The snapshot alone, without a sandbox
 
 
 @pytest.fixture
