@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from src import config
-from src.app.connect import Connections
 from src.app.discovery import NEXT_STEPS, USUAL_PORTS, ServerTarget, discover, may_scan, probe_call_path
 from src.app.factory import Factory
 from src.cli.chat.open import format_banner
@@ -154,8 +153,3 @@ class TestTheBanner:
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
         assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
         assert "without asking" in lines[3]
-
-
-def test_a_client_in_a_hurry_waits_no_longer_than_it_may():
-    limits = Connections(settings(timeout=0.5)).make_client(within=2.0)._deadline.limits
-    assert limits == (2.0, 2.0, 0.5, 2.0)

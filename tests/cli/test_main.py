@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from src.cli.main import exit_on_signals, main
+from src.cli.main import exit_on_signals
 
 
 @pytest.fixture
@@ -27,29 +27,3 @@ def test_what_was_started_with_nohup_outlives_its_terminal(hangup):
     hangup(signal.SIG_IGN)
     with exit_on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["docter"], "there is no command docter; the nearest is doctor."),
-        (["hello", "world"], "there is no command hello; choose one of doctor, "),
-        (["sessions", "serch"], "there is no action serch; the nearest is search."),
-        (["--profile", "asks"], "there is no --profile asks; the nearest is ask."),
-        (["--profile", "x"], "there is no --profile x; choose one of read-only, ask, workspace, full."),
-        (["--profle", "ask"], "there is no option --profle; the nearest is --profile."),
-        (["--max-turns", "0"], "expected a whole number, 1 or more, got '0'"),
-        (["--max-tokens", "1.5"], "expected a whole number, 1 or more, got '1.5'"),
-        (["--timeout", "-1"], "expected a number, 0.01 or more, got '-1'"),
-        (["--timeout", "nan"], "expected a number, 0.01 or more, got 'nan'"),
-        (["sessions", "clean", "--days", "-1"], "expected a number, 0 or more, got '-1'"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_what_is_wrong_on_the_command_line_is_said_in_two_lines(words, said, capsys):
-    with pytest.raises(SystemExit) as left:
-        main(words)
-    lines = capsys.readouterr().err.splitlines()
-    assert left.value.code == 2
-    assert (said in lines[0], len(lines)) == (True, 2)
-    assert "--help` says what there is" in lines[1]

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from src.app.state_files import ServerMemory
 from src.cli.main import main
+from src.model import CallPath
 from tests.doubles import ScriptedServer
 
 CALL_TEXT = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
@@ -137,11 +139,23 @@ def test_an_unknown_option_is_bad_usage():
     assert left.value.code == 2
 
 
-def test_what_is_learnt_of_a_server_is_kept_and_forgotten_on_demand(ask, state_folder):
-    no_parser = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
-    assert "calls in the text" in ask(no_parser, HELLO)[2]
-    (kept,) = json.loads((state_folder / "vllm-bot" / "servers.json").read_text()).values()
-    assert kept["path"]["mode"] == "text"
+NO_PARSER = (400, {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice'}})
+
+
+def test_facts_about_a_server_are_saved(ask, state_folder):
+    assert "calls in the text" in ask(NO_PARSER, HELLO)[2]
+    (entry,) = json.loads((state_folder / "vllm-bot" / "servers.json").read_text()).values()
+    assert entry["path"]["mode"] == "text"
+
+
+@pytest.mark.parametrize(("options", "mode"), [((), "text"), (("--relearn",), "native")])
+def test_saved_facts_hold_until_they_are_to_be_learned_again(tmp_path, state_folder, options, mode):
+    (tmp_path / "config.json").write_text("{}")
+    with ScriptedServer(HELLO) as server:
+        words = ["-u", server.url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"]
+        ServerMemory(state_folder / "vllm-bot").save(server.url, "tiny", "", CallPath("text", "learned"))
+        assert main([*words, *options]) == 0
+        assert ("tools" in server.requests[0]) == (mode == "native")
 
 
 def test_a_servers_escapes_do_not_reach_the_terminal(ask):
