@@ -7,7 +7,7 @@
 Peers run in their own interpreters, as workers of this same file, on the same texts. Times are CPU seconds, the
 least of a few rounds; ratios hold on a shared machine, absolute times do not. The floor of section 1 is a loop over
 the tokens that keeps each, then one join and one `json.loads`: its time grows with the number of tokens, as any
-reader's must. "Alone" is the join and `json.loads` without that loop, for whoever needs nothing before the end.
+reader's must. "Alone" is the join and `json.loads` without that loop, for a reader that needs nothing before the end.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def ours(pieces, expected, prefix=OWN, **options):
 
 
 def one_format(pieces, expected):
-    """Ours with a lookout that knows TOOL_CALL alone."""
+    """Ours with a prefilter that finds TOOL_CALL alone."""
     from src.parsing.stream import parser as scanner
 
     class Alone(scanner.Prefilter):

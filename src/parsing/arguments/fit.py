@@ -186,13 +186,13 @@ class Fitter:
     def _fit_any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
         kind = get_kind(value)
         exact = [option for option in options if kind in _list_types(self._resolve(option))]
-        misfit = ArgumentMismatch(f"Parameter '{path}' fits none of its alternatives.")
+        mismatch = ArgumentMismatch(f"Parameter '{path}' fits none of its alternatives.")
         for option in [*exact, *(option for option in options if option not in exact)]:
             try:
                 return self.fit_value(value, option, path, depth + 1)
             except ArgumentMismatch as error:
-                misfit = error
-        raise misfit
+                mismatch = error
+        raise mismatch
 
     def _coerce(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
         if isinstance(value, Markup) and isinstance(parts := parse_structure(value, types[0]), (dict, list)):

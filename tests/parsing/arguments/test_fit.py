@@ -87,9 +87,9 @@ def test_values_in_the_shape_of_the_schema_are_the_arguments(values):
 
 
 def test_the_schema_itself_is_no_arguments():
-    with pytest.raises(ArgumentMismatch) as misfit:
+    with pytest.raises(ArgumentMismatch) as mismatch:
         fit({"type": "object", "properties": {"n": INTEGER}}, n=STRING)
-    assert str(misfit.value) == "t: its definition was given, not the values of its parameters."
+    assert str(mismatch.value) == "t: its definition was given, not the values of its parameters."
 
 
 def test_a_tool_with_properties_of_its_own_gets_them():
@@ -163,9 +163,9 @@ MISFITS = {
 
 @pytest.mark.parametrize(("arguments", "schema", "reason"), MISFITS.values(), ids=MISFITS)
 def test_what_cannot_fit_is_named_with_what_was_expected_and_what_came(arguments, schema, reason):
-    with pytest.raises(ArgumentMismatch) as misfit:
+    with pytest.raises(ArgumentMismatch) as mismatch:
         fit(arguments, **schema)
-    assert str(misfit.value) == reason
+    assert str(mismatch.value) == reason
 
 
 def test_too_many_values_by_position_do_not_fit():

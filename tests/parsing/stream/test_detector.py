@@ -1,4 +1,4 @@
-"""Whether a block begins: none, not yet to be told, or found."""
+"""Whether a block begins at an anchor: it does, it does not, or more text decides."""
 
 import pytest
 
