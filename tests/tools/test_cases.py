@@ -12,7 +12,7 @@ from src.parsing import render_instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS
 
 FACTS = Path(__file__).resolve().parents[3] / "shared" / "facts" / "io_cases.json"
-ELSEWHERE = {"redos"}  # takes 10 seconds; test_matching.py has it with fewer
+ELSEWHERE = {"redos"}  # takes 10 seconds; test_grep.py has it with fewer
 GIVEN = json.loads(FACTS.read_text()) if FACTS.exists() else []
 CASES = [case for case in GIVEN if case["kind"] == "path" and case["class"] not in ELSEWHERE]
 SECRET = "CANARY"
@@ -54,7 +54,7 @@ ENDS = {  # how a case may end
     "deny": {"error"},
     "deny-or-warn": {"text", "error"},
     "not-expanded": {"error"},
-    "ask": {"error"},  # whoever is asked: the tool itself never writes there
+    "ask": {"error"},  # the approval asks; the tool itself never writes there
     "error-result": {"error"},
     "bounded": {"text", "error"},
     "preserve": {"text"},

@@ -403,7 +403,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_lost(meddle, workspace):
     assert [each.name for each in workspace.iterdir()] == ["a.txt"]
 
 
-# What stood there before, for whoever takes a write back
+# The old content, for an undo
 
 
 def test_what_stood_there_is_told_before_it_is_written(run, workspace):
