@@ -262,21 +262,22 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
 
 @contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """Delay a Ctrl-C until the end of the block."""
+    """Delay a Ctrl-C, and the alarm of a time limit, until the end of the block."""
     held: list[int] = []
-    before = signal.getsignal(signal.SIGINT)  # None: a handler that is not Python's, which Python cannot restore
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
+    known = {number: handler for number, handler in handlers.items() if handler is not None}  # None: not Python's own
     try:
-        if before is not None:
-            signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
-    except ValueError:  # this is not the main thread, the only one that gets a Ctrl-C
-        before = None
+        for number in known:
+            signal.signal(number, lambda received, _frame: held.append(received))
+    except ValueError:  # this is not the main thread, the only one that gets signals
+        known = {}
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
-        if held:
-            signal.raise_signal(signal.SIGINT)
+        for number, handler in known.items():
+            signal.signal(number, handler)
+        for received in dict.fromkeys(held):
+            signal.raise_signal(received)
 
 
 def _stop(process: Popen[bytes]) -> bool:
