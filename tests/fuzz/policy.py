@@ -197,39 +197,39 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def command_lines(rng: random.Random) -> Iterator[str]:
+def list_command_lines(rng: random.Random) -> Iterator[str]:
     while True:
-        line = element(rng)
+        line = make_element(rng)
         while rng.random() < 0.3:
-            line += rng.choice(JOINS) + element(rng)
+            line += rng.choice(JOINS) + make_element(rng)
         if rng.random() < 0.1:
             line = rng.choice(WRAPPED).format(line)
         if rng.random() < 0.15:
-            line = mutated(line, rng)
+            line = mutate(line, rng)
         yield line
 
 
-def element(rng: random.Random) -> str:
+def make_element(rng: random.Random) -> str:
     """A simple command, a change of folders before one, or a group of such."""
     kind = rng.random()
     if kind < 0.08:
-        return f"cd {operand(rng)}{rng.choice((' && ', '; ', ' || ', chr(10), ' | '))}{simple(rng)}"
+        return f"cd {make_operand(rng)}{rng.choice((' && ', '; ', ' || ', chr(10), ' | '))}{make_command(rng)}"
     if kind < 0.13:
-        return f"({element(rng)}{rng.choice(('', '; ' + simple(rng)))})"
+        return f"({make_element(rng)}{rng.choice(('', '; ' + make_command(rng)))})"
     if kind < 0.16:
-        return f"{rng.choice(('! ', 'time ', 'timeout 9 ', 'nice ', 'command ', 'TZ=UTC '))}{element(rng)}"
-    return simple(rng)
+        return f"{rng.choice(('! ', 'time ', 'timeout 9 ', 'nice ', 'command ', 'TZ=UTC '))}{make_element(rng)}"
+    return make_command(rng)
 
 
-def simple(rng: random.Random) -> str:
+def make_command(rng: random.Random) -> str:
     name = rng.choice(ALLOWED) if rng.random() < 0.95 else rng.choice(OTHERS)
     words = [name]
     for _ in range(rng.choice((0, 0, 1, 1, 1, 2, 3))):
-        words.append(option(name, rng))
+        words.append(make_option(name, rng))
     if name in ("grep", "rg", "sed", "awk", "printf", "test", "[") and rng.random() < 0.8:
         words.append(rng.choice(SCRIPTS))
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
-        words.append(operand(rng))
+        words.append(make_operand(rng))
     if rng.random() < 0.15:
         words.insert(rng.randrange(len(words) + 1), rng.choice(REDIRECTIONS).replace("~", " ", 1))
     if name == "[":
@@ -239,13 +239,13 @@ def simple(rng: random.Random) -> str:
     return " ".join(words)
 
 
-def option(name: str, rng: random.Random) -> str:
+def make_option(name: str, rng: random.Random) -> str:
     if rng.random() < 0.2:
         return rng.choice(UNPERMITTED)
     if name == "find":
         word = rng.choice(list(FIND))
         takes = FIND[word].takes
-        return word if takes == "nothing" else f"{word} {operand(rng) if takes == 'path' else value(rng)}"
+        return word if takes == "nothing" else f"{word} {make_operand(rng) if takes == 'path' else make_value(rng)}"
     known = list_options(ROWS[name]) if name in ROWS else {}
     if not known or rng.random() < 0.1:
         return f"-{rng.choice('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789')}"
@@ -254,31 +254,31 @@ def option(name: str, rng: random.Random) -> str:
         return word
     joined = "=" if word.startswith("--") else ""
     between = rng.choice((joined, " "))
-    return f"{word}{between}{operand(rng) if rng.random() < 0.3 else value(rng)}"
+    return f"{word}{between}{make_operand(rng) if rng.random() < 0.3 else make_value(rng)}"
 
 
-def value(rng: random.Random) -> str:
+def make_value(rng: random.Random) -> str:
     return rng.choice(
         ("1", "5", "+2", "'*.txt'", "x", "none", "1k", "always", "f", "%s", "'%p\\n'", "1,2", "time", "',", "c", "u+r")
     )
 
 
-def operand(rng: random.Random) -> str:
+def make_operand(rng: random.Random) -> str:
     kinds = ((INSIDE, 5.0), (OUTSIDE, 2.0), (GLOBS, 2.0), (REPLACED, 0.6))
     return rng.choice(rng.choices([each for each, _ in kinds], [weight for _, weight in kinds])[0])
 
 
-def mutated(line: str, rng: random.Random) -> str:
+def mutate(line: str, rng: random.Random) -> str:
     at = rng.randrange(len(line) + 1)
     return line[:at] + rng.choice(("'", '"', "\\", "''", '""', "\\\n", "\n", "#", " #", "\t", "$", "~", "{", "[", "*", "!", "\xa0", ";", "&", "|", "<", ">", "(", ")", "`")) + line[at:]  # fmt: skip
 
 
-def harmed(how_many: int, seed: int, base: Path, before: tuple[str, ...] = ()) -> tuple[int, int, str]:
+def find_harm(how_many: int, seed: int, base: Path, before: tuple[str, ...] = ()) -> tuple[int, int, str]:
     """How many lines were made, how many of these ran, and the first that did harm."""
     workspace = build(base, traps=True)
     policy = Policy(workspace, allowed_commands=ALLOWED, path=PATH)
     ran = 0
-    for made, line in enumerate(command_lines(random.Random(seed)), start=1):
+    for made, line in enumerate(list_command_lines(random.Random(seed)), start=1):
         call = ToolCall("1", "exec", {"command": line})
         if policy.decide(call, "high").action == "allow":
             ran += 1
@@ -300,6 +300,6 @@ if __name__ == "__main__":
             if bwrap
             else ()
         )
-        lines, runs, harm = harmed(count, start, Path(folder), behind)
+        lines, runs, harm = find_harm(count, start, Path(folder), behind)
         print(f"{lines:,} lines, {runs:,} ran, {harm or 'none did harm'}")
         sys.exit(bool(harm))

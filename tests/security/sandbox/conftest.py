@@ -20,7 +20,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 Run = Callable[..., str]
 
 
-def sandboxed(
+def make_runner(
     kind: str, workspace: Path, environment: dict[str, str], limits: ResourceLimits | None = None, **seen
 ) -> Run:
     """What runs a command in that kind and returns what the model would see; skips the test where it does not work."""
@@ -62,7 +62,7 @@ def make(kind: str, workspace: Path, home: Path) -> Callable[..., Run]:
     """A sandbox, with limits and parts of the view as they are given."""
 
     def make(environment: dict[str, str] | None = None, **given) -> Run:
-        return sandboxed(kind, workspace, {"PATH": PATH, "HOME": str(home), **(environment or {})}, **given)
+        return make_runner(kind, workspace, {"PATH": PATH, "HOME": str(home), **(environment or {})}, **given)
 
     return make
 

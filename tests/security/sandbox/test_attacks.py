@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import KINDS, sandboxed
+from .conftest import KINDS, make_runner
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
 NOTHING_GIVEN = pytest.mark.skipif(not FACTS.is_dir(), reason="the shared facts are not here")
 
 
-def proven() -> list[str]:
+def list_proven() -> list[str]:
     if not FACTS.is_dir():
         return []
     cases = json.loads((FACTS / "exec_commands.json").read_text())
     return [case["command"] for case in cases if case.get("verified") and case.get("verify") != "never"]
 
 
-def built(base: Path) -> dict[str, str]:
+def build_fixture(base: Path) -> dict[str, str]:
     """The fixture's files below `base`; its environment."""
     fixture = json.loads((FACTS / "exec_fixture.json").read_text())
     for name, text in fixture["files"].items():
@@ -43,7 +43,7 @@ def built(base: Path) -> dict[str, str]:
     return {name: value.replace("<base>", str(base)) for name, value in fixture["env"].items()}
 
 
-def outside(base: Path) -> dict[str, str]:
+def hash_outside(base: Path) -> dict[str, str]:
     """Every file but the workspace's, by its content."""
     files = (path for path in sorted(base.rglob("*")) if path.is_file() and not path.is_relative_to(base / "ws"))
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
@@ -52,16 +52,16 @@ def outside(base: Path) -> dict[str, str]:
 @NOTHING_GIVEN
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_proven_attack_does_harm(kind, tmp_path):
-    environment = built(tmp_path)
-    run = sandboxed(kind, tmp_path / "ws", environment)
-    before = outside(tmp_path)
+    environment = build_fixture(tmp_path)
+    run = make_runner(kind, tmp_path / "ws", environment)
+    before = hash_outside(tmp_path)
     harmful = {}
-    for command in proven():
-        built_again(tmp_path)
+    for command in list_proven():
+        rebuild_fixture(tmp_path)
         shown = run(command)
         if "CANARY" in shown or "root:x:0" in shown:
             harmful[command] = shown
-        if outside(tmp_path) != before:
+        if hash_outside(tmp_path) != before:
             harmful[command] = "changed a file outside"
             break
     assert harmful == {}
@@ -70,13 +70,13 @@ def test_no_proven_attack_does_harm(kind, tmp_path):
 @NOTHING_GIVEN
 def test_the_attacks_do_harm_where_there_is_no_sandbox(tmp_path):
     """Else the test above would prove nothing."""
-    environment = built(tmp_path)
-    from .test_choose import bare
+    environment = build_fixture(tmp_path)
+    from .test_choose import make_bare_runner
 
-    assert "CANARY" in bare(tmp_path / "ws", environment)("cat ../outside/secret.txt")
+    assert "CANARY" in make_bare_runner(tmp_path / "ws", environment)("cat ../outside/secret.txt")
 
 
-def built_again(base: Path) -> None:
+def rebuild_fixture(base: Path) -> None:
     """An attack may have moved or removed what the next one needs."""
     for name in ("a.txt", "b.txt"):
         (base / "ws" / name).write_text("alpha\n")

@@ -138,7 +138,7 @@ def test_the_kernels_settings_are_not_written_by_root_either(setting, run):
 CONNECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"
 
 
-def listening() -> tuple[subprocess.Popen, int]:
+def start_listener() -> tuple[subprocess.Popen, int]:
     code = (
         "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); s.accept()"
     )
@@ -148,7 +148,7 @@ def listening() -> tuple[subprocess.Popen, int]:
 
 @pytest.mark.parametrize("network", [False, True])
 def test_the_network_is_reached_only_where_that_is_allowed(network, make):
-    server, port = listening()
+    server, port = start_listener()
     try:
         assert (OK in make(network=network)(CONNECT.format(port=port))) == network
     finally:

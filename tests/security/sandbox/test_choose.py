@@ -14,15 +14,15 @@ from src.security.sandbox.view import build_view
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall
 
-from .conftest import PATH, sandboxed
+from .conftest import PATH, make_runner
 
 
-def chosen(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = (), path: str = PATH):
+def choose_kind(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = (), path: str = PATH):
     environment = {"PATH": path}
     return choose(wanted, build_view(workspace, environment), ResourceLimits(), environment, kinds)
 
 
-def bare(workspace: Path, environment: dict[str, str]):
+def make_bare_runner(workspace: Path, environment: dict[str, str]):
     """What runs a command in no sandbox."""
     made = choose("off", build_view(workspace, environment), ResourceLimits(), environment)
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
@@ -56,7 +56,7 @@ def useless(tmp_path: Path) -> str:
 
 
 def test_where_none_works_commands_run_bare_and_the_user_is_told_why(workspace, broken):
-    made = chosen(workspace, kinds=("bubblewrap",), path=broken)
+    made = choose_kind(workspace, kinds=("bubblewrap",), path=broken)
     assert made.sandbox.kind == "none"
     assert made.warning == (
         "Sandbox: none works here: commands can do what you can do "
@@ -65,21 +65,21 @@ def test_where_none_works_commands_run_bare_and_the_user_is_told_why(workspace, 
 
 
 def test_one_that_does_not_contain_is_not_believed(workspace, useless):
-    assert chosen(workspace, kinds=("bubblewrap",), path=useless).sandbox.kind == "none"
+    assert choose_kind(workspace, kinds=("bubblewrap",), path=useless).sandbox.kind == "none"
 
 
 def test_where_none_is_installed_that_is_said(workspace):
-    assert "bubblewrap: not installed" in chosen(workspace, kinds=("bubblewrap",), path="/nowhere").warning
+    assert "bubblewrap: not installed" in choose_kind(workspace, kinds=("bubblewrap",), path="/nowhere").warning
 
 
 def test_a_bwrap_of_the_workspace_is_not_trusted(workspace):
     (workspace / "bwrap").write_text("#!/bin/sh\nexit 42\n")
     (workspace / "bwrap").chmod(0o755)
-    assert "not installed" in chosen(workspace, kinds=("bubblewrap",), path=str(workspace)).warning
+    assert "not installed" in choose_kind(workspace, kinds=("bubblewrap",), path=str(workspace)).warning
 
 
 def test_where_one_is_required_and_none_works_nothing_is_run(workspace, broken):
-    made = chosen(workspace, "required", ("bubblewrap",), broken)
+    made = choose_kind(workspace, "required", ("bubblewrap",), broken)
     context = ToolContext(workspace, sandbox=made.sandbox)
     result = REGISTRY.run(ToolCall("1", "exec", {"command": "touch ran"}), context)
     assert result.kind == "error"
@@ -89,13 +89,13 @@ def test_where_one_is_required_and_none_works_nothing_is_run(workspace, broken):
 
 
 def test_the_next_one_is_taken_where_the_first_does_not_work(workspace, broken):
-    made = chosen(workspace, kinds=("bubblewrap", "landlock"), path=broken)
+    made = choose_kind(workspace, kinds=("bubblewrap", "landlock"), path=broken)
     assert made.sandbox.kind in ("landlock", "none")
     assert len(made.tried) == (1 if made.sandbox.kind == "landlock" else 2)
 
 
 def test_who_wants_none_gets_none_and_is_not_warned(workspace):
-    made = chosen(workspace, "off", ("bubblewrap", "landlock"))
+    made = choose_kind(workspace, "off", ("bubblewrap", "landlock"))
     assert (made.sandbox.kind, made.warning) == ("none", "")
 
 
@@ -109,16 +109,16 @@ def test_one_works_in_a_folder_that_the_user_may_not_write(workspace, make):
 
 def test_one_works_where_the_workspace_holds_the_temporary_files(kind, of_temporary_files):
     workspace, environment = of_temporary_files
-    assert sandboxed(kind, workspace, environment)("echo x") == "x\n[exit code 0]"
+    assert make_runner(kind, workspace, environment)("echo x") == "x\n[exit code 0]"
 
 
 def test_trying_leaves_nothing_in_the_workspace(workspace):
-    chosen(workspace, kinds=("bubblewrap", "landlock"))
+    choose_kind(workspace, kinds=("bubblewrap", "landlock"))
     assert list(workspace.iterdir()) == []
 
 
 def test_nothing_is_said_to_contain_a_workspace_that_is_everything():
-    made = chosen(Path("/"), kinds=("bubblewrap", "landlock"))
+    made = choose_kind(Path("/"), kinds=("bubblewrap", "landlock"))
     assert made.sandbox.kind == "none"
     assert "may change all of /" in made.warning
-    assert chosen(Path("/proc/self"), "required", kinds=("landlock",)).sandbox.kind == "refused"
+    assert choose_kind(Path("/proc/self"), "required", kinds=("landlock",)).sandbox.kind == "refused"

@@ -99,12 +99,12 @@ def test_working_with_git_goes_on(run, repository):
 
 
 def test_a_linked_worktree_can_be_read_by_git(make, repository, tmp_path, kind):
-    from .conftest import PATH, sandboxed
+    from .conftest import PATH, make_runner
 
     git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "linked")], check=True, capture_output=True)
-    run = sandboxed(kind, tmp_path / "linked", {"PATH": PATH})
+    run = make_runner(kind, tmp_path / "linked", {"PATH": PATH})
     assert run("git log --format=%s") == "one\n[exit code 0]"
 
 

@@ -16,12 +16,12 @@ from src.security.sandbox.view import (
 )
 
 
-def made(home: Path, *names: str) -> None:
+def make_folders(home: Path, *names: str) -> None:
     for name in names:
         (home / name).mkdir(parents=True, exist_ok=True)
 
 
-def shown(workspace: Path, home: Path, path: str, **given) -> list[str]:
+def list_readable(workspace: Path, home: Path, path: str, **given) -> list[str]:
     """What may be read below the home, relative to it."""
     seen = build_view(workspace, {"HOME": str(home), "PATH": path}, **given)
     return [str(each.relative_to(home)) for each in seen.readable if each.is_relative_to(home)]
@@ -40,8 +40,8 @@ SHOWN = [  # folders there are, the one in PATH, and what is shown
 
 @pytest.mark.parametrize(("there", "path", "expected"), SHOWN, ids=[row[1] or "the home itself" for row in SHOWN])
 def test_a_folder_of_path_is_shown_with_its_installation(there, path, expected, workspace, home):
-    made(home, *there)
-    assert shown(workspace, home, str(home / path)) == expected
+    make_folders(home, *there)
+    assert list_readable(workspace, home, str(home / path)) == expected
 
 
 def test_what_holds_the_home_or_the_workspace_is_never_shown(workspace, home):
@@ -49,24 +49,24 @@ def test_what_holds_the_home_or_the_workspace_is_never_shown(workspace, home):
 
 
 def test_a_virtual_environment_of_the_workspace_shows_its_python_and_nothing_else_does(workspace, home):
-    made(home, "python/bin", "python/lib/python3.11", "private/bin")
+    make_folders(home, "python/bin", "python/lib/python3.11", "private/bin")
     (home / "python" / "lib" / "python3.11" / "os.py").touch()
     for folder in ("python", "private"):
         (home / folder / "bin" / "python3").touch()
-    made(workspace, ".venv/bin", "venv/bin")
+    make_folders(workspace, ".venv/bin", "venv/bin")
     (workspace / ".venv" / "bin" / "python3").symlink_to(home / "python" / "bin" / "python3")
     (workspace / "venv" / "bin" / "python3").symlink_to(home / "private" / "bin" / "python3")
-    assert shown(workspace, home, "/usr/bin") == ["python"]
+    assert list_readable(workspace, home, "/usr/bin") == ["python"]
 
 
 def test_a_git_file_that_leads_to_no_repository_shows_nothing(workspace, home):
     (workspace / ".git").write_text(f"gitdir: {home}/.ssh\n")
-    assert shown(workspace, home, "/usr/bin") == []
+    assert list_readable(workspace, home, "/usr/bin") == []
 
 
 def test_what_the_user_names_is_shown(workspace, home):
-    made(home, "data")
-    assert shown(workspace, home, "/usr/bin", readable=[str(home / "data"), str(home / "missing")]) == ["data"]
+    make_folders(home, "data")
+    assert list_readable(workspace, home, "/usr/bin", readable=[str(home / "data"), str(home / "missing")]) == ["data"]
 
 
 UNREADABLE = ["/" + "x" * 300, "/a\0b", "~nobody-has-this-name/x"]
@@ -75,16 +75,16 @@ UNREADABLE = ["/" + "x" * 300, "/a\0b", "~nobody-has-this-name/x"]
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_cannot_even_be_looked_at_is_not_there(name, workspace, home):
     environment = {"HOME": name, "PATH": f"{home}/bin:{name}", "VIRTUAL_ENV": name}
-    made(home, "bin")
+    make_folders(home, "bin")
     assert build_view(workspace, environment, readable=[name]).readable == (home / "bin",)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
 def test_a_folder_of_path_that_may_not_be_entered_is_left_out(workspace, home):
-    made(home, "closed/bin", "bin")
+    make_folders(home, "closed/bin", "bin")
     (home / "closed").chmod(0)
     try:
-        assert shown(workspace, home, f"{home}/closed/bin:{home}/closed:{home}/bin") == ["bin", "closed"]
+        assert list_readable(workspace, home, f"{home}/closed/bin:{home}/closed:{home}/bin") == ["bin", "closed"]
     finally:
         (home / "closed").chmod(0o700)
 
@@ -98,7 +98,7 @@ def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
 
 
 def test_submodules_inside_a_repository_are_guarded(workspace, home):
-    made(workspace, ".git/modules/sub/hooks")
+    make_folders(workspace, ".git/modules/sub/hooks")
     (workspace / ".git" / "modules" / "sub" / "HEAD").touch()
     assert workspace / ".git" / "modules" / "sub" / "hooks" in list_protected(
         build_view(workspace, {"HOME": str(home)})
@@ -117,7 +117,7 @@ def test_the_settings_behind_a_git_link_are_not_looked_for(workspace):
 
 
 def test_a_linked_worktree_shows_the_repository_it_belongs_to(workspace, home):
-    made(home, "main/.git/worktrees/one")
+    make_folders(home, "main/.git/worktrees/one")
     (home / "main" / ".git" / "HEAD").touch()
     (workspace / ".git").write_text(f"gitdir: {home}/main/.git/worktrees/one\n")
-    assert shown(workspace, home, "/usr/bin") == ["main/.git"]
+    assert list_readable(workspace, home, "/usr/bin") == ["main/.git"]

@@ -12,7 +12,7 @@ from src.security.shell.globs import expand
 from src.security.shell.parse import parse_line
 from src.security.shell.scanner import UnsafeToParse
 from src.security.shell.workspace import Workspace
-from tests.fuzz.policy import harmed
+from tests.fuzz.policy import find_harm
 
 from ..ground import build, effect
 
@@ -21,7 +21,7 @@ NAMES = "a b ab ba aa - a-b .a ..b .c/a b1/a b1/ab b1/.a a] [a a!b ^ ! A é B1/b
 
 
 def test_random_lines_that_run_unasked_do_no_harm(tmp_path):
-    made, ran, harm = harmed(600, 7, tmp_path)
+    made, ran, harm = find_harm(600, 7, tmp_path)
     assert (made, harm) == (600, "")
     assert ran > 50
 
