@@ -18,11 +18,13 @@ from ..types.messages import (
     JSON,
     Block,
     Message,
+    Named,
     Reasoning,
     Response,
     StopReason,
     SystemMessage,
     Text,
+    ToolChoice,
     ToolDefinition,
     ToolResult,
     ToolResults,
@@ -38,7 +40,7 @@ from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_bod
 
 DEFAULT_MAX_TOKENS = 8192  # the field is required; every current model can write this much
 
-_CHOICES: Mapping[str, JSON] = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
+_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
 class AnthropicCodec(Codec):
@@ -58,8 +60,7 @@ class AnthropicCodec(Codec):
             fields["temperature"] = request.temperature
         if request.tools:
             fields["tools"] = [_encode_tool(tool) for tool in request.tools]
-            named: JSON = {"type": "tool", "name": request.tool_choice}
-            fields["tool_choice"] = _CHOICES.get(request.tool_choice, named)
+            fields["tool_choice"] = _encode_choice(request.tool_choice)
         return HttpRequest("messages", encode_body(fields, messages=_join_turns(self._fragments(request.messages))))
 
     def make_decoder(self, content_type: str) -> Decoder:
@@ -67,6 +68,10 @@ class AnthropicCodec(Codec):
 
     def read_models(self, body: bytes) -> list[str]:
         return read_model_names(body, extract_openai_names)
+
+
+def _encode_choice(choice: ToolChoice) -> JSON:
+    return {"type": "tool", "name": choice.name} if isinstance(choice, Named) else {"type": _CHOICES[choice]}
 
 
 def _encode_tool(tool: ToolDefinition) -> JSON:

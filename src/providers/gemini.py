@@ -21,6 +21,7 @@ from ..types.messages import (
     Block,
     MalformedCall,
     Message,
+    Named,
     Reasoning,
     Response,
     StopReason,
@@ -123,7 +124,9 @@ def _encode_tool(tool: ToolDefinition) -> JSON:
 
 
 def _encode_choice(choice: ToolChoice) -> JSON:
-    return {"mode": _MODES[choice]} if choice in _MODES else {"mode": "ANY", "allowedFunctionNames": [choice]}
+    if isinstance(choice, Named):
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+    return {"mode": _MODES[choice]}
 
 
 def _encode_sampling(request: ChatRequest) -> JSON:

@@ -15,6 +15,7 @@ from ..types.messages import (
     JSON,
     MalformedCall,
     Message,
+    Named,
     Reasoning,
     StopReason,
     SystemMessage,
@@ -74,8 +75,7 @@ class OpenAICodec(Codec):
 
 
 def _encode_choice(choice: ToolChoice) -> JSON:
-    named: JSON = {"type": "function", "function": {"name": choice}}
-    return choice if choice in ("auto", "none", "required") else named
+    return {"type": "function", "function": {"name": choice.name}} if isinstance(choice, Named) else choice
 
 
 def _encode_message(message: Message) -> str:

@@ -16,7 +16,6 @@ from .serialization import Serializable, read_as
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "repetition", "other"]
-ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name
 Origin: TypeAlias = str  # how a call came: NATIVE, TEXT, or the name of the format it was recovered from
 NATIVE: Origin = "native"
 TEXT: Origin = "text"  # a TOOL_CALL block
@@ -35,6 +34,17 @@ class ToolDefinition:
     parameters: Mapping[str, JSON]
     strict: bool = False
     strict_parameters: Mapping[str, JSON] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The choice of one tool, which the model must call. A tool may be named `auto`, `none` or `required`."""
+
+    name: str
+
+
+# auto: the model may call tools; none: it must not; required: it must call one or more.
+ToolChoice: TypeAlias = Union[Literal["auto", "none", "required"], Named]
 
 
 @dataclass(frozen=True, slots=True)

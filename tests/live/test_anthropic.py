@@ -12,7 +12,7 @@ from src.providers.base import ChatRequest
 from src.providers.server_errors import read_refusal
 from src.transport import Client
 from src.types.events import Completed, TextDelta, ToolCallDelta
-from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
+from src.types.messages import Named, ToolDefinition, ToolResult, ToolResults, UserMessage
 
 ANTHROPIC = {"provider": "anthropic"}
 READ = ToolDefinition(
@@ -112,7 +112,7 @@ class TestTheCodec:
         assert ask(question, response, ToolResults((result,)), tools=[READ])[1].text.startswith("It says: ")
 
     def test_a_tool_that_must_be_called_is_called(self, ask):
-        _, response = ask(UserMessage(READ_NOTES), tools=[READ], tool_choice="read")
+        _, response = ask(UserMessage(READ_NOTES), tools=[READ], tool_choice=Named("read"))
         assert [call.name for call in response.calls] == ["read"]
 
     def test_none_keeps_the_tools_and_calls_none(self, ask):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from src.providers.base import ChatRequest
-from src.types.messages import Response, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
+from src.types.messages import Named, Response, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
 
 from .doubles import codec, decoded
 
@@ -96,7 +96,16 @@ def choice_in(provider, sent):
     [(provider, choice, expected) for provider, row in CHOICES.items() for choice, expected in row.items()],
 )
 def test_choice(provider, choice, expected):
-    assert choice_in(provider, request(provider, tools=[READ], tool_choice=choice)) == expected
+    tool_choice = Named("read") if choice == "read" else choice
+    assert choice_in(provider, request(provider, tools=[READ], tool_choice=tool_choice)) == expected
+
+
+@pytest.mark.parametrize("name", ["auto", "none", "required"])
+@pytest.mark.parametrize("provider", CHOICES)
+def test_a_tool_that_is_named_as_a_choice_can_be_forced(provider, name):
+    forced = choice_in(provider, request(provider, tools=[READ], tool_choice=Named(name)))
+    expected = json.dumps(CHOICES[provider]["read"]).replace('"read"', f'"{name}"')
+    assert forced == json.loads(expected)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

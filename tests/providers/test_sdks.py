@@ -17,11 +17,13 @@ from src.providers.base import ChatRequest
 from src.tools import REGISTRY
 from src.types.messages import (
     MalformedCall,
+    Named,
     Reasoning,
     Response,
     SystemMessage,
     Text,
     ToolCall,
+    ToolChoice,
     ToolDefinition,
     ToolResult,
     ToolResults,
@@ -80,11 +82,11 @@ CONVERSATION = [
     ),
     UserMessage("Go on."),
 ]
-CHOICES = ["auto", "none", "required", "read"]
+CHOICES = ["auto", "none", "required", Named("read")]
 QUESTION = [{"role": "user", "content": "Go on."}]
 
 
-def sent(provider: str, choice: str) -> dict:
+def sent(provider: str, choice: ToolChoice) -> dict:
     request = ChatRequest("any", CONVERSATION, TOOLS, temperature=0.5, max_tokens=99, tool_choice=choice)
     return json.loads(codec(provider).encode(request).body)
 

@@ -13,7 +13,7 @@ from src.providers.base import ChatRequest
 from src.providers.table import PROVIDERS
 from src.session.session import Session
 from src.types.events import ReasoningDelta, TextDelta
-from src.types.messages import SystemMessage, ToolDefinition, UserMessage
+from src.types.messages import Named, SystemMessage, ToolDefinition, UserMessage
 
 __all__ = [
     "PROVIDERS",
@@ -107,10 +107,11 @@ def undo_last_turn(journal: Path, root: Path, restore: Any) -> dict[str, Any]:
         session.close()
 
 
-def encode_request(provider: str, tool_choice: str) -> dict[str, Any]:
+def encode_request(provider: str, choice: Any) -> dict[str, Any]:
     """The path and the body that a provider is sent for one question and two tools."""
     parameters = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     tools = [ToolDefinition(name, f"The tool {name}.", parameters, strict=name == "read") for name in ("read", "list")]
+    tool_choice = Named(choice) if choice == "read" else choice
     request = ChatRequest("tiny", [SystemMessage("You help."), UserMessage("Hi.")], tools, 0.5, 100, tool_choice)
     path, body = PROVIDERS[provider].codec(lambda: "made").encode(request)
     return {"path": path, "body": json.loads(body)}
