@@ -106,7 +106,7 @@ class TestTrouble:
 
     def test_a_server_that_cannot_be_reached_is_a_notice_and_the_others_stay(self):
         rows = [
-            {"name": "none", "command": ["there-is-no-such-program"]},
+            {"name": "none", "command": ["/there/is/no/such/program"]},
             {"name": "dead", "command": [sys.executable, SERVER, "die"]},
             {"name": "web", "url": "http://127.0.0.1:9/mcp"},
             {"name": "silent", "command": [sys.executable, SERVER, "hang"], "start_timeout": 0.5},
