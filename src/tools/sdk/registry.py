@@ -21,20 +21,19 @@ from typing import Any, Literal, TypeAlias, get_args, overload
 
 from ...errors import BotError, ConfigError
 from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
-from ...types.tool_schema import describe_type, format_signature, to_openai_tool
+from ...types.tool_schema import format_signature, to_openai_tool
 from .context import ToolContext
 from .dependencies import attempt
 from .result import Outcome, replace_surrogates, store_and_truncate, to_outcome
-from .schema import Convert, drop_nulls, drop_patterns, read_parameters, to_strict
+from .schema import Convert, drop_nulls, read_parameters, to_strict
+from .validation import ArgumentValidator, find_near, quote
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of", "tool", "tool_of"]
 
 Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-MAX_VALUE_CHARS = 80  # of a wrong value, in an error
 MAX_USAGES_CHARS = 4_000  # beyond that, an error gives only the names of most tools
-JSON_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +58,16 @@ class Tool:
 
     def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
         """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
-        mismatch = attempt(lambda: self._find_mismatch(arguments), lambda error: f"they cannot be checked: {error}")
+        mismatch = attempt(
+            lambda: self._validator.find_mismatch(arguments), lambda error: f"they cannot be checked: {error}"
+        )
         return f"Wrong arguments for {self.definition.name}: {mismatch}. Usage: {self.signature}" if mismatch else ""
 
     def check_schema(self) -> str:
         """Say why no arguments can be checked against the schema, e.g. of an MCP server; "" if they can."""
 
         def compile_schema() -> str:
-            _ = self._validate, self.signature
+            _ = self._validator.validate, self.signature
             return ""
 
         return attempt(compile_schema, lambda error: f"its schema is none: {error}")
@@ -108,42 +109,12 @@ class Tool:
         converts = self.converts
         return {
             name: converts[name](value) if name in converts else value
-            for name, value in drop_nulls(arguments, self._schema).items()
+            for name, value in drop_nulls(arguments, self.definition.parameters).items()
         }
 
-    @property
-    def _schema(self) -> Mapping[str, Any]:
-        return self.definition.parameters
-
-    def _find_mismatch(self, arguments: Mapping[str, JSON]) -> str:
-        if not isinstance(arguments, Mapping):
-            return f"expected an object, got {_describe(arguments)}"
-        properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
-        for name in arguments:
-            if name not in properties and self._schema.get("additionalProperties") is False:
-                near = ", ".join(_find_near(name, properties))
-                return f"there is no parameter {_quote(name)}" + (f" (nearest: {near})" if near else "")
-        for name in required:
-            if name not in arguments:
-                return f"{name} is missing, expected {describe_type(properties.get(name, {}))}"
-        return self._find_mismatched_value(drop_nulls(arguments, self._schema))
-
-    def _find_mismatched_value(self, arguments: object) -> str:
-        from fastjsonschema import JsonSchemaValueException  # start-up is measured
-
-        try:
-            self._validate(arguments)
-        except JsonSchemaValueException as error:
-            expected, came = describe_type(error.definition), _describe(error.value)
-            return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
-        return ""
-
     @cached_property
-    def _validate(self) -> Callable[[object], object]:
-        import fastjsonschema
-
-        validate: Callable[[object], object] = fastjsonschema.compile(drop_patterns(self.definition.parameters))
-        return validate
+    def _validator(self) -> ArgumentValidator:
+        return ArgumentValidator(self.definition.parameters)
 
 
 class Registry:
@@ -227,7 +198,7 @@ class Registry:
 
     def signature(self, name: str) -> str:
         """The signature of the tool of that name, or of the nearest; "" if none is near."""
-        near = [name] if name in self else _find_near(name, self._tools)
+        near = [name] if name in self else find_near(name, self._tools)
         return self[near[0]].signature if near else ""
 
     def check(self, call: ToolCall) -> ToolResult | None:
@@ -238,11 +209,11 @@ class Registry:
         return ToolResult(call.id, call.name, "error", wrong) if wrong else None
 
     def _refuse_unknown(self, call: ToolCall) -> ToolResult:
-        near = _find_near(call.name, self._tools)
+        near = find_near(call.name, self._tools)
         usages = "; ".join(self[name].signature for name in dict.fromkeys([*near, *self._tools])) or "none"
         if len(usages) > MAX_USAGES_CHARS:
             usages = "; ".join([*(self[name].signature for name in near), ", ".join(self._tools)])
-        said = f"There is no tool {_quote(call.name)}. Available tools, the nearest first: {usages}."
+        said = f"There is no tool {quote(call.name)}. Available tools, the nearest first: {usages}."
         return ToolResult(call.id, call.name, "error", said)
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
@@ -295,22 +266,6 @@ def _parse_arguments(arguments: Any) -> Any:
 def _to_error(error: Exception) -> Outcome:
     kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
     return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{error}"))
-
-
-def _describe(value: object) -> str:
-    return "null" if value is None else f"{JSON_NAMES.get(type(value), type(value).__name__)} {_quote(value)}"
-
-
-def _quote(value: object) -> str:
-    text = json.dumps(value, default=repr)
-    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}... ({len(text)} characters)"
-
-
-def _find_near(name: str, known: Mapping[str, object]) -> list[str]:
-    import difflib  # only for a mistake
-
-    by_lower = {each.lower(): each for each in known}
-    return [by_lower[each] for each in difflib.get_close_matches(name.lower()[:MAX_VALUE_CHARS], by_lower)]
 
 
 REGISTRY = Registry()

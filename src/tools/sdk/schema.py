@@ -249,20 +249,3 @@ def drop_nulls(value: Any, schema: object) -> Any:
     if isinstance(arms := schema.get("anyOf"), list) and len(arms) == 2:
         return drop_nulls(value, arms[0])
     return value
-
-
-def drop_patterns(schema: Any, *, by_name: bool = False) -> Any:
-    """Drop regular expressions: they are not trusted and may backtrack without end; the tool itself checks its values.
-
-    `by_name`: the keys are names of parameters, not keywords.
-    """
-    if isinstance(schema, list):
-        return [drop_patterns(each) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    named = () if by_name or "patternProperties" not in schema else ("patternProperties", "additionalProperties")
-    return {
-        key: drop_patterns(value, by_name=not by_name and key in ("properties", "$defs", "definitions"))
-        for key, value in schema.items()
-        if by_name or not (key == "pattern" or key in named)
-    }

@@ -194,39 +194,11 @@ def test_numbers_arrive_as_the_types_that_were_promised_at_any_depth():
     assert value == "([[1]], 1.0, {'a': 2})"
 
 
-USAGE = ". Usage: greet(name: string, times?: integer)"
-WRONG = [
-    ({}, "name is missing, expected string"),
-    ({"name": 1}, "name: expected string, got integer 1"),
-    ({"name": None}, "name: expected string, got null"),
-    ({"name": "a", "times": "3"}, 'times: expected integer, got string "3"'),
-    ({"name": "a", "times": True}, "times: expected integer, got boolean true"),
-    ({"name": "a", "times": 1.5}, "times: expected integer, got number 1.5"),
-    ({"name": ["a"]}, 'name: expected string, got array ["a"]'),
-    ({"name": "a", "time": 3}, 'there is no parameter "time" (nearest: times)'),
-    ({"name": "a", "zzz": 3}, 'there is no parameter "zzz"'),
-    ([], "expected an object, got array []"),
-    (None, "expected an object, got null"),
-    ("name", 'expected an object, got string "name"'),
-]
-
-
-@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[row[1] for row in WRONG])
-def test_wrong_arguments_are_answered_with_what_came_and_the_right_signature(arguments, said):
-    result = answer(greet, arguments)
-    assert (result.kind, result.value) == ("error", "Wrong arguments for greet: " + said + USAGE)
-
-
-def test_a_wrong_value_inside_a_list_is_named_by_its_place():
-    def join(words: list[str]) -> str:
-        """Join words."""
-        return " ".join(words)
-
-    assert "words.1: expected string, got integer 5" in answer(join, {"words": ["a", 5]}).value
-
-
-def test_a_huge_wrong_value_is_shown_in_part():
-    assert len(answer(greet, {"name": ["x" * 5_000_000]}).value) < 300
+def test_wrong_arguments_are_answered_with_what_is_wrong_and_the_right_signature():
+    result = answer(greet, {"name": 1})
+    mismatch = "name: expected string, got integer 1"
+    assert result.kind == "error"
+    assert result.value == f"Wrong arguments for greet: {mismatch}. Usage: greet(name: string, times?: integer)"
 
 
 LONG_SCHEMA = {"type": "object", "properties": {f"parameter_{number}": {"type": "string"} for number in range(20)}}

@@ -1,0 +1,94 @@
+"""Checks a call's arguments against the JSON Schema of its tool, and says what is wrong with them.
+
+The model reads the message: it names the parameter, the type expected and the value received, shortened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from ...types.tool_schema import describe_type
+from .schema import drop_nulls
+
+MAX_VALUE_CHARS = 80  # of a wrong value, in an error
+JSON_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+class ArgumentValidator:
+    """Checks arguments against one schema, which is compiled when it is first needed.
+
+    A schema may come from an MCP server, so both the compilation and a check may raise any Exception.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+
+    def find_mismatch(self, arguments: object) -> str:
+        """The first mismatch, e.g. `offset: expected integer, got string "two"`; "" if the arguments fit."""
+        if not isinstance(arguments, Mapping):
+            return f"expected an object, got {_describe(arguments)}"
+        properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
+        for name in arguments:
+            if name not in properties and self._schema.get("additionalProperties") is False:
+                near = ", ".join(find_near(name, properties))
+                return f"there is no parameter {quote(name)}" + (f" (nearest: {near})" if near else "")
+        for name in required:
+            if name not in arguments:
+                return f"{name} is missing, expected {describe_type(properties.get(name, {}))}"
+        return self._find_mismatched_value(drop_nulls(arguments, self._schema))
+
+    def _find_mismatched_value(self, arguments: object) -> str:
+        from fastjsonschema import JsonSchemaValueException  # start-up is measured
+
+        try:
+            self.validate(arguments)
+        except JsonSchemaValueException as error:
+            expected, came = describe_type(error.definition), _describe(error.value)
+            return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
+        return ""
+
+    @cached_property
+    def validate(self) -> Callable[[object], object]:
+        """The compiled schema; it raises JsonSchemaValueException for a value that does not fit."""
+        import fastjsonschema
+
+        validate: Callable[[object], object] = fastjsonschema.compile(_drop_patterns(self._schema))
+        return validate
+
+
+def find_near(name: str, known: Mapping[str, object]) -> list[str]:
+    """The known names that are similar to `name`, whatever their case; the nearest first."""
+    import difflib  # only for a mistake
+
+    by_lower = {each.lower(): each for each in known}
+    return [by_lower[each] for each in difflib.get_close_matches(name.lower()[:MAX_VALUE_CHARS], by_lower)]
+
+
+def quote(value: object) -> str:
+    """The value as JSON, shortened to MAX_VALUE_CHARS."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}... ({len(text)} characters)"
+
+
+def _describe(value: object) -> str:
+    return "null" if value is None else f"{JSON_NAMES.get(type(value), type(value).__name__)} {quote(value)}"
+
+
+def _drop_patterns(schema: Any, *, by_name: bool = False) -> Any:
+    """Drop regular expressions: they are not trusted and may backtrack without end; the tool itself checks its values.
+
+    `by_name`: the keys are names of parameters, not keywords.
+    """
+    if isinstance(schema, list):
+        return [_drop_patterns(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    named = () if by_name or "patternProperties" not in schema else ("patternProperties", "additionalProperties")
+    return {
+        key: _drop_patterns(value, by_name=not by_name and key in ("properties", "$defs", "definitions"))
+        for key, value in schema.items()
+        if by_name or not (key == "pattern" or key in named)
+    }

@@ -1,0 +1,51 @@
+"""What is wrong with arguments, in the words that the model reads."""
+
+import pytest
+
+from src.tools.sdk.validation import ArgumentValidator
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "times": {"type": "integer"}, "words": {"items": {"type": "string"}}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+MISMATCHES = [
+    ({}, "name is missing, expected string"),
+    ({"name": 1}, "name: expected string, got integer 1"),
+    ({"name": None}, "name: expected string, got null"),
+    ({"name": "a", "times": "3"}, 'times: expected integer, got string "3"'),
+    ({"name": "a", "times": True}, "times: expected integer, got boolean true"),
+    ({"name": "a", "times": 1.5}, "times: expected integer, got number 1.5"),
+    ({"name": ["a"]}, 'name: expected string, got array ["a"]'),
+    ({"name": "a", "words": ["b", 5]}, "words.1: expected string, got integer 5"),
+    ({"name": "a", "time": 3}, 'there is no parameter "time" (nearest: times)'),
+    ({"name": "a", "zzz": 3}, 'there is no parameter "zzz"'),
+    ([], "expected an object, got array []"),
+    (None, "expected an object, got null"),
+    ("name", 'expected an object, got string "name"'),
+]
+
+
+@pytest.mark.parametrize(("arguments", "mismatch"), MISMATCHES, ids=[row[1] for row in MISMATCHES])
+def test_a_mismatch_names_the_parameter_and_what_it_got(arguments, mismatch):
+    assert ArgumentValidator(SCHEMA).find_mismatch(arguments) == mismatch
+
+
+@pytest.mark.parametrize("arguments", [{"name": "a"}, {"name": "a", "times": 2.0}, {"name": "a", "times": None}])
+def test_arguments_that_fit_have_no_mismatch(arguments):
+    assert ArgumentValidator(SCHEMA).find_mismatch(arguments) == ""
+
+
+def test_a_huge_wrong_value_is_shortened():
+    assert len(ArgumentValidator(SCHEMA).find_mismatch({"name": ["x" * 5_000_000]})) < 200
+
+
+def test_a_pattern_is_not_run_since_it_may_backtrack_without_end():
+    slow = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^(a+)+$"}}}
+    assert ArgumentValidator(slow).find_mismatch({"name": "a" * 40 + "!"}) == ""
+
+
+def test_a_parameter_may_be_called_pattern():
+    schema = {"type": "object", "properties": {"pattern": {"type": "string"}}}
+    assert ArgumentValidator(schema).find_mismatch({"pattern": 1}) == "pattern: expected string, got integer 1"
