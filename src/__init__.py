@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .errors import ToolError as ToolError
     from .security.permissions.approval import Answer as Answer
     from .security.permissions.approval import Request as Request
+    from .tools import Media as Media
     from .tools import ToolContext as ToolContext
     from .tools import tool as tool
     from .types.events import CallDenied as CallDenied
@@ -28,6 +29,7 @@ _PLACES = {
     "Agent": "app.api",
     "tool": "tools",
     "ToolContext": "tools",
+    "Media": "tools",
     "TextDelta": "types.events",
     "ReasoningDelta": "types.events",
     "CallStarted": "types.events",

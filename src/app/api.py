@@ -11,7 +11,7 @@ printed, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event as CancelToken
@@ -26,7 +26,8 @@ from ..model import list_models
 from ..providers.table import PROVIDERS
 from ..security.permissions.approval import REFUSE_ALL, Answer, Request
 from ..security.permissions.policy import Policy
-from ..tools import Tool, ToolContext, registry_of
+from ..tools import Media, Tool, ToolContext, registry_of
+from ..tools.sdk.result import to_content_block
 from ..transport import Client
 from ..types.events import Event
 from ..types.messages import Message, Response, SystemMessage, UserMessage
@@ -95,12 +96,13 @@ class Agent:
             opened.pop_all()  # from here on the agent closes it
         return cls(loop, client, name, [SystemMessage(system)] if system else [])
 
-    def ask(self, question: str) -> Generator[Event, None, None]:
+    def ask(self, question: str | Sequence[str | Media]) -> Generator[Event, None, None]:
         """Events, as they happen, until the question is answered. Raises BotError.
 
+        `question`: a text, or a list of texts, images and sounds: `["What is this?", Media(data, "image/png")]`.
         Whatever ends it early, closing this generator included, the conversation can be continued.
         """
-        asked, cancelled = UserMessage(question), CancelToken()
+        asked, cancelled = _to_message(question), CancelToken()
         if not self._running.acquire(blocking=False):
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
         try:
@@ -121,7 +123,7 @@ class Agent:
                 self.conversation.pop()  # it has no answer: the next question must not inherit it
             self._running.release()
 
-    def answer(self, question: str) -> str:
+    def answer(self, question: str | Sequence[str | Media]) -> str:
         """The model's answer alone. Raises BotError."""
         for _ in self.ask(question):
             pass
@@ -140,6 +142,12 @@ class Agent:
 
     def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._client.__exit__(*raised)
+
+
+def _to_message(question: str | Sequence[str | Media]) -> UserMessage:
+    if isinstance(question, str):
+        return UserMessage(question)
+    return UserMessage("", tuple(map(to_content_block, question)))
 
 
 class _Asking:

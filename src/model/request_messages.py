@@ -61,10 +61,10 @@ class MessageRenderer:
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
         """All exchanges as text on the text path, on others those whose calls came in our text format."""
-        textual = self._as_text(messages)
+        whole = self._flattened(messages) if path.text_only else messages
+        textual = self._as_text(whole)
         if path.mode == "text" or path.alternate:
             return textual
-        whole = self._flattened(messages) if path.text_only else messages
         rendered: list[Message] = []
         native = False
         for message, text in zip(whole, textual, strict=True):
@@ -106,7 +106,9 @@ def _neutralize_result(result: ToolResult) -> ToolResult:
 
 
 def _flatten(message: Message) -> Message:
-    """Results with images or sound as the text that describes them."""
+    """Images and sound as the text that describes them."""
+    if isinstance(message, UserMessage) and message.blocks:
+        return UserMessage(message.text)
     if not isinstance(message, ToolResults):
         return message
     results = [
@@ -131,7 +133,7 @@ def _merge(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         last = merged[-1] if merged else None
         if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            merged[-1] = UserMessage(f"{last.text}\n\n{message.text}")
+            merged[-1] = last.merge(message)
         elif isinstance(message, Response) and isinstance(last, Response):
             merged[-1] = Response((Text(f"{last.text}\n\n{message.text}"),))
         elif isinstance(message, ToolResults) or message.text:

@@ -98,7 +98,8 @@ def _join_turns(fragments: Sequence[_Fragment]) -> str:
 
 def _encode_message(message: Message) -> _Fragment:
     if isinstance(message, UserMessage):
-        return _Fragment("user", "", ",".join(map(dump_json, _encode_text(message.text))))
+        parts = _encode_parts(message.blocks) if message.blocks else _encode_text(message.text)
+        return _Fragment("user", "", ",".join(map(dump_json, parts)))
     if isinstance(message, ToolResults):
         return _Fragment("user", ",".join(dump_json(_encode_result(result)) for result in message.results), "")
     if isinstance(message, Response):
@@ -139,11 +140,11 @@ def _encode_result(result: ToolResult) -> JSON:
     return sent
 
 
-def _encode_results(result: ToolResult) -> JSON:
-    return [sent for block in as_dicts(result.value) for sent in _encode_content(block)]
+def _encode_parts(blocks: object) -> list[JSON]:
+    return [sent for block in as_dicts(blocks) for sent in _encode_part(block)]
 
 
-def _encode_content(block: dict[str, Any]) -> list[JSON]:
+def _encode_part(block: dict[str, Any]) -> list[JSON]:
     if block.get("type") != "image":
         return _encode_text(block_text(block))
     source = {"type": "base64", "media_type": block.get("mimeType", "image/png"), "data": block.get("data", "")}
@@ -154,7 +155,7 @@ _RESULTS: Mapping[str, Callable[[ToolResult], JSON]] = {
     "text": lambda result: result.text,
     "data": lambda result: dump_json(result.value),
     "error": lambda result: result.text,
-    "multimodal": _encode_results,
+    "multimodal": lambda result: _encode_parts(result.value),
 }
 
 

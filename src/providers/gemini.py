@@ -46,6 +46,7 @@ _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.
 _NO_SIGNATURE = "skip_thought_signature_validator"
 
+_MEDIA = ("image", "audio")
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -79,8 +80,8 @@ class GeminiCodec(Codec):
 
     def _encode_message(self, message: Message) -> str:
         role, parts = "user", list[JSON]()
-        if isinstance(message, UserMessage) and message.text:
-            parts = [{"text": message.text}]
+        if isinstance(message, UserMessage):
+            parts = [_encode_part(block) for block in message.blocks] or _encode_text(message.text)
         elif isinstance(message, ToolResults):
             parts = [self._encode_result(result) for result in message.results]
         elif isinstance(message, Response):
@@ -146,13 +147,20 @@ def _extract_names(listed: Any) -> list[str]:
     ]
 
 
+def _encode_text(text: str) -> list[JSON]:
+    return [{"text": text}] if text else []
+
+
+def _encode_part(block: dict[str, Any]) -> JSON:
+    if block.get("type") not in _MEDIA:
+        return {"text": block_text(block)}
+    return {"inlineData": {"mimeType": block.get("mimeType", "image/png"), "data": block.get("data", "")}}
+
+
 def _encode_blocks(blocks: JSON) -> dict[str, JSON]:
-    media = [block for block in as_dicts(blocks) if block.get("type") in ("image", "audio")]
+    media = [block for block in as_dicts(blocks) if block.get("type") in _MEDIA]
     texts = [block_text(block) for block in as_dicts(blocks) if block not in media]
-    parts: list[JSON] = [
-        {"inlineData": {"mimeType": block.get("mimeType", "image/png"), "data": block.get("data", "")}}
-        for block in media
-    ]
+    parts = list(map(_encode_part, media))
     return {"response": {"output": "\n".join(texts)}, **({"parts": parts} if parts else {})}
 
 

@@ -87,7 +87,7 @@ def encode_messages(message: Message) -> list[dict[str, JSON]]:
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.text}]
     if isinstance(message, UserMessage):
-        return [{"role": "user", "content": message.text}]
+        return [{"role": "user", "content": _encode_parts(message.blocks) if message.blocks else message.text}]
     if isinstance(message, ToolResults):
         return [
             {"role": "tool", "tool_call_id": result.tool_call_id, "content": encode_result(result)}
@@ -110,25 +110,26 @@ def encode_result(result: ToolResult) -> JSON:
     return _RESULTS[result.kind](result.value)
 
 
-def _encode_parts(blocks: JSON) -> JSON:
+def _encode_parts(blocks: object) -> JSON:
     return [_PARTS.get(as_str(block.get("type")), _encode_text)(block) for block in as_dicts(blocks)]
 
 
-def _encode_text(block: Mapping[str, Any]) -> JSON:
-    return {"type": "text", "text": block_text(dict(block))}
+def _encode_text(block: dict[str, Any]) -> JSON:
+    return {"type": "text", "text": block_text(block)}
 
 
-def _encode_image(block: Mapping[str, Any]) -> JSON:
+def _encode_image(block: dict[str, Any]) -> JSON:
     url = f"data:{block.get('mimeType', 'image/png')};base64,{block.get('data', '')}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _encode_audio(block: Mapping[str, Any]) -> JSON:
+def _encode_audio(block: dict[str, Any]) -> JSON:
     kind = as_str(block.get("mimeType")).rpartition("/")[2]
-    return {"type": "input_audio", "input_audio": {"data": block.get("data", ""), "format": kind}}
+    return {"type": "input_audio", "input_audio": {"data": block.get("data", ""), "format": _FORMATS.get(kind, kind)}}
 
 
-_PARTS: Mapping[str, Callable[[Mapping[str, Any]], JSON]] = {"image": _encode_image, "audio": _encode_audio}
+_FORMATS = {"mpeg": "mp3", "x-wav": "wav"}  # OpenAI's names of formats that MIME calls otherwise
+_PARTS: Mapping[str, Callable[[dict[str, Any]], JSON]] = {"image": _encode_image, "audio": _encode_audio}
 
 _RESULTS: Mapping[str, Callable[[JSON], JSON]] = {
     "text": lambda value: value,

@@ -96,8 +96,8 @@ def encode_body(fields: dict[str, JSON], **joined: str) -> bytes:
 
 
 def as_dicts(value: object) -> list[dict[str, Any]]:
-    """The objects in a list; none if it is not a list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    """The objects in a list or tuple; none if it is neither."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, (list, tuple)) else []
 
 
 def as_dict(value: object) -> dict[str, Any]:

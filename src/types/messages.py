@@ -7,7 +7,7 @@ turn them into a provider's text. The values are frozen dataclasses, because the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, Union, cast
 
@@ -19,6 +19,8 @@ StopReason = Literal["end_turn", "tool_use", "max_tokens", "repetition", "other"
 Origin: TypeAlias = str  # how a call came: NATIVE, TEXT, or the name of the format it was recovered from
 NATIVE: Origin = "native"
 TEXT: Origin = "text"  # a TOOL_CALL block
+# As in MCP: {"type": "text", "text"}, or {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
+ContentBlock: TypeAlias = dict[str, JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,7 @@ class MalformedCall(Serializable):
 class ToolResult(Serializable):
     """The result of a call. `value` is a string (kind text), any JSON value (data) or a sentence for the model (error).
 
-    For kind multimodal it is a list of content blocks, as in MCP: {"type": "text", "text"}, or
-    {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
+    For kind multimodal it is a list of content blocks, see ContentBlock.
 
     `ref` names the whole output in the output cache ("": it is not there); it is not sent to providers.
     """
@@ -101,8 +102,13 @@ class ToolResult(Serializable):
     def text(self) -> str:
         """The value as text: data as JSON, and a note for each image or sound."""
         if self.kind == "multimodal" and isinstance(self.value, list):
-            return "\n".join(map(block_text, self.value))
+            return join_block_texts(self.value)
         return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
+
+
+def join_block_texts(blocks: Iterable[JSON]) -> str:
+    """Content blocks as text, with a note for each image or sound."""
+    return "\n".join(map(block_text, blocks))
 
 
 def block_text(block: JSON) -> str:
@@ -151,8 +157,29 @@ class SystemMessage(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class UserMessage(Serializable):
+    """What the user says: `text` alone, or `blocks` of text, images and sound in their order.
+
+    Where there are blocks, `text` follows from them, with a note for each image or sound.
+    """
+
     TYPE = "user"
     text: str
+    blocks: tuple[ContentBlock, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.blocks:
+            object.__setattr__(self, "text", join_block_texts(self.blocks))
+
+    def merge(self, other: UserMessage) -> UserMessage:
+        """Both messages as one."""
+        if not (self.blocks or other.blocks):
+            return UserMessage(f"{self.text}\n\n{other.text}")
+        messages = self, other
+        return UserMessage("", tuple(block for each in messages for block in each.blocks or _to_blocks(each.text)))
+
+
+def _to_blocks(text: str) -> tuple[ContentBlock, ...]:
+    return ({"type": "text", "text": text},) if text else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from src import (
     CallFinished,
     CallStarted,
     Cancelled,
+    Media,
     Notice,
     TextDelta,
     ToolContext,
+    ToolError,
 )
 from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
@@ -124,6 +126,19 @@ class TestTheConversation:
         with ScriptedServer([{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]) as scripted:
             events = list(Agent.connect(scripted.url).ask("Hi"))
         assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
+
+    def test_a_question_may_hold_a_picture(self):
+        with ScriptedServer([{"content": "A dot."}, {"finish": "stop"}]) as scripted:
+            agent = Agent.connect(scripted.url, "tiny", system="")
+            assert agent.answer(["What is it?", Media(b"\x89PNG", "image/png")]) == "A dot."
+        (sent,) = [body["messages"] for body in scripted.requests]
+        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
+        assert sent == [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, picture]}]
+        assert agent.conversation[0].text == "What is it?\n[image of type image/png, not shown]"
+
+    def test_a_question_holds_nothing_that_no_model_takes(self):
+        with ScriptedServer() as scripted, pytest.raises(ToolError, match="application/pdf"):
+            Agent.connect(scripted.url, "tiny").answer([Media(b"", "application/pdf")])
 
     def test_a_question_that_failed_is_not_asked_again_with_the_next(self):
         with ScriptedServer(
@@ -285,7 +300,7 @@ class TestTheNames:
         assert f"`{name}`" in PAGE
 
     def test_there_are_few(self):
-        assert len(src.__all__) <= 16
+        assert len(src.__all__) <= 17
         assert set(src.__all__) <= set(dir(src))
 
     def test_another_is_none(self):

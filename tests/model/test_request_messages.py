@@ -48,6 +48,27 @@ def test_a_model_that_takes_nothing_but_text_is_told_of_the_rest():
     assert (flat.kind, flat.value) == ("text", "A dot.\n[image of type image/png, not shown]")
 
 
+PICTURE = UserMessage("", ({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},))
+
+
+@pytest.mark.parametrize("mode", ["native", "template", "text"])
+def test_a_picture_of_the_user_is_sent_on_every_path(mode):
+    assert rendered(PICTURE, path=CallPath(mode), tools=())[-1] is PICTURE
+
+
+@pytest.mark.parametrize("mode", ["native", "template", "text"])
+def test_a_model_that_takes_nothing_but_text_is_told_of_the_users_picture(mode):
+    told = UserMessage("[image of type image/png, not shown]")
+    assert rendered(PICTURE, path=CallPath(mode, text_only=True), tools=())[-1] == told
+
+
+def test_a_picture_is_merged_with_its_neighbours():
+    path = CallPath(alternate=True, fold_system=True)
+    (merged,) = rendered(SystemMessage("s"), PICTURE, UserMessage("What is it?"), path=path, tools=())
+    texts = [{"type": "text", "text": text} for text in ("s", "What is it?")]
+    assert merged.blocks == (texts[0], *PICTURE.blocks, texts[1])
+
+
 def test_on_the_template_path_the_template_tells_of_them():
     assert rendered(SystemMessage("Be brief."), path=CallPath("template")) == [SystemMessage("Be brief.")]
 

@@ -204,6 +204,47 @@ def test_result(provider, given, expected):
     assert (sent.get("messages") or sent["contents"])[-1] == expected
 
 
+SOUND = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/mpeg"}
+QUESTION = (
+    {"type": "text", "text": "See:"},
+    {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    SOUND,
+    {"type": "text", "text": "What is it?"},
+    {"type": "hologram", "mimeType": "model/dream"},
+)
+HOLOGRAM = "[hologram of type model/dream, not shown]"
+SENT_QUESTIONS = {
+    "openai": [
+        {"type": "text", "text": "See:"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
+        {"type": "text", "text": "What is it?"},
+        {"type": "text", "text": HOLOGRAM},
+    ],
+    "anthropic": [
+        {"type": "text", "text": "See:"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+        {"type": "text", "text": "[audio of type audio/mpeg, not shown]"},
+        {"type": "text", "text": "What is it?"},
+        {"type": "text", "text": HOLOGRAM},
+    ],
+    "gemini": [
+        {"text": "See:"},
+        {"inlineData": {"mimeType": "image/png", "data": PIXEL}},
+        {"inlineData": {"mimeType": "audio/mpeg", "data": "UklGRg=="}},
+        {"text": "What is it?"},
+        {"text": HOLOGRAM},
+    ],
+}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_question_of_several_blocks(provider):
+    sent = request(provider, [UserMessage("", QUESTION)])
+    (message,) = sent.get("messages") or sent["contents"]
+    assert message == {"role": "user", "parts" if provider == "gemini" else "content": SENT_QUESTIONS[provider]}
+
+
 CALLS = {
     "openai": b'data: {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "theirs", "function": {"name": "read"}}]}, "finish_reason": "tool_calls"}]}\n\n',
     "anthropic": b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "theirs", "name": "read", "input": {}}}\n\ndata: {"type": "message_stop"}\n\n',

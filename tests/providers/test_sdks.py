@@ -80,7 +80,14 @@ CONVERSATION = [
             ToolResult("c5", "unreadable call", "error", "no JSON"),
         )
     ),
-    UserMessage("Go on."),
+    UserMessage(
+        "",
+        (
+            {"type": "text", "text": "Go on with this."},
+            {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+            {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+        ),
+    ),
 ]
 CHOICES = ["auto", "none", "required", Named("read")]
 QUESTION = [{"role": "user", "content": "Go on."}]

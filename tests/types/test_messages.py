@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult
+from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, UserMessage
 
 CALL, BROKEN = ToolCall("c1", "look", {}), MalformedCall("c2", "", "{", "no end")
 
@@ -26,3 +26,25 @@ def test_requested_calls_are_all_calls_in_order():
 )  # fmt: skip
 def test_a_result_has_a_text(kind, value, text):
     assert ToolResult("c", "look", kind, value).text == text
+
+
+TEXT, IMAGE = {"type": "text", "text": "Look:"}, {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+SHOWN = "Look:\n[image of type image/png, not shown]"
+
+
+def test_the_text_of_a_user_message_follows_from_its_blocks():
+    assert UserMessage("", (TEXT, IMAGE)).text == SHOWN
+    assert UserMessage("another text", (TEXT, IMAGE)) == UserMessage("", (TEXT, IMAGE))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        (UserMessage("a"), UserMessage("b"), UserMessage("a\n\nb")),
+        (UserMessage("Look:"), UserMessage("", (IMAGE,)), UserMessage("", (TEXT, IMAGE))),
+        (UserMessage("", (IMAGE,)), UserMessage("Look:"), UserMessage("", (IMAGE, TEXT))),
+        (UserMessage(""), UserMessage("", (IMAGE,)), UserMessage("", (IMAGE,))),
+    ],
+)
+def test_two_user_messages_become_one(first, second, both):
+    assert first.merge(second) == both

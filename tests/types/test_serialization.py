@@ -48,7 +48,7 @@ blocks = st.one_of(
 usages = st.none() | st.builds(Usage, st.integers(0), st.integers(0))
 messages = st.one_of(
     st.builds(SystemMessage, texts),
-    st.builds(UserMessage, texts),
+    st.builds(UserMessage, texts, st.lists(objects, max_size=3).map(tuple)),
     st.builds(
         Response,
         st.lists(blocks, max_size=4).map(tuple),
@@ -69,6 +69,16 @@ def test_a_field_with_its_default_is_left_out():
     assert Response((Text("hi"),)).to_dict() == {"type": "response", "content": [{"type": "text", "text": "hi"}]}
 
 
+def test_a_user_message_of_text_is_written_without_blocks():
+    assert UserMessage("").to_dict() == {"type": "user", "text": ""}
+
+
+def test_a_user_message_with_blocks_has_a_text_for_readers_that_know_only_that():
+    image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    written = {"type": "user", "text": "[image of type image/png, not shown]", "blocks": [image]}
+    assert UserMessage("", (image,)).to_dict() == written
+
+
 def test_a_number_that_json_does_not_know_is_read_as_well():
     call = Response((ToolCall("c", "f", {"x": math.inf}),))
     assert read_message(json.loads(encode_json(call.to_dict()))) == call
@@ -82,6 +92,7 @@ def test_a_number_that_json_does_not_know_is_read_as_well():
         {},
         {"type": "user"},
         {"type": "user", "text": 5},
+        {"type": "user", "text": "", "blocks": ["hi"]},
         {"type": "text", "text": "no message"},
         {"type": "response", "content": "hi"},
         {"type": "response", "content": [{"type": "user", "text": "hi"}]},

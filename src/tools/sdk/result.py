@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from ...errors import ToolError
-from ...types.messages import JSON, ToolResult
+from ...types.messages import JSON, ContentBlock, ToolResult
 from .output_store import Outputs, Stored
 
 Kind = Literal["text", "data", "error", "multimodal"]
@@ -26,7 +26,7 @@ class Media:
     data: bytes
     mime_type: str
 
-    def to_block(self) -> JSON:
+    def to_block(self) -> ContentBlock:
         """The content block of a ToolResult. Raises ToolError for media that no model takes."""
         kind = self.mime_type.partition("/")[0]
         if kind not in MEDIA:
@@ -54,7 +54,7 @@ def to_outcome(value: object) -> Outcome:
     if isinstance(value, Media):
         return Outcome("multimodal", [value.to_block()])
     if isinstance(value, list) and any(isinstance(each, Media) for each in value):
-        return Outcome("multimodal", [_to_block(each) for each in value])
+        return Outcome("multimodal", [to_content_block(each) for each in value])
     return Outcome("data", json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))))
 
 
@@ -63,7 +63,8 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _to_block(part: object) -> JSON:
+def to_content_block(part: object) -> ContentBlock:
+    """Media, a text, or a JSON value as text. Raises what to_outcome raises."""
     if isinstance(part, Media):
         return part.to_block()
     text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, allow_nan=False)
