@@ -1,53 +1,57 @@
 """How long the program takes until it can be used, in multiples of `python -c pass`.
 
-    python tests/benchmarks/startup.py [ROUNDS [PROGRAM ...]]
+    python -m tests.benchmarks.startup [--rounds N] [--program FOLDER] [PEER ...]
 
-Each PROGRAM, as the path of llm, aider or gptme in an environment of its own, is timed with --version beside ours.
+Each PEER, as the path of llm, aider or gptme in an environment of its own, is timed with --version beside ours.
 
-Rounds are interleaved, so that a busy moment of the machine falls on every command alike; what is shown
-is the fastest and the median of all rounds. The prompt is timed on a pseudo-terminal, with a model
-configured, from the start of the process to the first prompt. Exits with 1 where a goal is missed.
+Rounds are interleaved, so that a busy moment of the machine falls on every command alike, and the fastest counts.
+The prompt is timed on a pseudo-terminal, with a model configured, from the start of the process to the first prompt.
+The last row is CPU time: one question with `-p` that calls no tool, in a new process with an empty state folder, beside
+`python -c 'import requests'`; "next" is the run after it.
 """
 
 from __future__ import annotations
 
 import os
 import pty
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-CLI = [sys.executable, "cli.py"]
+from tests.benchmarks.measure import Row, ask_program, make_options, print_table, require_byte_code, run
+from tests.benchmarks.serving import serving
+
 PROMPT = b"> "
 
 
-class Row(NamedTuple):
-    """What is timed: one run of it gives seconds; `goal` is in multiples of the first row."""
+class Command(NamedTuple):
+    """What is timed: one run of it gives seconds; `bar` is in multiples of `python -c pass`."""
 
     name: str
     run: Callable[[], float]
-    goal: float = float("inf")  # none
+    bar: float | None = None
 
 
-def until_end(*command: str) -> Callable[[], float]:
-    def run() -> float:
+def until_end(program: Path, *command: str) -> Callable[[], float]:
+    def run_once() -> float:
         start = time.perf_counter()
-        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, cwd=program, stdout=subprocess.DEVNULL, check=True)
         return time.perf_counter() - start
 
-    return run
+    return run_once
 
 
-def until_prompt() -> float:
+def until_prompt(program: Path) -> float:
     terminal, end = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "VLLM_MODEL": "any", "VLLM_BASE_URL": "http://127.0.0.1:9/v1"}
     start = time.perf_counter()
-    process = subprocess.Popen(CLI, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end)
+    command = [sys.executable, "cli.py"]
+    process = subprocess.Popen(command, cwd=program, env=environment, stdin=end, stdout=end, stderr=end)
     os.close(end)
     shown = b""
     try:
@@ -60,35 +64,46 @@ def until_prompt() -> float:
         os.close(terminal)
 
 
-ROWS = (
-    Row("python -c pass", until_end(sys.executable, "-c", "pass"), 1),
-    Row("cli.py --version", until_end(*CLI, "--version"), 3),
-    Row("cli.py --help", until_end(*CLI, "--help"), 3),
-    Row("prompt on screen", until_prompt, 6),
-)
+def command_rows(rounds: int, program: Path, peers: list[str]) -> Iterator[Row]:
+    python = [sys.executable]
+    base = Command("python -c pass", until_end(program, *python, "-c", "pass"))
+    commands = [
+        base,
+        Command("cli.py --version", until_end(program, *python, "cli.py", "--version"), 3),
+        Command("cli.py --help", until_end(program, *python, "cli.py", "--help"), 3),
+        Command("prompt on screen", lambda: until_prompt(program), 6),
+        *(Command(f"{Path(peer).name} --version", until_end(program, peer, "--version")) for peer in peers),
+    ]
+    for command in commands:
+        command.run()  # once unmeasured: byte code is compiled, files are cached
+    times = [[command.run() for command in commands] for _ in range(rounds)]
+    floor, *others = (min(each) * 1000 for each in zip(*times, strict=True))
+    for command, least in zip(commands[1:], others, strict=True):
+        yield Row(f"{command.name} / {base.name}", least, "ms", floor, command.bar)
+
+
+def question_rows(rounds: int, program: Path) -> Iterator[Row]:
+    """CPU time of one question."""
+    costs: dict[str, list[float]] = {"first": [], "next": [], "bare": []}
+    with serving() as server, tempfile.TemporaryDirectory() as name:
+        ask_program(program, f"{server}/say,chunks=20", Path(name), Path(name))  # once unmeasured
+        for number in range(rounds):
+            home = Path(name, str(number))
+            home.mkdir()
+            for which in ("first", "next"):
+                costs[which].append(ask_program(program, f"{server}/say,chunks=20", home, home).cpu_s * 1000)
+            costs["bare"].append(run([sys.executable, "-c", "import requests"], home, home).cpu_s * 1000)
+    for which, bar in (("first", 1.5), ("next", None)):
+        yield Row(f"-p without tools, {which} / import requests", min(costs[which]), "ms", min(costs["bare"]), bar)
 
 
 def main() -> int:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    peers = [Row(f"{Path(peer).name} --version", until_end(peer, "--version")) for peer in sys.argv[2:]]
-    rows = (*ROWS, *peers)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every run would compile what it loads
-    for row in rows:
-        row.run()  # once unmeasured: byte code is compiled, files are cached
-    times: dict[str, list[float]] = {row.name: [] for row in rows}
-    for _ in range(rounds):
-        for row in rows:
-            times[row.name].append(row.run())
-    base = times[rows[0].name]
-    missed = False
-    print(f"{'command':18} {'ms min / median':>17} {'x min':>6} {'x median':>9} {'goal':>5}")
-    for row in rows:
-        fastest, median = min(times[row.name]), statistics.median(times[row.name])
-        ratio, ratio_median = fastest / min(base), median / statistics.median(base)
-        missed |= ratio > row.goal
-        milliseconds = f"{fastest * 1000:.1f} / {median * 1000:.1f}"
-        print(f"{row.name:18} {milliseconds:>17} {ratio:6.2f} {ratio_median:9.2f} {row.goal:5g}")
-    return int(missed)
+    options = make_options(__doc__, rounds=15)
+    options.add_argument("peers", nargs="*", metavar="PEER")
+    given = options.parse_args()
+    require_byte_code()
+    commands = command_rows(given.rounds, given.program, given.peers)
+    return print_table(chain(commands, question_rows(given.rounds, given.program)))
 
 
 if __name__ == "__main__":
