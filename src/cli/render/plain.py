@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import deque
 from typing import NamedTuple, TextIO
 
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.messages import JSON, MalformedCall, ToolCall, ToolResult
+from .diff import count_changes
 from .wrap import wrap_text
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
@@ -65,8 +65,8 @@ def describe_result(result: ToolResult) -> str:
     if result.kind == "error":
         reason = first.removeprefix("Error executing tool: ")  # for the model
         return _describe_refusal(first) if first.startswith("Not run") else f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
-    if diff := _describe_diff(lines):
-        return diff
+    if changes := count_changes(lines):
+        return changes
     # The last line may say in brackets how a command ended, or how to read the rest.
     last = sanitize(lines.pop()) if lines and lines[-1].startswith("[") and lines[-1].endswith("]") else ""
     first = sanitize(lines[0]) if lines else ""
@@ -87,14 +87,6 @@ def _describe_refusal(text: str) -> str:
     """Why a call did not run, or the user's reply to it."""
     _, has_reply, words = text.partition("and said: ")
     return (f"Not run: {words}" if has_reply else text.partition(". ")[0])[: 4 * MAX_SHORT_CHARS]
-
-
-def _describe_diff(lines: Sequence[str]) -> str:
-    """The added and removed lines of a diff below the first line; empty if there is no diff."""
-    if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
-        return ""
-    signs = Counter(line[:1] for line in lines[3:])
-    return f"{sanitize(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"
 
 
 def get_columns(stream: TextIO) -> int:

@@ -19,10 +19,10 @@ from ....errors import BotError
 from ....security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, Approver, Request
 from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
+from ...render.diff import draw_preview
 
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = "the user did not let it run, and said: {said}"
-DIFF_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of diff lines, by their first character
 MAX_SHORT_LINES = 20  # the beginning of a longer request may be off the screen
 
 
@@ -71,16 +71,11 @@ class TerminalApprover:
         head = f"{name} as you changed it:" if changed else f"{name} wants to run ({reveal(request.reason)}):"
         lines = [head, *(line for item in _select_arguments(request) for line in _format_argument(*item))]
         if request.preview:
-            lines += ["", *(self._diff_line(line) for line in request.preview.rstrip("\n").split("\n"))]
+            lines += ["", *draw_preview(request.preview, coloured=self._coloured)]
         lines += [f"reviewed: {sanitize(review)}" for review in request.reviews]
         if len(lines) > MAX_SHORT_LINES:
             lines.append(f"({len(lines)} lines: scroll up to see them all)")
         self._show("\n".join(f"  {line}" for line in lines))
-
-    def _diff_line(self, line: str) -> str:
-        text = f"  {reveal(line)}"
-        colour = DIFF_COLOURS.get(line[:1]) if self._coloured else None
-        return f"{colour}{text}\x1b[0m" if colour else text
 
     def _ask_user(self, request: Request, *, changed: bool = False) -> Answer:
         always = bool(request.rule) and not changed

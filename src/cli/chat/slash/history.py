@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ....errors import BotError, ToolError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
+from ...render.diff import draw_file_diff
 from ...render.plain import format_call
 from ..state import SlashCommand, State
 
@@ -119,20 +120,10 @@ def _diff(state: State, _: str) -> None:
         if write.before is not None and before is None:
             state.screen.say(f"  {_make_relative(state, path)}: its earlier content was not saved")
             continue
-        lines = _make_diff(_make_relative(state, path), before, _read_content(Path(path)))
+        lines = draw_file_diff(_make_relative(state, path), before, _read_content(Path(path)))
         state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {_make_relative(state, path)}: unchanged")
         if len(lines) > MAX_DIFF_LINES:
             state.screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
-
-
-def _make_diff(name: str, before: bytes | None, after: bytes | None) -> list[str]:
-    from ....tools.fs.diff import make_diff
-
-    try:
-        old, new = (None if content is None else content.decode() for content in (before, after))
-    except UnicodeDecodeError:
-        return [] if before == after else [f"  {name}: changed, and not a text file"]
-    return [sanitize(line) for line in make_diff(name, old, new).splitlines()]
 
 
 def _read_content(path: Path) -> bytes | None:

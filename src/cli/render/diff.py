@@ -1,0 +1,43 @@
+"""Unified diffs on a terminal: of a call to approve, of a file that tools changed, or as a count of lines.
+
+src/tools/fs/diff.py makes them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ...security.text.sanitize import reveal, sanitize
+
+COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of lines, by their first character
+
+
+def draw_preview(diff: str, *, coloured: bool) -> list[str]:
+    """The lines of a diff that the user is asked to approve: nothing in it is hidden."""
+    return [_draw_line(line, coloured=coloured) for line in diff.rstrip("\n").split("\n")]
+
+
+def _draw_line(line: str, *, coloured: bool) -> str:
+    text = f"  {reveal(line)}"
+    colour = COLOURS.get(line[:1]) if coloured else None
+    return f"{colour}{text}\x1b[0m" if colour else text
+
+
+def draw_file_diff(name: str, before: bytes | None, after: bytes | None) -> list[str]:
+    """The diff of two contents of a file, None if there is no file. Empty if they are equal."""
+    from ...tools.fs.diff import make_diff  # start-up is measured
+
+    try:
+        old, new = (None if content is None else content.decode() for content in (before, after))
+    except UnicodeDecodeError:
+        return [] if before == after else [f"  {name}: changed, and not a text file"]
+    return [sanitize(line) for line in make_diff(name, old, new).splitlines()]
+
+
+def count_changes(lines: Sequence[str]) -> str:
+    """`changed +2 -1 lines`, for a result of `write` or `edit`: a sentence and a diff. Empty if there is no diff."""
+    if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
+        return ""
+    signs = Counter(line[:1] for line in lines[3:])
+    return f"{sanitize(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"

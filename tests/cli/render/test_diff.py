@@ -1,0 +1,30 @@
+from src.cli.render.diff import count_changes, draw_file_diff, draw_preview
+
+DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same\n"
+
+
+def test_a_preview_colours_lines_by_their_sign():
+    lines = draw_preview(DIFF, coloured=True)
+    assert lines[2:] == ["\x1b[36m  @@ -1 +1 @@\x1b[0m", "\x1b[31m  -old\x1b[0m", "\x1b[32m  +new\x1b[0m", "   same"]
+
+
+def test_a_preview_reveals_what_a_terminal_would_obey():
+    assert draw_preview("+new\x1b[2J\n", coloured=False) == ["  +new\\x1b[2J"]
+
+
+def test_a_file_diff_drops_what_a_terminal_would_obey():
+    assert draw_file_diff("a", b"old\n", b"\x1b[2Jnew\n")[-2:] == ["-old", "+new"]
+
+
+def test_a_new_file_differs_from_none():
+    assert draw_file_diff("a", None, b"new\n")[:2] == ["--- /dev/null", "+++ b/a"]
+
+
+def test_a_file_that_is_not_text_has_no_diff():
+    assert draw_file_diff("a", b"\xff", b"\xfe") == ["  a: changed, and not a text file"]
+    assert draw_file_diff("a", b"\xff", b"\xff") == []
+
+
+def test_changes_are_counted_without_the_head_of_the_diff():
+    assert count_changes(["Changed a: 1", *DIFF.splitlines()]) == "changed +1 -1 lines"
+    assert count_changes(["Created a: 2 characters"]) == ""
