@@ -42,6 +42,11 @@ EDIT_FILE = Step(
     (("edit", {"path": "greet.py", "oldText": "great(", "newText": "greet("}),),
     thought="NameError: name 'great' is not defined. The function above is greet, so line 5 is mistyped.",
 )
+FIXED = "print(greet("  # in the program, once it was fixed
+BREAK_FILE = Step(
+    "`greet.py` is fixed already, so I break it again. Edits ask first.",
+    (("edit", {"path": "greet.py", "oldText": FIXED, "newText": "print(great("}),),
+)
 AGAIN = Step("Now it should run.", (("exec", {"command": "python3 greet.py"}),))
 
 OTHER_PATH = {
@@ -111,12 +116,24 @@ def _next_turn(conversation: DemoRequest) -> DemoTurn:
     done = sum(message.get("role") == "assistant" for message in since)
     if done and _is_denied(since):
         return DemoTurn(DENIED)
-    if done >= len(topic.steps):
+    steps = _choose_steps(topic, since)
+    if done >= len(steps):
         return DemoTurn(topic.end.format(path=OTHER_PATH[conversation.native]))
-    step = topic.steps[done]
+    step = steps[done]
     offered = conversation.tools or frozenset(OFFERED.findall(_get_text(messages[0])))
     call = next((each for each in step.tools if each[0] in offered), None)
     return DemoTurn(step.text, step.thought, (call,)) if call else DemoTurn(NO_TOOL)
+
+
+def _choose_steps(topic: Topic, since: list[dict[str, Any]]) -> tuple[Step, ...]:
+    """The topic's steps; to fix a program that was fixed before, it is first broken again."""
+    if EDIT_FILE not in topic.steps:
+        return topic.steps
+    at = topic.steps.index(READ_FILE)
+    result = since[2 * at + 1 : 2 * at + 2]  # each step is a turn and its result
+    if not any(FIXED in _get_text(message) for message in result):
+        return topic.steps
+    return (*topic.steps[: at + 1], BREAK_FILE, *topic.steps[at + 1 :])
 
 
 def _find_question(messages: list[dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:

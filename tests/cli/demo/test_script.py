@@ -34,6 +34,15 @@ def test_the_tour_lists_reads_runs_edits_and_runs_again():
     assert calls == ["glob", "read", "exec", "edit", "exec"]
 
 
+@pytest.mark.parametrize(("question", "first"), [("tour", ["glob", "read"]), ("fix it", ["read"])])
+def test_a_program_that_was_fixed_is_broken_again_before_it_is_fixed(question, first):
+    turns = play(question, result='5 print(greet("world"))')
+    calls = [call for turn in turns for call in turn.calls]
+    assert [name for name, _ in calls[: len(first)]] == first
+    edits = [(arguments["oldText"], arguments["newText"]) for name, arguments in calls if name == "edit"]
+    assert edits == [("print(greet(", "print(great("), ("great(", "greet(")]
+
+
 def test_it_ends_with_the_other_way_to_call_tools():
     assert "/path text" in play("tour")[-1].text
     text = play_script(DemoRequest([ask("run"), *answer(play("run")[0])], EVERY, native=False)).text
