@@ -64,9 +64,9 @@ def make_formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, width=(columns or 80) - 2)
 
 
-def add_common(options: argparse.ArgumentParser, default: str | None) -> None:
+def add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
     """The options that the chat and every command share."""
-    add = options.add_argument
+    add = parser.add_argument
     add(
         "-c",
         "--config",
@@ -117,7 +117,7 @@ def parse_number(kind: Callable[[str], float], least: float) -> Callable[[str], 
     return read
 
 
-def load_settings(given: argparse.Namespace, **more: object) -> Settings:
+def load_settings(options: argparse.Namespace, **more: object) -> Settings:
     """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
     from dataclasses import replace
     from pathlib import Path
@@ -125,20 +125,20 @@ def load_settings(given: argparse.Namespace, **more: object) -> Settings:
     from ..config import load
 
     overrides = {
-        "vllm.base_url": given.base_url,
-        "vllm.model": given.model,
-        "vllm.enable_function_calling": False if given.no_function_calling else None,
-        "workspace.dir": given.workspace,
-        "security.profile": given.profile,
-        "agent.max_tool_turns": given.max_turns,
+        "vllm.base_url": options.base_url,
+        "vllm.model": options.model,
+        "vllm.enable_function_calling": False if options.no_function_calling else None,
+        "workspace.dir": options.workspace,
+        "security.profile": options.profile,
+        "agent.max_tool_turns": options.max_turns,
         **more,
     }
-    settings = load(Path(given.config) if given.config else None, overrides, os.environ)
-    if not given.allow:
+    settings = load(Path(options.config) if options.config else None, overrides, os.environ)
+    if not options.allow:
         return settings
     from ..security.permissions.rules import parse_allow_option
 
-    rules = (*settings.security.rules, *(parse_allow_option(text).to_entry() for text in given.allow))
+    rules = (*settings.security.rules, *(parse_allow_option(text).to_entry() for text in options.allow))
     return replace(
         settings,
         security=replace(settings.security, rules=rules),

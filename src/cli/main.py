@@ -25,7 +25,7 @@ exit codes: 0 answered, 1 error, 2 bad usage or configuration, 3 limit reached, 
 environment: VLLM_BASE_URL, VLLM_MODEL, VLLM_API_KEY override the file; DEBUG=1 traces calls, DEBUG=2 bodies too
 """
 
-# Name and description. The command's module is loaded only when the command is given. It has run_NAME(given), which
+# Name and description. The command's module is loaded only when the command is given. It has run_NAME(options), which
 # returns the exit code, and may have add_NAME_options(parser), which adds the command's own options.
 COMMANDS = {
     "doctor": "check the setup: what works, what does not, and what to do about it",
@@ -40,13 +40,13 @@ SIMPLE = ("models", "tools", "config")  # commands that share a module
 
 def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
     """`commands`: the commands whose own options are added as well, which loads their modules."""
-    options = ArgumentParser(
+    parser = ArgumentParser(
         prog="vllm-bot",
         description="Chat with a model on a vLLM server that can read and edit your files and run commands.",
         epilog=EPILOG,
         formatter_class=make_formatter,
     )
-    add = options.add_argument
+    add = parser.add_argument
     add(
         "-p",
         "--prompt",
@@ -71,13 +71,13 @@ def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
         const="",
         help="continue a session by name or id; default: the last one in this folder (see docs/sessions.md)",
     )
-    add_common(options, None)
+    add_common(parser, None)
     add("--relearn", action="store_true", help="forget what was learned about servers and find it out again")
     add("--plain", action="store_true", help="plain output: no colours, nothing redrawn")
     add("--trace", metavar="FILE", help="append every event to FILE, one JSON object per line (see docs/tracing.md)")
     add("--demo", action="store_true", help="try it without a server: a scripted model, in a temporary folder")
     add("--version", action="version", version=f"vllm-bot {__version__}")
-    rows = options.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
+    rows = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
         row = rows.add_parser(
             name, help=about, description=f"{about[0].upper()}{about[1:]}.", formatter_class=make_formatter
@@ -85,7 +85,7 @@ def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
         if name in commands:
             add_common(row, argparse.SUPPRESS)  # given before or after the command's name
             getattr(_load_module(name), f"add_{name}_options", lambda _: None)(row)
-    return options
+    return parser
 
 
 def _load_module(command: str) -> ModuleType:
@@ -102,9 +102,9 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
         import argcomplete
 
         argcomplete.autocomplete(make_parser(tuple(COMMANDS)))
-    options = make_parser(tuple(name for name in COMMANDS if name in words))
-    options.words = words
-    given = options.parse_args(words)
+    parser = make_parser(tuple(name for name in COMMANDS if name in words))
+    parser.words = words
+    options = parser.parse_args(words)
     # Loaded here so that --help and --version do not load it.
     from ..config import read_debug_level
     from ..errors import BotError, describe_error
@@ -117,9 +117,9 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     debug = read_debug_level(os.environ)
     try:
         with exit_on_signals():
-            if given.command:
-                return int(getattr(_load_module(given.command), f"run_{given.command}")(given))
-            return run(given, debug, sleep)
+            if options.command:
+                return int(getattr(_load_module(options.command), f"run_{options.command}")(options))
+            return run(options, debug, sleep)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -21,8 +21,8 @@ def add_doctor_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", choices=("text", "json"), default=argparse.SUPPRESS, help="json: one object")
 
 
-def run_doctor(given: argparse.Namespace) -> int:
-    return print_report(lambda: load_settings(given), as_json=given.output not in (None, "text"))
+def run_doctor(options: argparse.Namespace) -> int:
+    return print_report(lambda: load_settings(options), as_json=options.output not in (None, "text"))
 
 
 def print_report(load: Callable[[], Settings], *, as_json: bool = False) -> int:

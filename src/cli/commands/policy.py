@@ -23,9 +23,9 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_policy(given: argparse.Namespace) -> int:
+def run_policy(options: argparse.Namespace) -> int:
     """Raises ConfigError."""
-    settings = load_settings(given)
+    settings = load_settings(options)
     policy, registry = make_policy(settings), make_tools(settings)
     code = 0
     # Bytes: no locale's encoding, and lines end at \n alone, unlike those of str.splitlines().

@@ -53,15 +53,15 @@ def add_sessions_options(parser: argparse.ArgumentParser) -> None:
     clean.set_defaults(action=_clean)
 
 
-def run_sessions(given: argparse.Namespace) -> int:
+def run_sessions(options: argparse.Namespace) -> int:
     """Raises BotError."""
-    return int(given.action(given, Factory(load_settings(given))))
+    return int(options.action(options, Factory(load_settings(options))))
 
 
-def _list(given: argparse.Namespace, factory: Factory) -> int:
+def _list(options: argparse.Namespace, factory: Factory) -> int:
     store = factory.make_store()
     found = store.list_sessions()
-    if given.json:
+    if options.json:
         for each in found:
             print(json.dumps(each._asdict()))
         return 0
@@ -72,10 +72,10 @@ def _list(given: argparse.Namespace, factory: Factory) -> int:
     return 0
 
 
-def _search(given: argparse.Namespace, factory: Factory) -> int:
-    found = factory.make_store().search(" ".join(given.words))
+def _search(options: argparse.Namespace, factory: Factory) -> int:
+    found = factory.make_store().search(" ".join(options.words))
     for each in found:
-        if given.json:
+        if options.json:
             print(json.dumps({"session": each.session.id, "speaker": each.speaker, "snippet": each.snippet}))
             continue
         when = time.strftime("%Y-%m-%d", time.localtime(each.session.used))
@@ -83,26 +83,26 @@ def _search(given: argparse.Namespace, factory: Factory) -> int:
     return 0 if found else 1
 
 
-def _show(given: argparse.Namespace, factory: Factory) -> int:
-    print(render_markdown(_read_conversation(given.session, factory), factory.clean), end="")
+def _show(options: argparse.Namespace, factory: Factory) -> int:
+    print(render_markdown(_read_conversation(options.session, factory), factory.clean), end="")
     return 0
 
 
-def _export(given: argparse.Namespace, factory: Factory) -> int:
-    text = FORMATS[given.format](_read_conversation(given.session, factory), factory.clean)
-    if given.out is None:
+def _export(options: argparse.Namespace, factory: Factory) -> int:
+    text = FORMATS[options.format](_read_conversation(options.session, factory), factory.clean)
+    if options.out is None:
         print(text, end="")
         return 0
     try:
-        Path(given.out).write_text(text, encoding="utf-8", errors="replace")
+        Path(options.out).write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
-        raise BotError(f"{given.out}: {error.strerror or error}") from error
+        raise BotError(f"{options.out}: {error.strerror or error}") from error
     return 0
 
 
-def _read_conversation(wanted: str, factory: Factory) -> SavedConversation:
+def _read_conversation(name_or_id: str, factory: Factory) -> SavedConversation:
     store = factory.make_store()
-    session = store.find(wanted, factory.settings.root)
+    session = store.find(name_or_id, factory.settings.root)
     found = replay(store.journal_path(session), whole=True)
     for problem in found.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
@@ -113,16 +113,16 @@ def _read_conversation(wanted: str, factory: Factory) -> SavedConversation:
     return SavedConversation(found.state.name or session, facts, found.messages)
 
 
-def _delete(given: argparse.Namespace, factory: Factory) -> int:
+def _delete(options: argparse.Namespace, factory: Factory) -> int:
     store = factory.make_store()
-    for wanted in given.sessions:
-        session = store.find(wanted)
+    for name_or_id in options.sessions:
+        session = store.find(name_or_id)
         store.delete(session)
         print(f"deleted {session}")
     return 0
 
 
-def _clean(given: argparse.Namespace, factory: Factory) -> int:
-    for session in factory.make_store().clean(given.days):
+def _clean(options: argparse.Namespace, factory: Factory) -> int:
+    for session in factory.make_store().clean(options.days):
         print(f"deleted {session}")
     return 0

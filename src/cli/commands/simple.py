@@ -17,26 +17,26 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object: key -> value and place")
 
 
-def run_models(given: argparse.Namespace) -> int:
+def run_models(options: argparse.Namespace) -> int:
     """One model per line, with the length of its context if known. Raises BotError."""
-    for name, length in Factory(load_settings(given)).connections.list_models().items():
+    for name, length in Factory(load_settings(options)).connections.list_models().items():
         print(f"{sanitize(name)}  {length:,} tokens" if length else sanitize(name))
     return 0
 
 
-def run_tools(given: argparse.Namespace) -> int:
+def run_tools(options: argparse.Namespace) -> int:
     """OpenAI's `tools`, as JSON on standard output. Raises ConfigError."""
-    tools = make_tools(load_settings(given))
+    tools = make_tools(load_settings(options))
     for notice in tools.notices:
         print(f"! {sanitize(notice)}", file=sys.stderr)
     print(json.dumps(tools.openai_tools, indent=2, ensure_ascii=False))
     return 0
 
 
-def run_config(given: argparse.Namespace) -> int:
+def run_config(options: argparse.Namespace) -> int:
     """The settings in force. Raises ConfigError."""
-    rows = list_settings(load_settings(given))
-    if given.json:
+    rows = list_settings(load_settings(options))
+    if options.json:
         print(json.dumps({key: {"value": value, "from": place} for key, value, place in rows}, indent=2))
         return 0
     for key, value, place in rows:

@@ -31,40 +31,40 @@ SPAN_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_E
 _HOW_TO_ASK = 'For example: vllm-bot -p "What is in this folder?"'
 
 
-def run(given: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
+def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], None]) -> int:
     """Returns the exit code. Raises BotError, which JSON output reports in its last line as well."""
     with ExitStack() as stack:
         outlet = None
-        if given.output is not None:
+        if options.output is not None:
             from .ask import open_outlet
 
-            outlet = stack.enter_context(open_outlet(given.output, given.model or ""))
-        factory = Factory(stack.enter_context(_open_settings(given)), sleep)
+            outlet = stack.enter_context(open_outlet(options.output, options.model or ""))
+        factory = Factory(stack.enter_context(_open_settings(options)), sleep)
         debug = Debug(debug_level, factory.settings.vllm.api_key)
-        debug.observers = _make_observers(given, factory)
-        question = _read_question(given)
-        if question is None and (unfit := [name for name in ONE_QUESTION if getattr(given, name) is not None]):
+        debug.observers = _make_observers(options, factory)
+        question = _read_question(options)
+        if question is None and (unfit := [name for name in ONE_QUESTION if getattr(options, name) is not None]):
             raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)
-        if given.relearn:
+        if options.relearn:
             factory.server_memory.forget()
         if question is None:
             from ..chat.open import open_chat
 
-            return open_chat(factory, debug, yes=given.yes, resume=given.resume, only_plain=given.plain)
+            return open_chat(factory, debug, yes=options.yes, resume=options.resume, only_plain=options.plain)
         from .ask import RunLimits, ask, open_outlet
 
         outlet = outlet or stack.enter_context(open_outlet("text"))
-        limits = RunLimits(given.max_tokens, given.timeout)
-        return ask(factory, debug, question, outlet, yes=given.yes, limits=limits, resume=given.resume)
+        limits = RunLimits(options.max_tokens, options.timeout)
+        return ask(factory, debug, question, outlet, yes=options.yes, limits=limits, resume=options.resume)
 
 
 @contextmanager
-def _open_settings(given: argparse.Namespace) -> Iterator[Settings]:
+def _open_settings(options: argparse.Namespace) -> Iterator[Settings]:
     """The settings in force; with --demo those that lead to its server, which ends with the block."""
-    if not given.demo:
-        yield load_settings(given)
+    if not options.demo:
+        yield load_settings(options)
         return
-    if unfit := [name for name in ("base_url", "model", "workspace") if getattr(given, name) is not None]:
+    if unfit := [name for name in ("base_url", "model", "workspace") if getattr(options, name) is not None]:
         raise ConfigError(
             f"--demo brings its own server, model and folder, so {_spell_option(unfit[0])} cannot be used with it."
         )
@@ -72,16 +72,16 @@ def _open_settings(given: argparse.Namespace) -> Iterator[Settings]:
 
     with start_demo() as demo:
         print(DEMO.format(demo.folder), file=sys.stderr)
-        yield replace(load_settings(given, **demo.overrides), state=demo.state)
+        yield replace(load_settings(options, **demo.overrides), state=demo.state)
 
 
-def _make_observers(given: argparse.Namespace, factory: Factory) -> list[Observer]:
+def _make_observers(options: argparse.Namespace, factory: Factory) -> list[Observer]:
     """The trace file and the OpenTelemetry spans that the options and the environment ask for. Raises ConfigError."""
     observers: list[Observer] = []
-    if given.trace:
+    if options.trace:
         from ..tracing.jsonl import TraceFile
 
-        observers.append(TraceFile(given.trace, factory.secrets))
+        observers.append(TraceFile(options.trace, factory.secrets))
     if wants_spans(os.environ):
         try:
             from ..tracing.otel import Spans, make_tracer
@@ -102,18 +102,18 @@ def _spell_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _read_question(given: argparse.Namespace) -> str | None:
+def _read_question(options: argparse.Namespace) -> str | None:
     """The question, from the command line, standard input or both; None opens the chat."""
-    if given.prompt in (None, "-"):
+    if options.prompt in (None, "-"):
         if not sys.stdin:
             raise ConfigError("Standard input is closed.", _HOW_TO_ASK)
-        if given.prompt is None and sys.stdin.isatty():
+        if options.prompt is None and sys.stdin.isatty():
             return None
         question = sys.stdin.read()
     else:
         material = _read_pipe()
-        question = f"{given.prompt}\n\n{_mark_material(material)}" if material.strip() else given.prompt
-    if not question.strip() or not (given.prompt is None or given.prompt.strip()):
+        question = f"{options.prompt}\n\n{_mark_material(material)}" if material.strip() else options.prompt
+    if not question.strip() or not (options.prompt is None or options.prompt.strip()):
         raise ConfigError("The question is empty.", _HOW_TO_ASK)
     return question
 

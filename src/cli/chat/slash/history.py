@@ -32,13 +32,13 @@ out, the exact commands to set up, run, test and check it, and the conventions i
 not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
 
 
-def resume_session(state: State, wanted: str) -> None:
+def resume_session(state: State, name_or_id: str) -> None:
     """Continue a session; "" is the last one in this folder. Raises BotError."""
     if not state.store:
         raise BotError("Conversations are not saved here.")
-    if state.store.find(wanted, state.settings.root) == state.session.id:
+    if state.store.find(name_or_id, state.settings.root) == state.session.id:
         raise BotError("You are already in that conversation.")
-    session, notices = state.store.resume(wanted, state.session.messages[:1], state.settings.root)
+    session, notices = state.store.resume(name_or_id, state.session.messages[:1], state.settings.root)
     state.switch_session(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
@@ -133,9 +133,9 @@ def _read_content(path: Path) -> bytes | None:
         return None
 
 
-def _resume(state: State, wanted: str) -> None:
-    if wanted:
-        resume_session(state, wanted)
+def _resume(state: State, name_or_id: str) -> None:
+    if name_or_id:
+        resume_session(state, name_or_id)
         return
     _list_sessions(state, "")
     state.screen.say("  Continue one with /resume ID or /resume NAME.")
