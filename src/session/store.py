@@ -45,9 +45,9 @@ class Store:
         tail = "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in os.urandom(4))
         return Journal(self.folder / f"{stamp}-{tail}{SUFFIX}", self._redact)
 
-    def resume(self, wanted: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
-        """The session `wanted`, as in `find`, or a copy if it is open elsewhere; and notices. Raises BotError."""
-        session = self.find(wanted, root)
+    def resume(self, name_or_id: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
+        """The session that `find` finds, or a copy if it is open elsewhere; and notices. Raises BotError."""
+        session = self.find(name_or_id, root)
         try:
             return Session.resume(self.journal_path(session), system, root, self._redact)
         except Locked:
@@ -57,7 +57,7 @@ class Store:
     def journal_path(self, session: str) -> Path:
         return self.folder / f"{session}{SUFFIX}"
 
-    def find(self, wanted: str, root: Path | None = None) -> str:
+    def find(self, name_or_id: str, root: Path | None = None) -> str:
         """The id of the session with this id or name, or the beginning of one; for "", the last one in `root`.
 
         Raises BotError if there is none, or more than one.
@@ -65,9 +65,9 @@ class Store:
         known = self.list_sessions(empty=True)
         if not known:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
-        if not wanted and root is None:
+        if not name_or_id and root is None:
             raise BotError("No session was named.")
-        if not wanted:
+        if not name_or_id:
             here = [each for each in known if each.workspace == make_storable(str(root))]
             if not here:
                 raise BotError(
@@ -75,16 +75,16 @@ class Store:
                 )
             return next((each.id for each in here if each.turns), here[0].id)
         for meant in (
-            [each for each in known if wanted in (each.id, each.name)],
-            [each for each in known if each.id.startswith(wanted)],
-            [each for each in known if each.name.lower().startswith(wanted.lower())],
+            [each for each in known if name_or_id in (each.id, each.name)],
+            [each for each in known if each.id.startswith(name_or_id)],
+            [each for each in known if each.name.lower().startswith(name_or_id.lower())],
         ):
             if len(meant) > 1:
                 names = ", ".join(each.id for each in meant[:MAX_IDS_SHOWN])
-                raise BotError(f"{wanted!r} may be {len(meant)} sessions, the last {names}.", "Name one by its id.")
+                raise BotError(f"{name_or_id!r} may be {len(meant)} sessions, the last {names}.", "Name one by its id.")
             if meant:
                 return meant[0].id
-        raise BotError(f"There is no session {wanted!r}.", "`vllm-bot sessions` lists them.")
+        raise BotError(f"There is no session {name_or_id!r}.", "`vllm-bot sessions` lists them.")
 
     def list_sessions(self, *, empty: bool = False) -> list[Summary]:
         """All sessions, the last used first. `empty`: including those without an answer."""
