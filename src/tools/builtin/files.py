@@ -43,8 +43,8 @@ def read(
         encoding = find_encoding(path, file, ctx.max_file_bytes)
         digest = _hash_file(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
         file.seek(len(encoding.bom))
-        seen = read_window(path, file, encoding.codec, first, limit)
-    return f"{seen.text}{_continuation_hint(seen)}[sha256 {digest}]"
+        window = read_window(path, file, encoding.codec, first, limit)
+    return f"{window.text}{_continuation_hint(window)}[sha256 {digest}]"
 
 
 def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
@@ -165,9 +165,9 @@ def _hash_file(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _continuation_hint(seen: Window) -> str:
-    if seen.next:
-        return f"[more lines follow; read on with offset={seen.next}]\n"
-    if not seen.text:
+def _continuation_hint(window: Window) -> str:
+    if window.next:
+        return f"[more lines follow; read on with offset={window.next}]\n"
+    if not window.text:
         return "[the file is empty]\n"
-    return "" if seen.final_newline else "[no newline at the end]\n"
+    return "" if window.final_newline else "[no newline at the end]\n"

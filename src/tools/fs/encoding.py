@@ -46,7 +46,7 @@ class OldFile(NamedTuple):
     """A file before it is changed: its bytes, and its state when they were read."""
 
     data: bytes
-    seen: os.stat_result
+    status: os.stat_result
 
     def find_encoding(self, path: str) -> Encoding:
         """Raises ToolError if the file is not text."""
@@ -84,10 +84,10 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
         except FileNotFoundError:
             return None
         with file:
-            seen, data = os.fstat(file.fileno()), file.read(ctx.max_file_bytes + 1)
+            status, data = os.fstat(file.fileno()), file.read(ctx.max_file_bytes + 1)
     if len(data) > ctx.max_file_bytes:
         raise ToolError(f"{path} is too large to be changed: more than {ctx.max_file_bytes:,} bytes")
-    return OldFile(data, seen)
+    return OldFile(data, status)
 
 
 def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
@@ -107,7 +107,7 @@ def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) 
     target = paths.resolve(path, ctx.workspace)
     with map_os_errors(path):
         ctx.before_write("/".join(target.parts), old.data if old else None)
-        paths.replace(target, data, ctx.protected, old.seen if old else None)
+        paths.replace(target, data, ctx.protected, old.status if old else None)
 
 
 def find_encoding(path: str, file: BinaryIO, max_bytes: int) -> Encoding:

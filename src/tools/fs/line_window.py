@@ -37,10 +37,10 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
     with io.TextIOWrapper(file, codec, errors="replace", newline="\n") as text:
         if is_utf16:
             last = _skip_lines(text, first - 1)
-        seen = _read_lines(text, first, limit) if last is None else Window("", None)
-    if not seen.text and first > 1:
+        window = _read_lines(text, first, limit) if last is None else Window("", None)
+    if not window.text and first > 1:
         raise ToolError(f"{name} has no line {first}: its last is {first - 1 if last is None else last}")
-    return seen
+    return window
 
 
 def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window:

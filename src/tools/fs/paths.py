@@ -40,7 +40,7 @@ KINDS = {
 class Target(NamedTuple):
     """A path as the model gave it, and the components below the workspace that it leads to; none of them is a link."""
 
-    given: str
+    name: str
     workspace: Path
     parts: tuple[str, ...]
 
@@ -66,11 +66,11 @@ def refuse_protected(target: Target, protected: tuple[Path, ...]) -> None:
     """
     parts = _casefold(target.parts)
     if ".git" in parts:
-        raise ToolError(f"{target.given}: git's own files are not written", "Use git through a command.")
+        raise ToolError(f"{target.name}: git's own files are not written", "Use git through a command.")
     real = _casefold(target.workspace.parts) + parts
     for path in protected:
         if real[: len(path.parts)] == _casefold(path.parts):
-            raise ToolError(f"{target.given} is protected: it holds settings or the state of this program")
+            raise ToolError(f"{target.name} is protected: it holds settings or the state of this program")
 
 
 def _casefold(parts: tuple[str, ...]) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def open_parent(target: Target, *, create: bool = False) -> Iterator[int]:
     descriptors they were made with, which stay open until then, since a path may lead elsewhere by now.
     """
     if not target.parts:
-        raise ToolError(f"{target.given} is a folder")
+        raise ToolError(f"{target.name} is a folder")
     with ExitStack() as opened, ExitStack() as made:
         folder = os.open(target.workspace, FOLDER)
         opened.callback(os.close, folder)
@@ -134,13 +134,13 @@ def open_to_read(target: Target) -> int:
 def _refuse_special(target: Target, state: os.stat_result) -> None:
     kind = stat.S_IFMT(state.st_mode)
     if kind != stat.S_IFREG:
-        raise ToolError(f"{target.given} is {KINDS.get(kind, 'no file')}")
+        raise ToolError(f"{target.name} is {KINDS.get(kind, 'no file')}")
 
 
-def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.stat_result | None = None) -> bool:
+def replace(target: Target, data: bytes, protected: tuple[Path, ...], expected: os.stat_result | None = None) -> bool:
     """Replace or create a file in one step; True if it is new.
 
-    `seen` is the state of the file that `data` was made from. Raises ToolError if it has been changed since.
+    `expected` is the state of the file that `data` was made from. Raises ToolError if it has been changed since.
 
     The data goes to a temporary file beside it, which is then renamed: a reader sees the old content or the new one,
     another hard link keeps the old one, and a crash loses neither. If that fails, the temporary file is removed. The
@@ -154,12 +154,12 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], seen: os.s
         except FileNotFoundError:
             old = None
         if old and not os.access(name, os.W_OK, dir_fd=folder):
-            raise ToolError(f"{target.given} is read-only")  # renaming does not check that
+            raise ToolError(f"{target.name} is read-only")  # renaming does not check that
         temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
         try:
             _write_whole(temporary, data, folder, old, name)
-            if seen:
-                _refuse_changed(target, seen, folder)
+            if expected:
+                _refuse_changed(target, expected, folder)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
@@ -176,11 +176,11 @@ def remove(target: Target) -> None:
         os.unlink(target.parts[-1], dir_fd=folder)
 
 
-def _refuse_changed(target: Target, seen: os.stat_result, folder: int) -> None:
+def _refuse_changed(target: Target, expected: os.stat_result, folder: int) -> None:
     """Called right before the renaming: a change between the two is not noticed."""
     now = stat_file(target, folder)
-    if (now.st_ino, now.st_mtime_ns, now.st_size) != (seen.st_ino, seen.st_mtime_ns, seen.st_size):
-        raise ToolError(f"{target.given} was changed meanwhile, and not by this edit", "Read it again.")
+    if (now.st_ino, now.st_mtime_ns, now.st_size) != (expected.st_ino, expected.st_mtime_ns, expected.st_size):
+        raise ToolError(f"{target.name} was changed meanwhile, and not by this edit", "Read it again.")
 
 
 def _write_whole(temporary: str, data: bytes, folder: int, old: os.stat_result | None, name: str) -> None:

@@ -95,51 +95,51 @@ def _find_exact(text: str, old: str, every: bool) -> list[Span]:
 def _find_trimmed_lines(text: str, old: str, every: bool) -> list[Span]:
     """Runs of lines that equal those of `old` once all are stripped."""
     lines = text.split("\n")
-    wanted, whole = _strip_lines(old)
-    if not any(wanted):
+    old_lines, whole = _strip_lines(old)
+    if not any(old_lines):
         return []
-    hay, needle = ("\n".join(["", *each, ""]) for each in ([line.strip() for line in lines], wanted))
+    hay, needle = ("\n".join(["", *each, ""]) for each in ([line.strip() for line in lines], old_lines))
     starts: list[int] = []
     line = passed = 0
     place = hay.find(needle)
     while place >= 0:
         line += hay.count("\n", passed, place)
-        if not (every and starts and line < starts[-1] + len(wanted)):
+        if not (every and starts and line < starts[-1] + len(old_lines)):
             starts.append(line)
         passed, place = place, hay.find(needle, place + 1)
-    return _to_spans(lines, [(start, start + len(wanted)) for start in starts], whole)
+    return _to_spans(lines, [(start, start + len(old_lines)) for start in starts], whole)
 
 
 def _find_anchored_blocks(text: str, old: str, _every: bool) -> list[Span]:
     """The blocks whose first and last line are those of `old`, and whose text between is most like it."""
-    wanted, whole = _strip_lines(old)
-    if len(wanted) < 3 or not (wanted[0] and wanted[-1]):
+    old_lines, whole = _strip_lines(old)
+    if len(old_lines) < 3 or not (old_lines[0] and old_lines[-1]):
         return []
     lines = text.split("\n")
     trimmed = [line.strip() for line in lines]
     blocks = [
         (start, end + 1)
-        for start in [at for at, line in enumerate(trimmed) if line == wanted[0]][:MAX_CANDIDATES]
-        for end in _find_ends(trimmed, start, wanted)
+        for start in [at for at, line in enumerate(trimmed) if line == old_lines[0]][:MAX_CANDIDATES]
+        for end in _find_ends(trimmed, start, old_lines)
     ]
-    return _to_spans(lines, _select_most_alike(trimmed, blocks, wanted), whole)
+    return _to_spans(lines, _select_most_alike(trimmed, blocks, old_lines), whole)
 
 
-def _find_ends(trimmed: Sequence[str], start: int, wanted: Sequence[str]) -> list[int]:
-    """Where a block from `start` on may end: at up to twice the length of `wanted`, and a little more."""
-    furthest = min(len(trimmed), start + 2 * len(wanted) + MAX_COMPARED)
-    return [at for at in range(start + 1, furthest) if trimmed[at] == wanted[-1]][:MAX_COMPARED]
+def _find_ends(trimmed: Sequence[str], start: int, old_lines: Sequence[str]) -> list[int]:
+    """Where a block from `start` on may end: at up to twice the length of `old_lines`, and a little more."""
+    furthest = min(len(trimmed), start + 2 * len(old_lines) + MAX_COMPARED)
+    return [at for at in range(start + 1, furthest) if trimmed[at] == old_lines[-1]][:MAX_COMPARED]
 
 
 def _select_most_alike(
-    trimmed: Sequence[str], blocks: Sequence[tuple[int, int]], wanted: Sequence[str]
+    trimmed: Sequence[str], blocks: Sequence[tuple[int, int]], old_lines: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """The block most like `wanted`, or several that are equally like it and do not overlap."""
+    """The block most like `old_lines`, or several that are equally like it and do not overlap."""
     import difflib
     import heapq
 
     matcher = difflib.SequenceMatcher(None, autojunk=False)
-    matcher.set_seq2("\n".join(wanted[1:-1])[:MAX_BLOCK_CHARS])
+    matcher.set_seq2("\n".join(old_lines[1:-1])[:MAX_BLOCK_CHARS])
     ratios: dict[tuple[int, int], float] = {}
 
     def estimate(block: tuple[int, int]) -> float:
@@ -224,21 +224,21 @@ def _find_nearest(lines: list[str], old: str) -> str:
     text = old.lstrip()
     if not text:
         return "It is nothing but white space."
-    wanted = old[old.rfind("\n", 0, len(old) - len(text)) + 1 :].split("\n")  # from its first line that is not blank
-    anchor = wanted[0].strip()
+    old_lines = old[old.rfind("\n", 0, len(old) - len(text)) + 1 :].split("\n")  # from its first line that is not blank
+    anchor = old_lines[0].strip()
     starts = [number for number, line in enumerate(lines) if line.strip() == anchor][:MAX_CANDIDATES]
     if not starts:
-        return _find_similar(lines, wanted[0])
-    start = max(starts, key=lambda number: _count_equal_lines(lines, wanted, number))
-    at = _count_equal_lines(lines, wanted, start)
-    if at == len(wanted) or start + at == len(lines):
+        return _find_similar(lines, old_lines[0])
+    start = max(starts, key=lambda number: _count_equal_lines(lines, old_lines, number))
+    at = _count_equal_lines(lines, old_lines, start)
+    if at == len(old_lines) or start + at == len(lines):
         return f"The text at line {start + 1} differs from it only in the line breaks at its ends."
-    return f"Line {start + at + 1} is {_quote(lines[start + at])}, and oldText has {_quote(wanted[at])} there."
+    return f"Line {start + at + 1} is {_quote(lines[start + at])}, and oldText has {_quote(old_lines[at])} there."
 
 
-def _count_equal_lines(lines: list[str], wanted: list[str], start: int) -> int:
-    """How many lines from `start` on equal those of `wanted`."""
-    pairs = list(zip(lines[start : start + len(wanted)], wanted, strict=False))
+def _count_equal_lines(lines: list[str], old_lines: list[str], start: int) -> int:
+    """How many lines from `start` on equal those of `old_lines`."""
+    pairs = list(zip(lines[start : start + len(old_lines)], old_lines, strict=False))
     return next((number for number, (there, should) in enumerate(pairs) if there != should), len(pairs))
 
 

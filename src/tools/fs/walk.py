@@ -85,7 +85,7 @@ class Tree:
             yield whole
             return
         except OSError as error:
-            raise ToolError(f"{self._target.given}: {error.strerror}") from error
+            raise ToolError(f"{self._target.name}: {error.strerror}") from error
         yield from self._walk(self.start, self._read_rules_above())
 
     def _read_rules_above(self) -> tuple[IgnoreFile, ...]:
