@@ -18,7 +18,7 @@ SECRETS = {
 
 
 def feed(*pieces):
-    into = StreamRedactor(partial(redact, known=(KNOWN,)))
+    into = StreamRedactor(partial(redact, secrets=(KNOWN,)))
     return "".join(map(into.feed, pieces))
 
 

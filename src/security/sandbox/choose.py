@@ -47,14 +47,14 @@ class SandboxChoice(NamedTuple):
 
 
 def choose(
-    wanted: str,
+    mode: str,
     view: SandboxView,
     limits: ResourceLimits,
     environment: Mapping[str, str],
     kinds: tuple[str, ...] = ("bubblewrap", "landlock"),
 ) -> SandboxChoice:
-    """The first of `kinds` that works here. `wanted` is the setting: auto, required or off."""
-    if wanted == "off":
+    """The first of `kinds` that works here. `mode` is the setting: auto, required or off."""
+    if mode == "off":
         return SandboxChoice(NoSandbox(limits, "none (security.sandbox is off): commands can do what you can do"))
     tried: list[str] = []
     if str(view.workspace) in TOO_WIDE or view.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
@@ -68,7 +68,7 @@ def choose(
             tried.append(f"{kind}: {why}")
         else:
             return SandboxChoice(sandbox, tuple(tried))
-    if wanted == "required":
+    if mode == "required":
         return SandboxChoice(DisabledExec("none works here: commands are not run"), tuple(tried))
     return SandboxChoice(NoSandbox(limits, "none works here: commands can do what you can do"), tuple(tried))
 

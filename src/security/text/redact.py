@@ -185,9 +185,9 @@ _LINE_SHAPES = (
 )
 
 
-def redact(text: str, known: Iterable[str] = ()) -> str:
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with known secrets, and whatever has the shape of a secret, replaced by MARK."""
-    for form in _list_forms(known):
+    for form in _list_forms(secrets):
         text = text.replace(form, MARK)
     lowered = text.lower()
     for shape in _BLOCK_SHAPES:
@@ -216,8 +216,8 @@ def _find_lines(words: Iterable[str], text: str) -> set[int]:
     return numbers
 
 
-def _list_forms(known: Iterable[str]) -> list[str]:
+def _list_forms(secrets: Iterable[str]) -> list[str]:
     """Each secret as it is, inside JSON and inside a URL; the longest first, since one may contain another."""
-    secrets = {value for value in known if len(value) >= MIN_SECRET_CHARS}
-    forms = {form for each in secrets for form in (each, json.dumps(each)[1:-1], quote(each, safe=""))}
+    values = {value for value in secrets if len(value) >= MIN_SECRET_CHARS}
+    forms = {form for each in values for form in (each, json.dumps(each)[1:-1], quote(each, safe=""))}
     return sorted(forms, key=len, reverse=True)
