@@ -87,6 +87,11 @@ def test_a_literal_is_taken_as_it_is():
     assert list(find_lines([b"(\n"], matcher("(", literal=True), 0, 0))
 
 
+def test_a_block_is_not_passed_over_for_a_pattern_whose_meaning_depends_on_the_line():
+    assert matcher(r"\Ab").may_match(b"a\nb\n")
+    assert find(b"a\nb\n", r"\Ab") == [FoundLine(2, "b", True)]
+
+
 @pytest.mark.parametrize("lines", [["a" * 1_000_000 + "b"], ["a" * 20 + "b"] * 1_000])
 def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
     for_a_while = LineMatcher("(a|aa)+$", time.monotonic, literal=False, ignore_case=False, timeout_s=0.2)

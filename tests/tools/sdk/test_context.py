@@ -171,6 +171,13 @@ class TestDependencies:
         with CTX.for_call() as ctx, pytest.raises(ToolError, match="two -> one -> two"):
             ctx.get(one)
 
+    def test_a_longer_circle_is_shown_whole(self):
+        one = DependencyKey("one", lambda ctx: ctx.get(two))
+        two = DependencyKey("two", lambda ctx: ctx.get(three))
+        three = DependencyKey("three", lambda ctx: ctx.get(one))
+        with CTX.for_call() as ctx, pytest.raises(ToolError, match="three -> one -> two -> three"):
+            ctx.get(one)
+
     def test_what_needs_itself_is_a_circle(self):
         one = DependencyKey("one", lambda ctx: ctx.get(one))
         with CTX.for_call() as ctx, pytest.raises(ToolError, match="one -> one"):
@@ -196,6 +203,78 @@ class TestDependencies:
             with pytest.raises(OSError, match="not yet"):
                 ctx.get(key)
             assert ctx.get(key) == "now"
+
+    def test_an_async_factory_that_failed_is_tried_again(self):
+        tries = []
+
+        async def create():
+            tries.append(1)
+            if len(tries) == 1:
+                raise OSError("not yet")
+            return "now"
+
+        key = DependencyKey("it", create)
+
+        async def use(ctx: ToolContext) -> str:
+            """Use it twice."""
+            with pytest.raises(OSError, match="not yet"):
+                await ctx.resolve(key)
+            return await ctx.resolve(key)
+
+        assert result_of(use) == ("text", "now")
+
+    def test_async_code_that_asks_while_it_is_created_gets_the_same_one(self):
+        async def create():
+            await asyncio.sleep(0)
+            return object()
+
+        key = DependencyKey("it", create)
+
+        async def use(ctx: ToolContext) -> bool:
+            """Use it twice at once."""
+            one, other = await asyncio.gather(ctx.resolve(key), ctx.resolve(key))
+            return one is other
+
+        assert result_of(use) == ("data", True)
+
+    def test_async_code_cannot_get_what_is_still_created_and_is_told_how(self):
+        began = asyncio.Event()
+
+        async def create():
+            began.set()
+            await asyncio.sleep(0)
+
+        key = DependencyKey("it", create)
+
+        async def use(ctx: ToolContext) -> str:
+            """Use it while it is created."""
+            creating = asyncio.ensure_future(ctx.resolve(key))
+            await began.wait()
+            try:
+                return ctx.get(key)
+            finally:
+                await creating
+
+        kind, said = result_of(use)
+        assert (kind, "await ctx.resolve" in said) == ("error", True)
+
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_what_stands_behind_a_second_yield_does_not_run(self, is_async):
+        noted = []
+
+        def create():
+            yield "it"
+            yield noted.append("second yield")
+            noted.append("behind the second yield")
+
+        async def create_async():
+            for each in create():
+                yield each
+
+        key = DependencyKey("it", create_async if is_async else create)
+        with CTX.for_call() as ctx:
+            assert ctx.get(key) == "it"
+        assert noted == ["second yield"]
 
 
 class TestAsync:
@@ -236,6 +315,11 @@ class TestAsync:
 
         assert result_of(endless) == ("error", "Error executing tool: it was cancelled")
         assert ended.wait(60)
+
+
+def test_only_a_call_can_end_the_run():
+    with pytest.raises(ToolError, match="this context is not that of a call"):
+        CTX.end_run("All done.")
 
 
 def test_a_tool_can_end_the_run():

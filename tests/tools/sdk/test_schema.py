@@ -82,6 +82,15 @@ def test_a_parameter_that_defaults_to_none_is_told_as_a_plain_optional_one():
     assert schema["properties"]["limit"] == {"type": "integer", "description": "How many"}
 
 
+def test_a_default_of_none_makes_it_optional_whatever_the_hint_says():
+    def find(limit: int = None) -> str:  # noqa: RUF013 - as people write it
+        """Find it."""
+        return str(limit)
+
+    schema = Registry().tool(find).definition.parameters
+    assert (schema["properties"]["limit"], schema.get("required", [])) == ({"type": "integer"}, [])
+
+
 def test_the_signature_reads_as_a_person_would_write_it():
     tool = Registry().tool(optional)
     assert tool.signature == "optional(path: string, offset?: integer, limit?: integer)"

@@ -174,6 +174,7 @@ WRONG = [
     ("{name: a, command: 'true'}", "tool 1 (a): description is missing"),
     ("{name: a, description: x}", "command is missing; it is a program"),
     ("{name: a, description: x, command: []}", "command is a program"),
+    ("{name: a, description: x, command: ' '}", "command is a program"),
     ("{name: a, description: x, command: '\"'}", "command: No closing quotation"),
     ("{name: a, description: x, command: '{b}', parameters: {b: x}}", "not the model's to say"),
     ("{name: a, description: x, command: 'c {b}'}", "{b} is not among the parameters"),
@@ -220,6 +221,11 @@ WRONG = [
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {default: 2024-01-01}}}", "default is a value"),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {flag: 5}}}", "flag is a string"),
 ]
+
+
+def test_a_file_that_is_not_there_is_said_so(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.yaml: No such file or directory"):
+        list(load([str(tmp_path / "none.yaml")]))
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG, ids=[row[1][:40] for row in WRONG])
