@@ -2,25 +2,26 @@
 
 BotError                 message, hint, exit_code (1 unless stated), max_retries (0 unless stated)
   ConfigError            the user's settings are wrong (exit code 2)
-  ClientError            no answer arrived (exit code 4)
-    ConnectFailed        the connection failed (any number of retries)
-      NeverReached       and the server has not answered since the program began (no retry)
-      HostUnknown        the name does not resolve (no retry)
-    TlsFailed            the certificate is not trusted, or the server does not speak TLS
-    NotHttp              the server does not speak HTTP
-    Timeout              a time limit was reached (exit code 1)
-    StreamCut            the answer ended too early or cannot be read (exit code 1, any number of retries)
-  ServerError            the server refused: status, body, retry_after (retries depend on the status)
-    ServerLoading        its model is not loaded yet (HTTP 503; retry.py has a time limit of its own for it)
-    ToolsUnsupported     it accepts no `tools`: started without --enable-auto-tool-choice (HTTP 400)
-    TemplateRejected     its chat template refuses these roles (HTTP 400)
-    ContentRejected      its model accepts only text (HTTP 400)
-    ContextTooLong       prompt and answer exceed the model's context (HTTP 400)
-    ModelNotFound        it serves no model of that name (HTTP 404)
-    Unauthorized         the API key is missing or wrong (HTTP 401, 403)
-  WireError              the server's bytes break its own protocol
+  RequestFailed          a request to a server has no usable answer
+    ClientError          no answer arrived (exit code 4)
+      ConnectFailed      the connection failed (any number of retries)
+        NeverReached     and the server has not answered since the program began (no retry)
+        HostUnknown      the name does not resolve (no retry)
+      TlsFailed          the certificate is not trusted, or the server does not speak TLS
+      NotHttp            the server does not speak HTTP
+      Timeout            a time limit was reached (exit code 1)
+      StreamCut          the answer ended too early or cannot be read (exit code 1, any number of retries)
+    ServerError          the server refused: status, body, retry_after (retries depend on the status)
+      ServerLoading      its model is not loaded yet (HTTP 503; retry.py has a time limit of its own for it)
+      ToolsUnsupported   it accepts no `tools`: started without --enable-auto-tool-choice (HTTP 400)
+      TemplateRejected   its chat template refuses these roles (HTTP 400)
+      ContentRejected    its model accepts only text (HTTP 400)
+      ContextTooLong     prompt and answer exceed the model's context (HTTP 400)
+      ModelNotFound      it serves no model of that name (HTTP 404)
+      Unauthorized       the API key is missing or wrong (HTTP 401, 403)
+    WireError            the server's bytes break its own protocol
   LimitReached           the run reached its limit of turns, tokens or time (exit code 3)
-  Cancelled              the caller stopped the run (exit code 130)
+  Cancelled              the caller stopped the run, from another thread or task (exit code 130)
   ToolError              a tool failed; becomes a tool result
 """
 
@@ -59,7 +60,16 @@ class ConfigError(BotError):
     exit_code = USAGE
 
 
-class ClientError(BotError):
+class RequestFailed(BotError):
+    """What the model's logic may catch: Cancelled passes through it.
+
+    `was_shown`: events of the answer were given before it.
+    """
+
+    was_shown = False
+
+
+class ClientError(RequestFailed):
     exit_code = UNREACHABLE
 
 
@@ -95,7 +105,7 @@ class StreamCut(ClientError):
         self.max_retries = max_retries
 
 
-class ServerError(BotError):
+class ServerError(RequestFailed):
     """`retry_after`: seconds that the server asks to wait; `in_answer`: it came after a part of the answer."""
 
     retry_after: float | None = None
@@ -138,7 +148,7 @@ class Unauthorized(ServerError):
     pass
 
 
-class WireError(BotError):
+class WireError(RequestFailed):
     pass
 
 

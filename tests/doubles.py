@@ -113,6 +113,7 @@ class ScriptedClient:
         self.requests: list[dict] = []
         self.slept: list[float] = []  # between attempts
         self.sleep = self.slept.append
+        self.is_cancelled = lambda: False
 
     @contextmanager
     def open(

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
-from ..errors import BotError, ContextTooLong
+from ..errors import BotError, Cancelled, ContextTooLong
 from ..types.events import Compacted, Completed, Event, ModelEvent, Notice
 from ..types.messages import (
     MalformedCall,
@@ -102,6 +102,8 @@ class Compactor:
         yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summarized.")
         try:
             yield from self._replace(conversation, split, "", by_hand=False)
+        except Cancelled:
+            raise
         except BotError as error:
             chars = sum(map(_count_chars, conversation)) * (share - (1 - KEPT_SHARE)) / share
             freed = shorten_old_results(conversation, int(chars) // CHARS_PER_TOKEN)
@@ -118,6 +120,8 @@ class Compactor:
         yield Notice("The model's context is full; the older part of the conversation is being summarized.")
         try:
             yield from self._replace(conversation, split, "", by_hand=False)
+        except Cancelled:
+            raise
         except BotError as error:
             yield Notice(f"Summarizing failed: {error.message}")
             return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from threading import Event as CancelToken
 from typing import NamedTuple, Protocol
 
-from ..errors import BotError, ContextTooLong, WireError
+from ..errors import ContextTooLong, RequestFailed, WireError
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
 from ..security.permissions.review import ReviewBoard
@@ -183,7 +183,7 @@ class AgentLoop:
                     conversation.append(response)
                 yield event
             is_over = True
-        except BotError as error:
+        except RequestFailed as error:
             if pieces:
                 error.hint = f"{error.hint} {RESUMABLE_HINT}".lstrip()
             raise

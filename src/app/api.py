@@ -22,19 +22,18 @@ from ..agent.loop import AgentLoop
 from ..config import Settings
 from ..config.settings import VllmSettings
 from ..errors import BotError, Cancelled, ConfigError
-from ..model import list_models
 from ..providers.table import PROVIDERS
 from ..security.permissions.approval import REFUSE_ALL, Answer, Request
 from ..security.permissions.policy import Policy
 from ..tools import Media, Tool, ToolContext, registry_of
 from ..tools.sdk.result import to_content_block
-from ..transport import Client
+from ..transport import CANCELLED, Client
+from ..transport.driver import run
 from ..types.events import Event
 from ..types.messages import Message, Response, SystemMessage, UserMessage
 from .connect import Connections
 
 DEFAULT_URL = "http://localhost:8000/v1"
-CANCELLED = "The run was cancelled."
 SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
 
 
@@ -84,7 +83,7 @@ class Agent:
         connections = Connections(Settings(vllm=vllm, root=folder, state=folder))  # nothing is kept in `state`
         with ExitStack() as opened:
             client = opened.enter_context(connections.make_client())
-            name = model or _take_only(list_models(client, connections.make_codec()), base_url)
+            name = model or _take_only(run(connections.make_server().list_models(), client), base_url)
             loop = AgentLoop(
                 connections.make_model(name, client=client),
                 registry,
@@ -114,10 +113,6 @@ class Agent:
                     yield event
                     if cancelled.is_set():
                         raise Cancelled(CANCELLED)
-        except KeyboardInterrupt:
-            if not cancelled.is_set():
-                raise
-            raise Cancelled(CANCELLED) from None
         finally:
             if any(last is asked for last in self.conversation[-1:]):
                 self.conversation.pop()  # it has no answer: the next question must not inherit it

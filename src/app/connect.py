@@ -10,19 +10,38 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..config import Settings
-from ..model import BY_CONFIGURATION, CallPath, Model, Server, list_models, random_id
+from ..model import BY_CONFIGURATION, CallPath, FactStore, Server
+from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
 from ..providers.table import PROVIDERS
 from ..providers.vllm import fits_nothing
 from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
 from ..transport import Client, Timeouts
-from ..transport.retry import RetryPolicy, with_retries
-from ..types.events import Completed, Notice
+from ..transport.driver import drive, run
+from ..types.effects import Aside
+from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
+from .model import Model, random_id
+
+T = TypeVar("T")
+
+
+class OpenServer(NamedTuple):
+    """A server, and the client that asks it."""
+
+    client: Client
+    server: Server
+
+    def ask(self, question: Callable[[Server], Aside[T]]) -> T:
+        """Run one of the server's questions. Raises what it raises."""
+        return run(question(self.server), self.client)
+
+
+FACTS = FactStore()  # what this program knows of servers: its agents share it
 
 
 class ReviewerModel(NamedTuple):
@@ -71,32 +90,29 @@ class Connections:
             sleep=self.sleep,
         )
 
+    def make_server(self) -> Server:
+        return Server(
+            self.make_codec(), self.settings.vllm.base_url, FACTS, is_vllm=self.settings.vllm.provider == "vllm"
+        )
+
     @contextmanager
-    def open_server(self, within: float | None = None) -> Iterator[Server]:
+    def open_server(self, within: float | None = None) -> Iterator[OpenServer]:
         """For questions about the server."""
         with self.make_client(within) as client:
-            yield Server(client, self.make_codec(), is_vllm=self.settings.vllm.provider == "vllm")
+            yield OpenServer(client, self.make_server())
 
     def list_models(self) -> dict[str, int | None]:
         """The models that the server has, each with the length of its context in tokens, if known. Raises BotError."""
         with self.open_server() as server:
-            names = server.list_models()
-            lengths = server.context_lengths()
+            names = server.ask(Server.list_models)
+            lengths = server.ask(Server.context_lengths)
         return {name: lengths.get(name) for name in names}
 
-    def wait_for_models(self) -> Generator[Notice, None, list[str]]:
+    def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:
         """The names of the models, asked for again as often as the settings allow. Raises BotError."""
-        names: list[str] = []
-        with self.make_client() as client:
-            attempts = with_retries(
-                lambda: iter([list_models(client, self.make_codec())]), self._retry_policy, self.sleep, random.random
-            )
-            for event in attempts:
-                if isinstance(event, Notice):
-                    yield event
-                else:
-                    names = event
-        return names
+        with self.open_server() as (client, server):
+            attempts = drive(with_retries(server.list_models, self._retry_policy, random.random), client)
+            return (yield from attempts)
 
     def make_model(
         self,
@@ -121,6 +137,7 @@ class Connections:
             constrained=self.settings.text_protocol.constrained,
             answer_schema=answer_schema,
             retry_policy=self._retry_policy if within is None else RetryPolicy(0, 0),
+            facts=FACTS,
         )
 
     def make_review_board(self) -> ReviewBoard | None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ..config import BASE_URLS, Settings
 from ..errors import BotError, NeverReached, ServerError
-from ..types.events import Notice
+from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
 from .factory import Factory
 
@@ -65,7 +65,7 @@ class ServerTarget(NamedTuple):
 
 def discover(
     factory: Factory, choose: Choose, ports: Mapping[int, str] = USUAL_PORTS
-) -> Generator[Notice, None, ServerTarget]:
+) -> Generator[ModelEvent, None, ServerTarget]:
     """The server and model that will answer. If the settings name a model, nothing is asked of the network.
 
     `choose` picks one of several models. Raises BotError.
@@ -86,7 +86,9 @@ def discover(
     model = models[0] if len(models) == 1 else choose(models)
     settings = replace(settings, vllm=replace(settings.vllm, model=model))
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-        return ServerTarget(settings, server.version(), server.context_length(model))
+        return ServerTarget(
+            settings, server.ask(lambda it: it.version()), server.ask(lambda it: it.context_length(model))
+        )
 
 
 def probe_call_path(target: ServerTarget) -> ServerTarget:
@@ -148,8 +150,10 @@ def _identify(settings: Settings) -> tuple[Settings, list[str]]:
     """Settings with the right provider, and the models; none if it is no such server, or too slow."""
     try:
         with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-            models = server.list_models()
-            provider = "vllm" if server.version() else "ollama"  # OpenAI's interface, and none of vLLM's own
+            models = server.ask(lambda it: it.list_models())
+            provider = (
+                "vllm" if server.ask(lambda it: it.version()) else "ollama"
+            )  # OpenAI's interface, and none of vLLM's own
     except BotError:
         return settings, []
     return replace(settings, vllm=replace(settings.vllm, provider=provider)), models

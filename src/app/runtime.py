@@ -18,7 +18,6 @@ from ..agent.compaction import Compactor
 from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
 from ..config import Settings
-from ..model import Model
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
@@ -34,6 +33,7 @@ from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
 from ..types.events import Event
 from .connect import Connections
+from .model import Model
 from .state_files import ALLOWED, RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def make_runtime(
     sandbox, model = choose_sandbox(settings), connections.make_model(model_name)
     if settings.vllm.enable_function_calling:
         memory = ServerMemory(settings.state)
-        model.path = memory.find(settings.vllm.base_url, model_name, model.server_version) or model.path
+        if known := memory.find(settings.vllm.base_url, model_name, model.server_version):
+            model.path = known
     context = ToolContext(
         workspace=settings.root,
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),

@@ -1,9 +1,11 @@
-"""One model on one server: see model.py."""
+"""One model on one server, without I/O: see core.py."""
 
 from __future__ import annotations
 
 from .call_path import BY_CONFIGURATION, MODES, CallPath
-from .model import Model, list_models, random_id
+from .core import ModelCore
+from .facts import FactStore
+from .request_builder import ModelOptions
 from .server import Server
 
-__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "Model", "Server", "list_models", "random_id"]
+__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "FactStore", "ModelCore", "ModelOptions", "Server"]

@@ -8,8 +8,9 @@ it stays disabled.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
 
@@ -45,7 +46,7 @@ OPTIONAL_FIELDS = (
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CallPath:
     """`reason`: how the mode came about, for the user; `disabled_fields`: of a request, refused by the server."""
 
@@ -54,54 +55,76 @@ class CallPath:
     alternate: bool = False
     fold_system: bool = False
     text_only: bool = False
-    disabled_fields: list[str] = field(default_factory=list)
+    disabled_fields: tuple[str, ...] = ()
 
-    def downgrade(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> str:
-        """Disable what the server refused; returns a notice for the user, "" if it does not concern them.
+    def downgrade(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> Downgrade:
+        """The path without what the server refused.
 
         `sent`: the optional fields of the refused request. Raises the refusal if nothing is left to disable.
         """
         if isinstance(refusal, ToolsUnsupported) and self.mode != "text":
-            self.mode = "template" if template_shows_tools and self.mode == "native" else "text"
-            self.reason = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
-            return NOTICES[self.mode]
+            mode: Mode = "template" if template_shows_tools and self.mode == "native" else "text"
+            reason = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
+            return Downgrade(replace(self, mode=mode, reason=reason), NOTICES[mode])
         if isinstance(refusal, TemplateRejected):
             return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
-            self.text_only = True
-            return TEXT_ONLY
+            return Downgrade(replace(self, text_only=True), TEXT_ONLY)
         for name in OPTIONAL_FIELDS:
             if name in sent and name not in self.disabled_fields and _blames(refusal, name):
-                self.disabled_fields.append(name)
-                return ""
+                return Downgrade(self.disable_fields([name]), "")
         raise refusal
 
-    def _downgrade_roles(self, refusal: TemplateRejected) -> str:
+    def _downgrade_roles(self, refusal: TemplateRejected) -> Downgrade:
         if not self.alternate:
-            self.alternate = True
-            return ROLES_MERGED
+            return Downgrade(replace(self, alternate=True), ROLES_MERGED)
         if not self.fold_system:
-            self.fold_system = True
-            return SYSTEM_FOLDED
+            return Downgrade(replace(self, fold_system=True), SYSTEM_FOLDED)
         raise refusal
 
-    def disable_native(self) -> str:
-        """Stop using native calls: the server announced some and returned none. Returns a notice for the user."""
-        self.mode, self.reason = "text", "the server announced calls and returned none"
-        return LOST_CALLS
+    def disable_native(self) -> Downgrade:
+        """The path after the server announced native calls and returned none."""
+        reason = "the server announced calls and returned none"
+        return Downgrade(replace(self, mode="text", reason=reason), LOST_CALLS)
 
-    def choose(self, mode: Mode) -> None:
-        """Set the path that the user chose."""
-        self.mode, self.reason = mode, BY_HAND
+    def disable_fields(self, names: Iterable[str]) -> CallPath:
+        """The path on which these fields of a request are left out too."""
+        new = [name for name in names if name not in self.disabled_fields]
+        return replace(self, disabled_fields=(*self.disabled_fields, *new))
+
+    def choose(self, mode: Mode) -> CallPath:
+        """The path with the mode that the user chose."""
+        return replace(self, mode=mode, reason=BY_HAND)
+
+    def join(self, other: CallPath) -> CallPath:
+        """What both have learned. A mode that the user chose stays; else the later one of MODES counts."""
+        mode, reason = self.mode, self.reason
+        is_lower = MODES.index(other.mode) > MODES.index(mode)
+        if is_lower and not self.is_chosen and not other.is_chosen:
+            mode, reason = other.mode, other.reason
+        return CallPath(
+            mode,
+            reason,
+            self.alternate or other.alternate,
+            self.fold_system or other.fold_system,
+            self.text_only or other.text_only,
+            self.disable_fields(other.disabled_fields).disabled_fields,
+        )
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the mode was set by the user."""
+        return self.reason in (BY_HAND, BY_CONFIGURATION)
 
     @property
     def is_learned(self) -> bool:
         """Whether it was learned from the server, and not set by the user."""
-        return self.reason not in (BY_HAND, BY_CONFIGURATION) and self != CallPath()
+        return not self.is_chosen and self != CallPath()
 
     def to_dict(self) -> dict[str, Any]:
         """What from_dict takes: JSON values only, under the names that files of earlier versions have."""
-        return {_STORED_NAMES.get(name, name): value for name, value in asdict(self).items()}
+        values = {**asdict(self), "disabled_fields": list(self.disabled_fields)}
+        return {_STORED_NAMES.get(name, name): value for name, value in values.items()}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> CallPath:
@@ -115,7 +138,14 @@ class CallPath:
             raise TypeError("a value of another kind than it should be")
         if not all(isinstance(name, str) for name in path.disabled_fields):
             raise TypeError("a field without a name")
-        return path
+        return replace(path, disabled_fields=tuple(path.disabled_fields))
+
+
+class Downgrade(NamedTuple):
+    """`notice` is for the user; "" if the change does not concern them."""
+
+    path: CallPath
+    notice: str
 
 
 def blames_grammar(refusal: ServerError) -> bool:

@@ -8,21 +8,21 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ..errors import BotError
+from ..errors import RequestFailed
 from ..parsing import list_parsers
 from ..providers.base import ChatRequest
-from ..types.events import Completed, ModelEvent, Notice, TextDelta
+from ..types.effects import Aside, Turn
+from ..types.events import Completed, Notice, TextDelta
 from ..types.messages import NATIVE, TEXT, MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
-from .call_path import CallPath
 from .response_assembler import ResponseAssembler, fits, replace_content
 from .server import Server
 from .token_budget import TokenBudget
 
-Replay: TypeAlias = Callable[[ChatRequest], Generator[ModelEvent, None, ResponseAssembler]]
+Replay: TypeAlias = Callable[[ChatRequest], Turn[ResponseAssembler]]
 
 RECOVERED_NOTICE = "The server's tool parser lost part of the answer; it was recovered."
 ASKING_AGAIN_NOTICE = (
@@ -37,56 +37,73 @@ CUT_OFF = (
 
 
 class Recovery:
-    """Of one answer, which `turn` has read to its end. `replay` sends a request and returns the answer to it."""
+    """Of one answer, which `turn` has read to its end.
+
+    `replay` sends a request and returns the answer to it, and shows nothing. `disable_native` notes that the server
+    announces native calls and returns none; its notice is for the user. A notice in `sent_notices` is not repeated.
+    """
 
     def __init__(
         self,
         turn: ResponseAssembler,
         request: ChatRequest,
         tools: Sequence[ToolDefinition],
-        path: CallPath,
+        *,
+        is_native: bool,
         server: Server,
         budget: TokenBudget,
         replay: Replay,
+        disable_native: Callable[[], str],
+        sent_notices: set[str],
     ) -> None:
         self._turn = turn
         self._request = request
         self._tools = tools
-        self._path = path
+        self._is_native = is_native
         self._server = server
         self._budget = budget
         self._replay = replay
+        self._disable_native = disable_native
+        self._sent_notices = sent_notices
         self._response = turn.response()
 
-    def run(self) -> Iterator[ModelEvent]:
+    def run(self) -> Turn[None]:
         """The rest of the turn, with what the server lost. Completed comes last."""
         turn = self._turn
         whole = response = self._response
         if turn.repeats:
             yield Completed(response)
             return
-        if self._has_losses():
+        if (yield from self._has_losses()):
             found = yield from self._reparse()
             if found:
                 whole = found
                 new = len(whole.calls) > len(turn.completed.calls) or not whole.calls
-                if new and not self._is_unclosed_thought():
-                    yield Notice(RECOVERED_NOTICE)
+                if new and not (yield from self._is_unclosed_thought()):
+                    yield from self._notify(RECOVERED_NOTICE)
             elif turn.lacks_promised_calls():
-                yield Notice(self._path.disable_native())
+                yield from self._notify(self._disable_native())
         elif _is_only_thought(response):
-            whole = self._extract_from_thought()
+            whole = yield from self._extract_from_thought()
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
             yield TextDelta(rest)
         if leaked := self._describe_leak(whole):
-            yield Notice(leaked)
-        yield Completed(mark_truncated(whole, self._tools, self._budget.limit_output(self._request, whole.usage)))
+            yield from self._notify(leaked)
+        cap = yield from self._budget.limit_output(self._request, whole.usage)
+        yield Completed(mark_truncated(whole, self._tools, cap))
 
-    def _has_losses(self) -> bool:
+    def _notify(self, text: str) -> Iterator[Notice]:
+        if text not in self._sent_notices:
+            self._sent_notices.add(text)
+            yield Notice(text)
+
+    def _has_losses(self) -> Aside[bool]:
         """Whether the server's parser seems to have lost or garbled part of the answer."""
         turn, response = self._turn, self._response
-        if not turn.tokens.ids and _is_at_cap(response, self._budget.limit_output(self._request, response.usage)):
-            return False  # it was cut off, and would be cut off again
+        if not turn.tokens.ids:
+            cap = yield from self._budget.limit_output(self._request, response.usage)
+            if _is_at_cap(response, cap):
+                return False  # it was cut off, and would be cut off again
         if turn.has_losses(told_all=self._server.is_vllm):
             return True
         if turn.tokens.ids or not self._server.is_vllm or response.calls or not response.usage:
@@ -94,56 +111,52 @@ class Recovery:
         text = self._turn.raw_text()
         if response.usage.output_tokens <= len(text) // MAX_CHARS_PER_TOKEN:  # certainly nothing was lost
             return False
-        size = self._server.count_text_tokens(self._request.model, text)
+        size = yield from self._server.count_text_tokens(self._request.model, text)
         return (
             size is not None
             and response.usage.output_tokens - size > NON_TEXT_TOKENS + response.usage.output_tokens // 20
         )
 
-    def _reparse(self) -> Generator[ModelEvent, None, Response | None]:
+    def _reparse(self) -> Turn[Response | None]:
         """The answer as it was before the server's parser read it; None if that says no more."""
         found: Response | None = None
-        if (text := self._fetch_raw_text()) is not None:
+        if (text := (yield from self._fetch_raw_text())) is not None:
             found = self._turn.reparse(text)
         else:
-            yield Notice(ASKING_AGAIN_NOTICE)
-            if raw := self._server.complete_raw(self._request):
+            yield from self._notify(ASKING_AGAIN_NOTICE)
+            if raw := (yield from self._server.complete_raw(self._request)):
                 found = self._turn.reparse(raw.text, raw)
             elif self._request.stream:
                 found = yield from self._ask_again()
         return found if found and _is_richer(found, self._response, self._tools) else None
 
-    def _ask_again(self) -> Generator[ModelEvent, None, Response | None]:
+    def _ask_again(self) -> Turn[Response | None]:
         """The answer to the same request, sent once more; it is not shown, since it may say no more."""
-        replay = self._replay(replace(self._request, stream=False))
         try:
-            while True:
-                next(replay)
-        except StopIteration as end:
-            response: Response = end.value.response()
-            return response
-        except BotError as error:
-            yield Notice(f"Asking again failed: {error.message}")
+            turn = yield from self._replay(replace(self._request, stream=False))
+        except RequestFailed as error:
+            yield from self._notify(f"Asking again failed: {error.message}")
             return None
+        return turn.response()
 
-    def _fetch_raw_text(self) -> str | None:
+    def _fetch_raw_text(self) -> Aside[str | None]:
         """The text of the answer's tokens; None if the server did not tell them."""
         turn = self._turn
         if turn.raw is None and turn.tokens.ids:
-            turn.raw = self._server.detokenize(self._request.model, turn.tokens.ids)
+            turn.raw = yield from self._server.detokenize(self._request.model, turn.tokens.ids)
         return turn.raw
 
-    def _is_unclosed_thought(self) -> bool:
+    def _is_unclosed_thought(self) -> Aside[bool]:
         """Whether the answer is part of a thought that was never closed."""
         if not _is_only_thought(self._response):
             return False
-        raw = self._fetch_raw_text()
+        raw = yield from self._fetch_raw_text()
         return raw is None or raw.rstrip().endswith(self._turn.raw_text().rstrip())
 
-    def _extract_from_thought(self) -> Response:
+    def _extract_from_thought(self) -> Aside[Response]:
         """The answer from a thought: all of one that was never closed; the calls in one that was."""
         thought = "".join(block.text for block in self._response.content if isinstance(block, Reasoning))
-        if self._is_unclosed_thought():
+        if (yield from self._is_unclosed_thought()):
             answer = self._turn.reparse(thought)
             return replace_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
         found = self._turn.reparse(f"<think>{thought}</think>")
@@ -153,7 +166,7 @@ class Recovery:
         """The notice on calls that a native server left in the text: their format, and which parser reads it."""
         clean = (call.origin for call in response.calls if not call.repaired)
         leaked = next((origin for origin in clean if origin not in (NATIVE, TEXT)), "")
-        if not leaked or self._path.mode != "native":
+        if not leaked or not self._is_native:
             return ""
         parsers = list_parsers(leaked)
         advice = f"--tool-call-parser {parsers[0]} reads it" if parsers else "no --tool-call-parser reads it"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..errors import ContextTooLong
 from ..providers.base import ChatRequest
+from ..types.effects import Aside
 from ..types.messages import Message, Usage
 from .server import Server
 
@@ -36,13 +37,13 @@ class TokenBudget:
         self._size = size
         self._counted: _Counted | None = None
 
-    def fit_max_tokens(self, request: ChatRequest) -> ChatRequest:
+    def fit_max_tokens(self, request: ChatRequest) -> Aside[ChatRequest]:
         """The request, with max_tokens lowered to what the context leaves. Raises ContextTooLong if that is nothing."""
-        limit = self._server.context_length(request.model)
+        limit = yield from self._server.context_length(request.model)
         wanted = request.max_tokens or MIN_ANSWER_TOKENS
         if limit is None or self._estimate_tokens(request) + wanted + MARGIN_TOKENS <= limit:
             return request
-        tokens = self.count_tokens(request)
+        tokens = yield from self.count_tokens(request)
         if tokens is None:
             return request
         room = limit - tokens - MARGIN_TOKENS
@@ -51,20 +52,20 @@ class TokenBudget:
             raise _build_too_long(tokens, limit, least - room)
         return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
 
-    def measure_fill(self, request: ChatRequest, exact_from: float) -> float | None:
-        """See Model.measure_fill."""
-        limit = self._server.context_length(request.model)
+    def measure_fill(self, request: ChatRequest, exact_from: float) -> Aside[float | None]:
+        """See ModelCore.measure_fill."""
+        limit = yield from self._server.context_length(request.model)
         if not limit:
             return None
         bound = self._estimate_tokens(request) / limit
         if bound < exact_from:
             return bound
-        tokens = self.count_tokens(request)
+        tokens = yield from self.count_tokens(request)
         return None if tokens is None else tokens / limit
 
-    def count_tokens(self, request: ChatRequest) -> int | None:
+    def count_tokens(self, request: ChatRequest) -> Aside[int | None]:
         """Of its prompt, exactly; None if the server does not count."""
-        prompt = self._server.tokenize_prompt(request)
+        prompt = yield from self._server.tokenize_prompt(request)
         return len(prompt.tokens) if prompt else None
 
     def record_usage(self, request: ChatRequest, size: int, usage: Usage | None) -> None:
@@ -72,9 +73,9 @@ class TokenBudget:
         if usage and request.messages:
             self._counted = _Counted(len(request.messages), request.messages[-1], size, usage.input_tokens)
 
-    def limit_output(self, request: ChatRequest, usage: Usage | None) -> int | None:
+    def limit_output(self, request: ChatRequest, usage: Usage | None) -> Aside[int | None]:
         """The most tokens that its answer could have; None if not known."""
-        limit = self._server.context_length(request.model)
+        limit = yield from self._server.context_length(request.model)
         return request.max_tokens or (limit - usage.input_tokens if limit and usage else None)
 
     def _estimate_tokens(self, request: ChatRequest) -> int:

@@ -85,29 +85,43 @@ class Codec(Protocol):
         """The names in a list of models. Raises WireError."""
 
 
+def decode_piece(decoder: Decoder, piece: bytes | ClientError | None) -> tuple[Sequence[WireEvent], bool]:
+    """The events of the next bytes of an answer, and whether they are the last.
+
+    `piece` is None at the answer's end. It is an error where the connection broke, which does not matter after the
+    answer is whole. Raises that error, and what the decoder raises.
+    """
+    if not isinstance(piece, ClientError):
+        if piece is None:
+            return decoder.close(), True
+        events = decoder.feed(piece)
+        return events, bool(events) and isinstance(events[-1], Completed)
+    try:
+        return decoder.close(), True
+    except (StreamCut, WireError):
+        raise piece from None
+
+
 def decode(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[Sequence[WireEvent]]:
     """An answer's events as they come; the last is Completed.
 
-    A connection that breaks after the answer is whole is no error. Raises what the decoder and the chunks raise, and
-    the error in Broken.
+    Raises what the decoder and the chunks raise, and the error in Broken.
     """
-    try:
-        for chunk in chunks:
-            if found := decoder.feed(chunk):
-                yield found
-                last = found[-1]
-                if isinstance(last, Broken):
-                    raise last.error
-                if isinstance(last, Completed):
-                    return
-    except ClientError as broken:
+    rest, is_over = iter(chunks), False
+    while not is_over:
         try:
-            rest = decoder.close()
-        except (StreamCut, WireError):
-            raise broken from None
-    else:
-        rest = decoder.close()
-    yield rest
+            piece: bytes | ClientError | None = next(rest, None)
+        except ClientError as broken:
+            piece = broken
+        events, is_over = decode_piece(decoder, piece)
+        yield events
+        raise_broken(events)
+
+
+def raise_broken(events: Sequence[WireEvent]) -> None:
+    """Raise the error in Broken, if it is the last event."""
+    if events and isinstance(last := events[-1], Broken):
+        raise last.error
 
 
 def make_sendable(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]:

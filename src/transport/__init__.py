@@ -1,6 +1,6 @@
 """HTTP to one server: the only socket, time limits for every wait, errors translated."""
 
-from .deadlines import Timeouts
+from .deadlines import CANCELLED, Timeouts
 from .http import Client, HttpReply
 
-__all__ = ["Client", "HttpReply", "Timeouts"]
+__all__ = ["CANCELLED", "Client", "HttpReply", "Timeouts"]

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from requests.adapters import HTTPAdapter
 
-from ..errors import Timeout
+from ..errors import Cancelled, Timeout
 
+CANCELLED = "The run was cancelled."
 MIN_PROGRESS_BYTES = 1024  # that count as progress without a line end
 POLL_INTERVAL_S = 0.25  # between looks at the deadline; an unchanged timeout costs no system call
 BUFFER_BYTES = 65536  # so that a burst of chunks costs one system call
@@ -58,10 +59,10 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds to wait for the next byte.
 
-        Raises TimeoutError if there are none, and KeyboardInterrupt if it was cancelled.
+        Raises TimeoutError if there are none, and Cancelled if the caller has stopped waiting.
         """
         if self.is_cancelled():
-            raise KeyboardInterrupt
+            raise Cancelled(CANCELLED)
         seconds = min(self._next_byte_by, self._end_by) - self._now()
         if seconds <= 0:
             raise TimeoutError

@@ -23,8 +23,8 @@ import requests
 from urllib3 import disable_warnings
 from urllib3 import exceptions as urllib3_errors
 
-from ..errors import ClientError, ConfigError, StreamCut, WireError
-from .deadlines import Deadline, DeadlineAdapter, Timeouts
+from ..errors import Cancelled, ClientError, ConfigError, StreamCut
+from .deadlines import CANCELLED, Deadline, DeadlineAdapter, Timeouts
 from .errors import is_stale_connection, translate
 
 READ_BYTES = 65536
@@ -96,13 +96,16 @@ class Client:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 
     def bind_cancellation(self, cancelled: Event) -> None:
-        """Once it is set, by any thread, what waits for the server raises KeyboardInterrupt."""
+        """Once it is set, by any thread, what waits for the server raises Cancelled in its own thread."""
 
         def sleep(seconds: float) -> None:
             if cancelled.wait(seconds):
-                raise KeyboardInterrupt
+                raise Cancelled(CANCELLED)
 
         self.sleep, self._deadline.is_cancelled = sleep, cancelled.is_set
+
+    def is_cancelled(self) -> bool:
+        return self._deadline.is_cancelled()
 
     def __enter__(self) -> Client:
         return self
@@ -128,17 +131,13 @@ class Client:
         with self._follow(method, url, body) as answer:
             chunks = self._stream(answer)
             headers = answer.headers
-            try:
-                yield HttpReply(
-                    answer.status_code,
-                    headers.get("Content-Type", ""),
-                    headers.get("Location", ""),
-                    chunks if answer.status_code < 400 else self._redact_key(chunks),
-                    _parse_retry_after(headers.get("Retry-After", "")),
-                )
-            except WireError as error:  # the reader of the body does not know the address
-                error.hint = f"{error.hint} The server is {self.base_url}.".lstrip()
-                raise
+            yield HttpReply(
+                answer.status_code,
+                headers.get("Content-Type", ""),
+                headers.get("Location", ""),
+                chunks if answer.status_code < 400 else self._redact_key(chunks),
+                _parse_retry_after(headers.get("Retry-After", "")),
+            )
             self._deadline.cap(DRAIN_TIMEOUT_S)
             with suppress(ClientError):
                 deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too

@@ -26,7 +26,7 @@ from pathlib import Path
 import requests
 
 from src.agent.loop import AgentLoop
-from src.model import Model
+from src.app.model import Model
 from src.security.permissions.approval import APPROVE_ALL
 from src.security.permissions.policy import Policy
 from src.tools import Registry, ToolContext

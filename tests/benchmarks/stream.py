@@ -25,7 +25,7 @@ from pathlib import Path
 
 import requests
 
-from src.model import Model
+from src.app.model import Model
 from src.transport import Client
 from src.types.events import TextDelta
 from src.types.messages import UserMessage

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from src.model import list_models, random_id
+from src.app.model import list_models, random_id
 from src.providers.anthropic import AnthropicCodec
 from src.providers.base import ChatRequest
 from src.providers.server_errors import read_refusal

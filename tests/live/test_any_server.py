@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.model import Model, list_models
+from src.app.model import Model, list_models
 from src.transport import Client
 from src.types.events import Completed, TextDelta
 from src.types.messages import UserMessage

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from src.model import CallPath, Model
+from src.app.model import Model
+from src.model import CallPath
 from src.model.recovery import ASKING_AGAIN_NOTICE
 from src.model.response_assembler import fits
 from src.providers.vllm import fits_xgrammar
@@ -54,7 +55,7 @@ class TestStrict:
         schema = {"type": "object", "properties": {"path": {"type": "string", "pattern": "(?<!x)y"}}}
         model = Model(client, "tiny")
         response, told = turn(model, "Say hello.", [ToolDefinition("odd", "Odd.", schema, strict=True)])
-        assert (response.text, told, model.path.disabled_fields) == ("Hello there.", [], ["strict"])
+        assert (response.text, told, model.path.disabled_fields) == ("Hello there.", [], ("strict",))
 
 
 @pytest.mark.parametrize("server", ["hermes", "wrong parser"], indirect=True)
@@ -62,7 +63,7 @@ class TestWithoutTokenIds:
     """As on servers that give none; with them it is the matrix."""
 
     def path(self):
-        return CallPath(disabled_fields=["return_token_ids"])
+        return CallPath(disabled_fields=("return_token_ids",))
 
     @pytest.mark.parametrize("emission", ["Python dict in tags", "GLM", "malformed, can be mended"])
     def test_a_swallowed_call_is_asked_for_in_raw_mode(self, client, emission):

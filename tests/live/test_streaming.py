@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from src.model import CallPath, Model
+from src.app.model import Model
+from src.model import CallPath
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import ReasoningDelta, TextDelta

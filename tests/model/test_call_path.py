@@ -22,16 +22,14 @@ def refused(status, body):
 
 
 def test_without_a_tool_parser_the_template_shows_the_tools_where_it_can():
-    path = CallPath()
-    assert path.downgrade(NO_TOOLS, SENT, template_shows_tools=True) == NOTICES["template"]
-    assert path.mode == "template"
+    path, notice = CallPath().downgrade(NO_TOOLS, SENT, template_shows_tools=True)
+    assert (path.mode, notice) == ("template", NOTICES["template"])
 
 
 @pytest.mark.parametrize("mode", ["native", "template"])
 def test_else_calls_go_through_the_text(mode):
-    path = CallPath(mode)
-    assert path.downgrade(NO_TOOLS, SENT, template_shows_tools=mode == "template") == NOTICES["text"]
-    assert path.mode == "text"
+    path, notice = CallPath(mode).downgrade(NO_TOOLS, SENT, template_shows_tools=mode == "template")
+    assert (path.mode, notice) == ("text", NOTICES["text"])
 
 
 def test_on_the_text_path_there_is_nothing_left_to_give_up():
@@ -40,9 +38,9 @@ def test_on_the_text_path_there_is_nothing_left_to_give_up():
 
 
 def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
-    path = CallPath()
-    assert path.downgrade(TEMPLATE, SENT, False) == ROLES_MERGED
-    assert path.downgrade(TEMPLATE, SENT, False) == SYSTEM_FOLDED
+    path, merged = CallPath().downgrade(TEMPLATE, SENT, False)
+    path, folded = path.downgrade(TEMPLATE, SENT, False)
+    assert (merged, folded) == (ROLES_MERGED, SYSTEM_FOLDED)
     with pytest.raises(TemplateRejected):
         path.downgrade(TEMPLATE, SENT, False)
 
@@ -57,32 +55,30 @@ def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
     ],
 )
 def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, field):
-    path = CallPath()
-    assert path.downgrade(refusal, SENT, False) == ""
-    assert path.disabled_fields == [field]
+    path, notice = CallPath().downgrade(refusal, SENT, False)
+    assert (path.disabled_fields, notice) == ((field,), "")
     with pytest.raises(ServerError):
         path.downgrade(refusal, SENT, False)
 
 
 def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
-    path, refusal = CallPath(), ContentRejected("tiny is not a multimodal model", status=400)
-    assert path.downgrade(refusal, SENT, False) == TEXT_ONLY
+    refusal = ContentRejected("tiny is not a multimodal model", status=400)
+    path, notice = CallPath().downgrade(refusal, SENT, False)
+    assert notice == TEXT_ONLY
     with pytest.raises(ContentRejected):
         path.downgrade(refusal, SENT, False)
 
 
 @pytest.mark.parametrize("field", ["strict", "structured_outputs"])
 def test_a_grammar_that_cannot_be_compiled_is_that_of_the_field_that_brought_it(field):
-    path = CallPath()
     refusal = refused(400, "Invalid grammar specification: 'triggers'")  # vLLM 0.32
-    assert path.downgrade(refusal, frozenset({field, "stream_options"}), False) == ""
-    assert path.disabled_fields == [field]
+    path, notice = CallPath().downgrade(refusal, frozenset({field, "stream_options"}), False)
+    assert (path.disabled_fields, notice) == ((field,), "")
 
 
 def test_a_server_that_speaks_of_calls_and_gives_none_is_asked_for_text_from_then_on():
-    path = CallPath()
-    assert path.disable_native() == LOST_CALLS
-    assert (path.mode, path.is_learned) == ("text", True)
+    path, notice = CallPath().disable_native()
+    assert (path.mode, path.is_learned, notice) == ("text", True, LOST_CALLS)
 
 
 def test_a_refusal_of_what_was_not_sent_is_an_error():
@@ -96,7 +92,7 @@ def test_an_error_that_names_nothing_is_an_error():
 
 
 def test_what_is_learnt_can_be_kept_and_had_back():
-    path = CallPath("template", "because", True, disabled_fields=["strict"])
+    path = CallPath("template", "because", True, disabled_fields=("strict",))
     assert CallPath.from_dict(path.to_dict()) == path
 
 
@@ -110,8 +106,7 @@ def test_what_was_not_kept_by_us_is_refused(stored):
 
 
 def test_what_the_user_chose_says_nothing_of_the_server():
-    chosen = CallPath()
-    chosen.choose("text")
+    chosen = CallPath().choose("text")
     assert (chosen.mode, chosen.reason, chosen.is_learned) == ("text", BY_HAND, False)
     assert not CallPath("text", BY_CONFIGURATION).is_learned
     assert not CallPath().is_learned

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from src.app.model import Model, list_models, random_id
 from src.errors import ConnectFailed, ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
-from src.model import Model, list_models, random_id
 from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
 from src.providers.vllm import fits_openai_strict, fits_xgrammar
 from src.types.events import Completed, Notice, TextDelta
@@ -362,7 +362,7 @@ class TestStrict:
         served = self.served((400, {"error": {"message": "Invalid grammar specification: 'triggers'"}}), HELLO)
         assert served.ask().text == "Hello"
         assert self.strict(served) == [False]
-        assert served.model.path.disabled_fields == ["strict"]
+        assert served.model.path.disabled_fields == ("strict",)
         assert served.notices == []
 
     def test_one_that_fails_on_it_with_a_500_is_asked_without_at_once_and_with_it_the_next_time(self):
@@ -372,38 +372,38 @@ class TestStrict:
         assert served.client.slept == []
         assert served.ask().text == "Hello"
         assert self.strict(served) == [True]
-        assert served.model.path.disabled_fields == []
+        assert served.model.path.disabled_fields == ()
 
     def test_that_it_fails_so_turn_after_turn_is_remembered(self):
         served = self.served(self.BROKEN, HELLO, self.BROKEN, HELLO)
         served.ask()
         served.ask()
-        assert served.model.path.disabled_fields == ["strict"]
+        assert served.model.path.disabled_fields == ("strict",)
 
     def test_two_passing_faults_with_a_good_answer_between_them_are_not(self):
         served = self.served(self.BROKEN, HELLO, HELLO, self.BROKEN, HELLO)
         for _ in range(3):
             served.ask()
-        assert served.model.path.disabled_fields == []
+        assert served.model.path.disabled_fields == ()
 
     def test_a_500_that_speaks_of_the_grammar_is_remembered_at_once(self):
         served = self.served((500, {"error": {"message": "Failed to compile the grammar"}}), HELLO)
         served.ask()
-        assert served.model.path.disabled_fields == ["strict"]
+        assert served.model.path.disabled_fields == ("strict",)
 
     def test_a_refusal_that_stays_without_it_was_not_about_it(self):
         refused = (400, {"error": {"message": "Unknown word: 'grammar'"}})
         served = self.served(refused, refused)
         with pytest.raises(ServerError, match="Unknown word"):
             served.ask()
-        assert served.model.path.disabled_fields == []
+        assert served.model.path.disabled_fields == ()
 
     def test_a_500_that_was_not_about_it_costs_one_question_more_and_nothing_is_learnt(self):
         served = self.served(self.BROKEN, self.BROKEN, HELLO)
         assert served.ask().text == "Hello"
         assert self.strict(served) == [True]
         assert len(served.client.slept) == 1
-        assert served.model.path.disabled_fields == []
+        assert served.model.path.disabled_fields == ()
 
 
 class TestWholeAnswers:

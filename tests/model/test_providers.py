@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.model import Model
+from src.app.model import Model
 from src.transport import Client
 from src.types.events import Completed, Notice
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage

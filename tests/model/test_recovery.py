@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from src.model import CallPath, Model
+from src.app.model import Model
+from src.model import CallPath
 from src.model.call_path import LOST_CALLS
 from src.model.recovery import ASKING_AGAIN_NOTICE, mark_truncated
 from src.model.response_assembler import fits

@@ -1,6 +1,7 @@
-from src.model.server import Server
+from src.model import FactStore, Server
 from src.providers.base import ChatRequest
 from src.providers.openai import OpenAICodec
+from src.transport.driver import run
 from src.types.messages import UserMessage
 from tests.doubles import ScriptedClient
 
@@ -13,12 +14,19 @@ VLLM = {
 }
 
 
-def server(is_vllm=True, **aside):
-    return Server(ScriptedClient(**aside), OpenAICodec(str), is_vllm=is_vllm)
+class Asked:
+    """What a server answers to each of its questions."""
+
+    def __init__(self, is_vllm=True, **aside):
+        self._client = ScriptedClient(**aside)
+        self._server = Server(OpenAICodec(str), self._client.base_url, FactStore(), is_vllm=is_vllm)
+
+    def __getattr__(self, name):
+        return lambda *given: run(getattr(self._server, name)(*given), self._client)
 
 
 def test_a_vllm_server_tells_all():
-    asked = server(**VLLM)
+    asked = Asked(**VLLM)
     assert asked.list_models() == ["tiny"]
     assert asked.context_length("tiny") == 512
     assert asked.context_length("other") is None
@@ -28,7 +36,7 @@ def test_a_vllm_server_tells_all():
 
 
 def test_what_a_server_does_not_have_is_none():
-    asked = server()
+    asked = Asked()
     assert asked.context_length("tiny") is None
     assert asked.version() == ""
     assert asked.tokenize_prompt(REQUEST) is None
@@ -36,7 +44,7 @@ def test_what_a_server_does_not_have_is_none():
 
 
 def test_another_server_is_not_asked_for_what_only_vllm_has():
-    asked = server(is_vllm=False, **VLLM)
+    asked = Asked(is_vllm=False, **VLLM)
     assert asked.list_models() == ["tiny"]
     assert asked.context_length("tiny") is None
     assert asked.tokenize_prompt(REQUEST) is None

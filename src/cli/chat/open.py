@@ -12,7 +12,7 @@ from ...app.discovery import ServerTarget, discover, probe_call_path
 from ...app.factory import Factory
 from ...errors import ConfigError
 from ...security.text.sanitize import sanitize
-from ...types.events import Notice
+from ...types.events import ModelEvent
 from ..render.plain import PlainScreen, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
@@ -54,7 +54,7 @@ def open_chat(
     return run_chat(state, ChatIO(), resume)
 
 
-def _draw_all(notices: Generator[Notice, None, ServerTarget], screen: PlainScreen) -> ServerTarget:
+def _draw_all(notices: Generator[ModelEvent, None, ServerTarget], screen: PlainScreen) -> ServerTarget:
     while True:
         try:
             screen.draw(next(notices))

@@ -18,10 +18,11 @@ from typing import Literal, NamedTuple
 
 from ...app.connect import Connections
 from ...app.discovery import may_scan, scan_ports
+from ...app.model import Model
 from ...app.runtime import choose_sandbox, make_policy, make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached
-from ...model import Model
+from ...model import Server
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
@@ -99,7 +100,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
     settings = diagnosis.settings
     try:
         with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
-            diagnosis.models = server.list_models()
+            diagnosis.models = server.ask(Server.list_models)
     except NeverReached as error:
         elsewhere = scan_ports(settings) if may_scan(settings) else []
         if not elsewhere:
@@ -142,7 +143,7 @@ def _find_root(diagnosis: Diagnosis) -> str:
 
 def _check_version(diagnosis: Diagnosis) -> Finding:
     with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
-        diagnosis.version = server.version()
+        diagnosis.version = server.ask(Server.version)
     if diagnosis.version:
         return Finding("pass", f"vLLM {diagnosis.version}")
     return Finding("warn", "the server gives no version: it may not be vLLM", "See vllm.provider.")
@@ -150,7 +151,7 @@ def _check_version(diagnosis: Diagnosis) -> Finding:
 
 def _check_context(diagnosis: Diagnosis) -> Finding:
     with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
-        length = server.context_length(diagnosis.model_name)
+        length = server.ask(lambda each: each.context_length(diagnosis.model_name))
     if length is None:
         return Finding(
             "warn", "the server does not say how long its context is", "A full context will show as an error."
@@ -214,7 +215,8 @@ def _check_template(diagnosis: Diagnosis) -> Finding:
     with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
 
         def count_tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
-            prompt = server.tokenize_prompt(ChatRequest(diagnosis.model_name, messages, tools))
+            request = ChatRequest(diagnosis.model_name, messages, tools)
+            prompt = server.ask(lambda each: each.tokenize_prompt(request))
             return None if prompt is None else len(prompt.tokens)
 
         plain_size = count_tokens(user)

@@ -50,13 +50,13 @@ def _show_or_choose_path(state: State, mode: str) -> None:
     """Show the call path and the reason for it, or switch to another one."""
     from ....model import MODES
 
-    path = state.ensure_runtime().model.path
+    model = state.ensure_runtime().model
     if chosen := next((each for each in MODES if each == mode), None):
-        path.choose(chosen)
+        model.path = model.path.choose(chosen)
     elif mode:
         state.screen.say(f"There is no path {sanitize(mode)}. Choose one of {', '.join(MODES)}.")
         return
-    state.screen.say(f"  {path.mode}: {path.reason}")
+    state.screen.say(f"  {model.path.mode}: {model.path.reason}")
 
 
 def _complete_path(_: State) -> Iterable[str]:

@@ -1,19 +1,21 @@
-"""Repeats an attempt that failed: how often, and after what wait. Sleep and random numbers are passed in.
+"""Repeats an attempt that failed: how often, and after what wait. A generator of effects; chance is passed in.
 
-An attempt is a function that gives events. It is repeated only while it has given none, so that no text is shown
-twice and no call runs twice. How often a failure is worth a retry stands beside its class, in errors.py. A wait that
-the server asks for (Retry-After) is kept up to a limit. A server that loads its model has a time limit of its own.
+An attempt is repeated only while it has shown nothing, so that no text is shown twice and no call runs twice. How
+often a failure is worth a retry stands beside its class, in errors.py. A wait that the server asks for (Retry-After)
+is kept up to a limit. A server that loads its model has a time limit of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, TypeVar, Union
 
-from ..errors import BotError, ServerError, ServerLoading
+from ..errors import RequestFailed, ServerError, ServerLoading
+from ..types.effects import Aside, Sleep, Turn
 from ..types.events import Notice
 
 T = TypeVar("T")
+ReadinessCheck: TypeAlias = Callable[[], Aside[Union[bool, None]]]
 
 FIRST_WAIT_S = 0.5  # doubles with each attempt
 MAX_WAIT_S = 8.0
@@ -36,59 +38,54 @@ class Wait(NamedTuple):
 
 
 def with_retries(
-    attempt: Callable[[], Iterator[T]],
+    attempt: Callable[[], Turn[T]],
     policy: RetryPolicy,
-    sleep: Callable[[float], None],
     jitter: Callable[[], float],
-    is_ready: Callable[[], bool | None] = lambda: None,
-) -> Iterator[T | Notice]:
-    """The events of the first attempt that gives any; a Notice comes before each wait.
+    check_ready: ReadinessCheck | None = None,
+) -> Turn[T]:
+    """The events of the first attempt that shows any, and its result; a Notice comes before each wait.
 
-    `jitter` gives a number from 0 to 1; `is_ready` tells whether a server that was loading can serve by now, None if
-    it does not say. Raises what the last attempt raised.
+    `jitter` gives a number from 0 to 1; `check_ready` tells whether a server that was loading can serve by now, None
+    if it does not say. Raises what the last attempt raised.
     """
     made, loading = 1, 0.0
     while True:
         try:
-            events = attempt()
-            first = next(events)
-            break
-        except StopIteration:
-            return
-        except ServerLoading as error:
-            failure: BotError = error
-            wait = _plan_loading_wait(error, loading, policy, jitter())
-        except BotError as error:
+            return (yield from attempt())
+        except RequestFailed as error:
             failure = error
-            wait = _plan_retry(error, made, policy, jitter())
+        if failure.was_shown:
+            raise failure
+        if isinstance(failure, ServerLoading):
+            wait = _plan_loading_wait(failure, loading, policy, jitter())
+        else:
+            wait = _plan_retry(failure, made, policy, jitter())
         if wait is None:
             raise failure
         yield wait.notice
         if isinstance(failure, ServerLoading):
-            loading += _wait_until_ready(wait.seconds, sleep, is_ready)
+            loading += yield from _wait_until_ready(wait.seconds, check_ready)
         else:
             made += 1
-            sleep(wait.seconds)
-    yield first
-    yield from events
+            yield Sleep(wait.seconds)
 
 
-def _wait_until_ready(seconds: float, sleep: Callable[[float], None], is_ready: Callable[[], bool | None]) -> float:
+def _wait_until_ready(seconds: float, check_ready: ReadinessCheck | None) -> Aside[float]:
     """Wait at most so long; a server that says that it is not ready is asked in between. Returns the seconds waited."""
-    if is_ready() is not False:  # it does not say, or a proxy answers for itself
-        sleep(seconds)
+    if check_ready is None or (yield from check_ready()) is not False:  # it does not say, or a proxy answers for itself
+        yield Sleep(seconds)
         return seconds
     waited = 0.0
     while waited < seconds:
         span = min(HEALTH_INTERVAL_S, seconds - waited)
-        sleep(span)
+        yield Sleep(span)
         waited += span
-        if is_ready():
+        if (yield from check_ready()):
             break
     return waited
 
 
-def _plan_retry(error: BotError, made: int, policy: RetryPolicy, jitter: float) -> Wait | None:
+def _plan_retry(error: RequestFailed, made: int, policy: RetryPolicy, jitter: float) -> Wait | None:
     """The wait before attempt `made` + 1; None if there is to be none."""
     allowed = min(error.max_retries, policy.retries)
     asked = error.retry_after if isinstance(error, ServerError) else None
@@ -115,5 +112,5 @@ def _format_span(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
-def _build_notice(error: BotError, plan: str) -> Notice:
+def _build_notice(error: RequestFailed, plan: str) -> Notice:
     return Notice(f"{error.message.rstrip('.')}; {plan}.")

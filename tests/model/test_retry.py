@@ -1,6 +1,7 @@
 import pytest
 
 from src.errors import (
+    Cancelled,
     ClientError,
     ConnectFailed,
     HostUnknown,
@@ -11,7 +12,8 @@ from src.errors import (
     Timeout,
     TlsFailed,
 )
-from src.transport.retry import MAX_RETRY_AFTER_S, RetryPolicy, with_retries
+from src.model.retry import MAX_RETRY_AFTER_S, RetryPolicy, with_retries
+from src.types.effects import Sleep
 from src.types.events import Notice, TextDelta
 
 HELLO = (TextDelta("Hello"),)
@@ -27,9 +29,21 @@ class Attempts:
         self.made = 0
         self.slept = []
         health = iter(health)
-        self.running = with_retries(
-            self._attempt, policy, self.slept.append, lambda: jitter, lambda: next(health, None)
+        self.running = self._drive(
+            with_retries(self._attempt, policy, lambda: jitter, lambda: self._check_health(health))
         )
+
+    def _check_health(self, health):
+        yield from ()
+        return next(health, None)
+
+    def _drive(self, turn):
+        """Its events; what it sleeps is noted."""
+        for step in turn:
+            if isinstance(step, Sleep):
+                self.slept.append(step.seconds)
+            else:
+                yield step
 
     def _attempt(self):
         self.made += 1
@@ -79,9 +93,11 @@ class TestHowOften:
     def test_what_has_begun_to_be_shown_is_not_asked_for_again(self):
         def attempt():
             yield TextDelta("Hel")
-            raise StreamCut("Cut.")
+            cut = StreamCut("Cut.")
+            cut.was_shown = True
+            raise cut
 
-        running = with_retries(attempt, RetryPolicy(), pytest.fail, lambda: 0.0)
+        running = with_retries(attempt, RetryPolicy(), lambda: 0.0)
         assert next(running) == TextDelta("Hel")
         with pytest.raises(StreamCut):
             next(running)
@@ -116,14 +132,12 @@ class TestHowLong:
         assert (tried.made, raised.value.hint) == (1, "It asks to try again in 60 minutes.")
         assert MAX_RETRY_AFTER_S < 3600
 
-    def test_an_interrupt_ends_the_wait(self):
-        def sleep(_):
-            raise KeyboardInterrupt
-
-        running = with_retries(Attempts(ConnectFailed("No."))._attempt, RetryPolicy(), sleep, lambda: 0.0)
-        next(running)
-        with pytest.raises(KeyboardInterrupt):
-            next(running)
+    def test_a_cancel_ends_the_wait(self):
+        running = with_retries(Attempts(ConnectFailed("No."))._attempt, RetryPolicy(), lambda: 0.0)
+        assert isinstance(next(running), Notice)
+        assert isinstance(next(running), Sleep)
+        with pytest.raises(Cancelled):
+            running.throw(Cancelled("stop"))
 
 
 class TestLoading:

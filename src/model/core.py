@@ -1,0 +1,238 @@
+"""One model on one server: a conversation in, the model's turn out, as effects and events. Sans-IO.
+
+Two choices are combined here and nowhere else: the codec (which provider's API) and the call path (how tools are
+offered, see call_path.py). On every path the answer's text goes through the stream parser, so that all end in the same
+blocks. When a server refuses a request, the path is changed and the request sent again; what the server's tool parser
+lost is recovered from the answer's tokens (see recovery.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ..errors import (
+    ClientError,
+    ConnectFailed,
+    ModelNotFound,
+    RequestFailed,
+    ServerError,
+    ServerLoading,
+    ToolsUnsupported,
+)
+from ..providers.base import ChatRequest, Codec, decode_piece, raise_broken
+from ..types.effects import Aside, Open, Read, Release, ReplyHead, Turn
+from ..types.events import Notice
+from ..types.messages import Message, ToolChoice, ToolDefinition
+from .call_path import CallPath, blames_grammar
+from .facts import FactStore, ServedModel
+from .recovery import Recovery
+from .request_builder import ModelOptions, RequestBuilder, remove_fields
+from .response_assembler import ResponseAssembler
+from .retry import RetryPolicy, with_retries
+from .server import OK, Server, read_refusal
+from .token_budget import TokenBudget
+
+GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
+INTERNAL_ERROR = 500
+MAX_REFUSAL_BYTES = 16 * 1024 * 1024
+# After these, another server may answer at the address.
+_SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)
+
+
+class ModelCore:
+    """A model that answers a conversation, at `address`.
+
+    `path`: the call path to begin with; what is learned of the server in `facts` is joined with it. `max_tokens`: of
+    one answer; None leaves it to the server. `new_id` names calls that came without a name; `jitter` gives a number
+    from 0 to 1. One turn runs at a time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        codec: Codec,
+        address: str,
+        facts: FactStore,
+        *,
+        options: ModelOptions,
+        path: CallPath,
+        max_tokens: int | None,
+        new_id: Callable[[], str],
+        jitter: Callable[[], float],
+        retry_policy: RetryPolicy,
+    ) -> None:
+        self.name = name
+        self.max_tokens = max_tokens
+        self.server = Server(codec, address, facts, is_vllm=options.is_vllm)
+        self._codec = codec
+        self._address = address
+        self._facts = facts
+        self._path = path
+        self._builder = RequestBuilder(codec, options)
+        self._budget = TokenBudget(self.server, self._builder.measure_bytes)
+        self._new_id = new_id
+        self._jitter = jitter
+        self._retry_policy = retry_policy
+        self._sent_notices: set[str] = set()  # about what a server lost: each is given once
+        self._grammar_tried = False
+        self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
+
+    @property
+    def path(self) -> CallPath:
+        """The own path, with what is known of the server."""
+        return self._path.join(self._facts.paths.get(self._fact_key))
+
+    @path.setter
+    def path(self, path: CallPath) -> None:
+        self._path = path
+        if path.is_learned:
+            self._facts.paths.update(self._fact_key, lambda known: known.join(path))
+
+    @property
+    def _fact_key(self) -> ServedModel:
+        return ServedModel(self._address, self.name, self.server.info.version or "")
+
+    def context_length(self) -> Aside[int | None]:
+        """In tokens; None if the server does not say."""
+        return self.server.context_length(self.name)
+
+    def measure_fill(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
+    ) -> Aside[float | None]:
+        """The share of the context that the prompt takes, from 0; None if not known.
+
+        Below `exact_from` an upper bound is enough; the server counts tokens above it.
+        """
+        return self._budget.measure_fill(self._build_request(messages, tools, self.path), exact_from)
+
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
+    ) -> Turn[None]:
+        """The model's next turn; the last event is Completed.
+
+        Raises ClientError, ServerError, WireError. No call of a turn that raises may be run. What a turn learns of
+        the server is kept once the server accepts a request: a turn that fails changes nothing for others.
+        """
+        self._grammar_tried = False
+        path = self.path
+        while True:
+            request = yield from self._budget.fit_max_tokens(self._build_request(messages, tools, path, tool_choice))
+            try:
+                attempt = partial(self._attempt, request, tools, path)
+                yield from with_retries(attempt, self._retry_policy, self._jitter, self.server.check_health)
+                return
+            except ModelNotFound as refusal:
+                yield Notice((yield from self._take_the_only_model(refusal)))
+            except ServerError as refusal:
+                shown = isinstance(refusal, ToolsUnsupported) and (yield from self._template_shows_tools(request))
+                yield from self.server.hint_base_url(refusal)
+                path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request), shown)
+                if notice:
+                    yield Notice(notice)
+
+    def _take_the_only_model(self, refusal: ModelNotFound) -> Aside[str]:
+        """Returns the notice. Raises the refusal if the server has several models, or none."""
+        names = yield from self.server.try_list_models()
+        if len(names) != 1 or names == [self.name]:
+            if names:
+                refusal.hint = f"It serves {', '.join(names)}: choose one with --model or vllm.model."
+            raise refusal
+        missing, self.name = self.name, names[0]
+        return f"The server has no model {missing}; using {self.name}, the only one it serves."
+
+    def _build_request(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        path: CallPath,
+        tool_choice: ToolChoice = "auto",
+    ) -> ChatRequest:
+        return self._builder.build(self.name, messages, tools, path, self.max_tokens, tool_choice)
+
+    def _template_shows_tools(self, request: ChatRequest) -> Aside[bool]:
+        """Whether the prompt is longer with the tools than without them."""
+        shown = yield from self._budget.count_tokens(request)
+        hidden = yield from self._budget.count_tokens(replace(request, tools=()))
+        return shown is not None and hidden is not None and shown > hidden
+
+    def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath) -> Turn[None]:
+        grammar = GRAMMAR_FIELDS & self._builder.list_optional_fields(request)
+        try:
+            turn = yield from self._stream_answer(request, tools, path)
+        except ServerError as refused:
+            if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
+                raise
+            # Some servers answer a grammar that they cannot use with status 500: the request without one will tell.
+            self._grammar_tried = True
+            try:
+                turn = yield from self._stream_answer(remove_fields(request, grammar), tools, path)
+            except ServerError:
+                raise refused from None
+            self._grammar_failures += 1
+            if self._grammar_failures > 1 or blames_grammar(refused):
+                path = path.disable_fields(sorted(grammar))
+                self.path = path
+        else:
+            self._grammar_failures = 0 if grammar else self._grammar_failures
+        recovery = Recovery(
+            turn,
+            request,
+            tools,
+            is_native=path.mode == "native",
+            server=self.server,
+            budget=self._budget,
+            replay=partial(self._stream_answer, tools=tools, path=path, is_shown=False),
+            disable_native=partial(self._disable_native, path),
+            sent_notices=self._sent_notices,
+        )
+        yield from recovery.run()
+
+    def _disable_native(self, path: CallPath) -> str:
+        self.path, notice = path.disable_native()
+        return notice
+
+    def _stream_answer(
+        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, *, is_shown: bool = True
+    ) -> Turn[ResponseAssembler]:
+        """The events of one answer, and the whole. `is_shown`: whether to give the events."""
+        wire = self._builder.encode(request)
+        turn = ResponseAssembler(tools, self._new_id, self._builder.collect_given(request))
+        has_shown = False
+        try:
+            head: ReplyHead = yield Open("POST", wire.path, wire.body)
+            if head.status != OK:
+                raise read_refusal(head, (yield from _read_all()))
+            self.path = path  # the server accepts it
+            decoder, is_over = self._codec.make_decoder(head.content_type), False
+            while not is_over:
+                try:
+                    piece: bytes | ClientError | None = yield Read()
+                except ClientError as broken:
+                    piece = broken
+                events, is_over = decode_piece(decoder, piece)
+                for event in events:
+                    for shown in turn.feed(event):
+                        if is_shown:
+                            has_shown = True
+                            yield shown
+                raise_broken(events)
+                is_over = is_over or turn.repeats
+            yield Release()
+        except RequestFailed as error:
+            if isinstance(error, _SIGNS_OF_RESTART):
+                self.server.forget()
+            for shown in turn.flush() if is_shown else ():
+                yield shown
+            error.was_shown = has_shown
+            raise
+        self._budget.record_usage(request, len(wire.body), turn.completed.usage)
+        return turn
+
+
+def _read_all() -> Aside[bytes]:
+    body = bytearray()
+    while len(body) < MAX_REFUSAL_BYTES and (chunk := (yield Read())) is not None:
+        body += chunk
+    return bytes(body)

@@ -1,0 +1,82 @@
+"""What is known of servers, shared by all models of a program: frozen values, changed by compare-and-set.
+
+Two kinds: what a server tells of itself, by address, and what it has refused, by address, model and version. What was
+refused only grows (see CallPath.join), so that no order of changes loses one. Thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
+
+from .call_path import CallPath
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """None: not asked yet. `context_lengths`: in tokens, by model. `version` is empty if the server does not say."""
+
+    models: tuple[str, ...] | None = None
+    context_lengths: Mapping[str, int] | None = None
+    version: str | None = None
+
+
+class ServedModel(NamedTuple):
+    """What a path is known for."""
+
+    address: str
+    model: str
+    version: str
+
+
+class FactTable(Generic[K, V]):
+    """Frozen values by key. `default` is the value of a key that was never set."""
+
+    def __init__(self, default: V) -> None:
+        self._default = default
+        self._values: dict[K, V] = {}
+        self._lock = Lock()
+
+    def get(self, key: K) -> V:
+        return self._values.get(key, self._default)
+
+    def compare_and_set(self, key: K, old: V, new: V) -> bool:
+        """Set the value if it is still `old`, which `get` gave. Returns whether it was."""
+        with self._lock:
+            if self.get(key) is not old:
+                return False
+            self._values[key] = new
+            return True
+
+    def update(self, key: K, change: Callable[[V], V]) -> V:
+        """Replace the value by what `change` makes of it, which may be called again. Returns the new value."""
+        while True:
+            old = self.get(key)
+            new = change(old)
+            if new == old or self.compare_and_set(key, old, new):
+                return new
+
+    def forget(self, key: K) -> None:
+        with self._lock:
+            self._values.pop(key, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+
+
+class FactStore:
+    """`infos`: what servers tell of themselves; `paths`: what was learned from refusals."""
+
+    def __init__(self) -> None:
+        self.infos: FactTable[str, ServerInfo] = FactTable(ServerInfo())
+        self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
+
+    def clear(self) -> None:
+        self.infos.clear()
+        self.paths.clear()

@@ -1,0 +1,152 @@
+"""The request of a turn: what one model's options, a call path, a conversation and tools make. Pure.
+
+What does not change from turn to turn is made once: messages are rendered once each, and tools are checked for
+strictness once a tool set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from ..parsing import mentions_call
+from ..providers import vllm
+from ..providers.base import ChatRequest, Codec, HttpRequest
+from ..types.caching import MessageMemo
+from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
+from .call_path import CallPath
+from .request_messages import MessageRenderer
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How one model is asked.
+
+    `is_vllm`: whether to use what only vLLM has. `strict`: whether the server can hold calls to this schema.
+    `stream`: false asks for answers as a whole. `constrained`: "auto", "on" or "off": whether a grammar allows only
+    valid calls after TOOL_CALL: on the text path; "auto" goes on without one if the server refuses it.
+    `answer_schema`: of an answer's text, if the API supports it.
+    """
+
+    is_vllm: bool = True
+    temperature: float | None = None
+    strict: Callable[[Mapping[str, JSON]], bool] = vllm.fits_nothing
+    stream: bool = True
+    constrained: str = "auto"
+    answer_schema: Mapping[str, JSON] | None = None
+
+
+class RequestBuilder:
+    """Builds and encodes the requests of one model."""
+
+    def __init__(self, codec: Codec, options: ModelOptions) -> None:
+        self._codec = codec
+        self._options = options
+        self._renderer = MessageRenderer()
+        # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
+        self._mentions = MessageMemo(lambda message: any(map(mentions_call, collect_inputs([message]))))
+        self._strict_tools: tuple[Sequence[ToolDefinition], Sequence[ToolDefinition]] = (), ()
+        self._plain_tools: tuple[Sequence[ToolDefinition], Sequence[ToolDefinition]] = (), ()
+        self._encoded: tuple[ChatRequest, HttpRequest] | None = None
+
+    def build(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        path: CallPath,
+        max_tokens: int | None,
+        choice: ToolChoice = "auto",
+    ) -> ChatRequest:
+        allow_grammar = not any(self._mentions(messages))
+        options = {
+            name: value
+            for name, value in self._build_options(tools, path, allow_grammar).items()
+            if name not in path.disabled_fields
+        }
+        return ChatRequest(
+            model,
+            self._renderer.render(messages, tools, path),
+            self._offer_tools(tools, path, allow_grammar),
+            self._options.temperature,
+            max_tokens,
+            "none" if path.mode == "template" else choice,
+            options,
+            self._options.stream,
+        )
+
+    def encode(self, request: ChatRequest) -> HttpRequest:
+        """The request's bytes. They are made once: a request is measured before it is sent."""
+        if self._encoded is None or self._encoded[0] is not request:
+            self._encoded = request, self._codec.encode(request)
+        return self._encoded[1]
+
+    def measure_bytes(self, request: ChatRequest) -> int:
+        return len(self.encode(request).body)
+
+    def list_optional_fields(self, request: ChatRequest) -> frozenset[str]:
+        """The fields that may be left out of a request that was refused."""
+        strict = ["strict"] if any(tool.strict for tool in request.tools) else []
+        wanted = ["structured_outputs"] if self._options.constrained == "on" else []
+        return frozenset([*request.options, *strict]) - frozenset(wanted)
+
+    def collect_given(self, request: ChatRequest) -> list[str]:
+        """The texts that the model was given, but for the instructions."""
+        return collect_inputs(request.messages, self._renderer.system)
+
+    def _offer_tools(
+        self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool
+    ) -> Sequence[ToolDefinition]:
+        """The same object for the same tools, so that the codec encodes it once."""
+        if path.mode == "text":
+            return ()
+        if allow_grammar and path.mode == "native" and "strict" not in path.disabled_fields:
+            if self._strict_tools[0] != tools:
+                self._strict_tools = tuple(tools), tuple(map(self._make_strict, tools))
+            return self._strict_tools[1]
+        if self._plain_tools[0] != tools:
+            self._plain_tools = tuple(tools), tuple(replace(tool, strict=False) for tool in tools)
+        return self._plain_tools[1]
+
+    def _make_strict(self, tool: ToolDefinition) -> ToolDefinition:
+        is_strict = self._options.strict
+        if tool.strict or is_strict(tool.parameters):
+            return replace(tool, strict=True)
+        full = tool.strict_parameters
+        return replace(tool, strict=True, parameters=full) if full and is_strict(full) else tool
+
+    def _build_options(self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool) -> dict[str, JSON]:
+        given = self._options
+        options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
+        if given.answer_schema and self._codec.has_json_schema:
+            form: dict[str, JSON] = {"name": "answer", "schema": dict(given.answer_schema), "strict": True}
+            options["response_format"] = {"type": "json_schema", "json_schema": form}
+        if not given.is_vllm:
+            return options
+        options["return_token_ids"] = True
+        if tools and path.mode == "template":
+            options["skip_special_tokens"] = False  # in many formats the markers are special tokens
+        wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
+        if tools and path.mode == "text" and wanted:
+            options["structured_outputs"] = vllm.constrain_calls(tools)
+        return options
+
+
+def collect_inputs(messages: Sequence[Message], system: str = "") -> list[str]:
+    """The texts that the model was given.
+
+    `system` is left out where it was put before the first question: its examples of calls are no echo.
+    """
+    texts: list[str] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            texts.append(message.text.removeprefix(system))
+        elif isinstance(message, ToolResults):
+            texts += [result.value for result in message.results if isinstance(result.value, str)]
+    return texts
+
+
+def remove_fields(request: ChatRequest, fields: Set[str]) -> ChatRequest:
+    options = {name: value for name, value in request.options.items() if name not in fields}
+    tools = [replace(tool, strict=False) for tool in request.tools] if "strict" in fields else request.tools
+    return replace(request, options=options, tools=tools)

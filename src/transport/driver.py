@@ -1,0 +1,94 @@
+"""Runs the generators of the model's logic: performs their effects on one Client, and gives their events on.
+
+The driver owns the open answer. It is ended when the generator asks for another one or ends, however it ends. A cancel
+that another thread asks for is raised inside the generator by the driver's own thread, at its next effect or event;
+after that the generator is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from ..errors import BotError, Cancelled, WireError
+from ..types.effects import EFFECTS, Aside, Effect, Fetch, Read, Release, Reply, ReplyHead, Sleep, Turn
+from ..types.events import ModelEvent
+from .deadlines import CANCELLED
+from .http import Client, HttpReply
+
+T = TypeVar("T")
+
+
+def drive(turn: Turn[T], client: Client) -> Generator[ModelEvent, None, T]:
+    """The events of a turn; returns its result. Raises what the turn raises, Cancelled among it."""
+    answers = _Answers(client)
+    perform, is_cancelled = answers.perform, client.is_cancelled
+    try:
+        step = next(turn)
+        while True:
+            if is_cancelled():
+                step = turn.throw(Cancelled(CANCELLED))
+            elif isinstance(step, EFFECTS):
+                try:
+                    answer = perform(step)
+                except BotError as error:
+                    step = turn.throw(error)
+                else:
+                    step = turn.send(answer)
+            else:
+                yield step
+                step = next(turn)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except WireError as error:  # who reads the body does not know the address
+        error.hint = f"{error.hint} The server is {client.base_url}.".lstrip()
+        raise
+    finally:
+        turn.close()
+        answers.abandon()
+
+
+def run(aside: Aside[T], client: Client) -> T:
+    """The result of a generator that gives no events. Raises what it raises."""
+    running = drive(aside, client)
+    try:
+        while True:
+            next(running)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class _Answers:
+    """Performs effects. At most one answer is open."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._opened = ExitStack()
+        self._chunks: Iterator[bytes] = iter(())
+
+    def perform(self, effect: Effect) -> Any:
+        """Raises ClientError and Cancelled."""
+        if isinstance(effect, Read):
+            return next(self._chunks, None)
+        if isinstance(effect, Release):
+            return self._opened.close()  # its connection can be used again, where reading on takes no time
+        self.abandon()
+        if isinstance(effect, Sleep):
+            return self._client.sleep(effect.seconds)
+        if isinstance(effect, Fetch):
+            with self._client.open(effect.method, effect.path, effect.body, within=effect.within) as reply:
+                return Reply(_describe(reply), reply.read())
+        reply = self._opened.enter_context(self._client.open(effect.method, effect.path, effect.body))
+        self._chunks = reply.chunks
+        return _describe(reply)
+
+    def abandon(self) -> None:
+        """End the open answer, if there is one, and its connection."""
+        self._opened.__exit__(GeneratorExit, GeneratorExit(), None)
+
+
+def _describe(reply: HttpReply) -> ReplyHead:
+    return ReplyHead(reply.status, reply.content_type, reply.location, reply.retry_after)

@@ -1,0 +1,70 @@
+"""What the model's logic asks of the world, as values: a driver performs them, and no logic waits or reads.
+
+A turn is a generator of effects and events. The driver sends the answer of an effect back into the generator; a
+failed effect is raised at the `yield` (ClientError, Cancelled). One answer is open at a time: the next Open or Fetch,
+and the end of the turn, end it. See transport/driver.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
+
+from .events import ModelEvent
+
+T = TypeVar("T")
+
+
+class Open(NamedTuple):
+    """Send a request whose answer is read in pieces. The answer is a ReplyHead.
+
+    `path` is relative to the server's address, or with a leading slash to its root, above /v1.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+
+
+class Read(NamedTuple):
+    """The answer is the next bytes of the open answer; None at its end."""
+
+
+class Release(NamedTuple):
+    """The open answer is not read further; its connection may serve the next request. The answer is None."""
+
+
+class Fetch(NamedTuple):
+    """Send a request and read its answer, which is a Reply. `within`: a limit for all of it, in seconds."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    within: float | None = None
+
+
+class Sleep(NamedTuple):
+    """The answer is None."""
+
+    seconds: float
+
+
+class ReplyHead(NamedTuple):
+    """`retry_after`: seconds that the server asks to wait."""
+
+    status: int
+    content_type: str = ""
+    location: str = ""
+    retry_after: float | None = None
+
+
+class Reply(NamedTuple):
+    head: ReplyHead
+    body: bytes
+
+
+Effect = Union[Open, Read, Release, Fetch, Sleep]
+EFFECTS = (Open, Read, Release, Fetch, Sleep)
+
+Aside: TypeAlias = Generator[Effect, Any, T]  # gives no events
+Turn: TypeAlias = Generator[Union[Effect, ModelEvent], Any, T]
