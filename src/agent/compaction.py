@@ -1,4 +1,4 @@
-"""Compaction: a summary takes the place of the older part of a conversation, before it fills the context.
+"""Compaction: a summary replaces the older part of a conversation before it fills the context.
 
     system  old ........................  last turns        becomes        system  summary  last turns
 

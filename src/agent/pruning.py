@@ -1,4 +1,4 @@
-"""Old tool results go first: the rule by which a conversation gets shorter without a summary.
+"""Shortens a conversation without a summary: the oldest tool results are left out first.
 
 `trim_old_outputs` keeps all tool outputs together within a budget. A prompt's unchanged beginning costs a server
 nothing, and a change in it costs all that follows. So it acts seldom and then thoroughly: once the outputs pass their

@@ -1,8 +1,8 @@
 """The one composition: from settings to a running agent and its conversation, for every front end.
 
-Nothing here prints or needs a terminal. `Factory` is cheap to make and to import; what needs the model, the tools or
-the network stands in connect.py and runtime.py, which its two doors load when they are first used: the chat shows its
-prompt before that.
+Nothing here prints or needs a terminal. `Factory` is cheap to make and to import. What needs the model, the tools or
+the network is in connect.py and runtime.py, which `connections` and `make_runtime` import when they are first used, so
+that the chat shows its prompt before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A running agent: its model, tools, policy and sandbox, made from settings.
 
-This module loads the model and the tools, so the chat imports it behind the prompt.
+This module loads the model and the tools, so the chat imports it once its prompt is shown.
 """
 
 from __future__ import annotations

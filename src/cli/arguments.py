@@ -1,4 +1,4 @@
-"""The options of the command line, what is wrong with them, and the settings they lead to.
+"""The options that all commands share, the errors for wrong ones, and the settings that they result in.
 
 Only argparse is loaded up front, so that --help answers at once.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..config import Settings
 
-MAX_NUMBER = 1e9  # that an option takes
+MAX_NUMBER = 1e9  # an option takes less
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -105,7 +105,7 @@ def add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def parse_number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
-    """What an option takes that is a number."""
+    """The `type` of an option that takes a number, from `least` to MAX_NUMBER."""
 
     def read(text: str) -> float:
         with suppress(ValueError):

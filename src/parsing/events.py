@@ -1,6 +1,6 @@
-"""What the stream parser emits, and the one fold of it.
+"""The events of the stream parser, and EventFold, which adds them up to the blocks of an answer.
 
-The text, the reasoning and every event's `raw`, joined in order, are the input.
+Nothing is lost: the text, the reasoning and every event's `raw`, joined in order, are the input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ParsedCall(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A block that was meant as a call and is none: it never runs, `malformed.reason` is the answer to it."""
+    """A block that asks for a call and cannot be read as one. It never runs; the model gets `malformed.reason`."""
 
     malformed: MalformedCall
     raw: str

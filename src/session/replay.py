@@ -1,10 +1,10 @@
-"""Reading a journal back: the state of the session, its messages, and what was not finished.
+"""Reads a journal: the state of the session, its messages, and the steps that were not finished.
 
 The records are folded in the order of the file; most of them are not parsed. Pieces of answers that were completed
 later, which are most of a journal, are skipped many at a time; of the other records those are parsed that the state
 needs, and at the end those of the messages. So the cost depends on the conversation more than on the file's size.
 
-No content can stop it: a torn last line is ignored, and other lines that cannot be read are skipped and listed in
+No content stops it: a torn last line is ignored, and other lines that cannot be read are skipped and listed in
 `problems`.
 """
 

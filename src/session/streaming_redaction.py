@@ -1,4 +1,4 @@
-"""Pieces of an answer on their way to the journal: written at once, except what may be half a secret.
+"""Redacts an answer that is written to the journal in pieces: at once, except what may be half a secret.
 
 A key may come in several pieces that do not look like one. So a word that begins like a key, and what follows a name
 like `password`, waits until it is complete and is then redacted. If the program is killed, only such a word is lost.

@@ -1,4 +1,4 @@
-"""A chat on a full terminal. The prompt is shown before the modules that it needs are loaded."""
+"""A chat on a full terminal. It shows a prompt before it loads the modules that read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the command line's options to one question, or a chat."""
+"""Starts one question or a chat, as the options of the command line say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans with the GenAI semantic conventions, where its SDK is installed and told where to send them.
+"""OpenTelemetry spans with the GenAI semantic conventions, if its SDK is installed and an exporter is configured.
 
 One `invoke_agent` a question; in it a `chat` for each turn of the model and an `execute_tool` for each call.
 No span holds messages or arguments: the conventions leave those to an opt-in.

@@ -1,4 +1,4 @@
-"""Converts a value to another type, where it can be read as one."""
+"""Converts a value to the type that a schema requires, if the value can be read as that type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits arguments to the tool's schema, and notes what it changed; raises what does not fit.
+"""Fits arguments to the tool's schema and notes what it changed. Raises ArgumentMismatch if they do not fit.
 
 Only the schema decides: "5" becomes 5 where an integer is required, and "02134" stays a string where a string is.
 Arguments that fit are returned unchanged.

@@ -1,6 +1,6 @@
 """What a value in a call may be, and strict JSON, which is tried before any repair.
 
-Of a key that stands twice with different values none is chosen (types/strict_json.py says why).
+A key that is repeated with different values is an error (types/strict_json.py says why).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What stands before an anchor and belongs to the block: a tool's name, or `TOOL_CALL`.
 
 `find_hold` is the same look backwards from the end of the text: what may yet belong to a block is held back. Names
-hold dots and colons, and so does running text ("this integral.calculate\n{"): the whole word is tried first, then
+hold dots and colons, and so does running text ("this integral.calculate {"): the whole word is tried first, then
 what follows each of its dots and colons.
 """
 

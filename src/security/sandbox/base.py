@@ -1,4 +1,7 @@
-"""What the sandboxes share, and the two that are none: `choose` decides which one runs the commands."""
+"""What bubblewrap and Landlock share, and two stand-ins: NoSandbox, and DisabledExec, which runs nothing.
+
+choose.py decides which of them runs the commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the rules allow a command line? Only if all of its commands are allowed, and harmless: read to the last word.
+"""Decides whether the rules allow a command line: each of its commands must be allowed and, to its last word, harmless.
 
 A command with a row in src/security/shell/option_table.py is judged option by option. One without is judged by its
 words: plain ones, none of which can be read as a path out of the workspace. A command that is word for word what a

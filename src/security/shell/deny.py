@@ -1,4 +1,4 @@
-"""Might a command line run what a rule denies, or write what is protected? Wide: what cannot be read might.
+"""Finds out whether a command line may run what a rule denies, or write a protected file. Unreadable lines may.
 
 It looks at all commands of a line, however deep: in substitutions, groups, loops and functions, behind `env`, `xargs`
 and the like, and in the command lines given to `sh -c` and `eval`. A word that is known only when the line runs counts

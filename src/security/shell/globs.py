@@ -1,4 +1,4 @@
-"""The words that a shell makes of a glob. Outside the workspace it looks at nothing.
+"""Expands a glob to words, as a shell does. It reads no folder outside the workspace.
 
 If shells differ, or a pattern is unusual, it matches more than a shell would, never less: a command is then allowed
 only if every reading is harmless. Rules: POSIX XCU 2.14 and bash(1), without extglob, dotglob, globstar and nullglob.

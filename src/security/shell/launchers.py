@@ -1,4 +1,6 @@
-"""Programs that run what they are given, and the words by which others do: a rule must name these words.
+"""Programs that run other programs (`env`, `xargs`), and options by which others do (`tar --to-command`).
+
+A rule allows such a command only if it names these words.
 
 Source: the manuals of the programs.
 """

@@ -133,16 +133,16 @@ class ToolContext:
                 raise _require_async(key)
             return cast(T, future.result())
         try:
-            made = call_factory(self._factory(key), within)
-            if not is_async(made):
-                value = next(made) if isgenerator(made) else made
+            returned = call_factory(self._factory(key), within)
+            if not is_async(returned):
+                value = next(returned) if isgenerator(returned) else returned
             elif is_async_code:
-                if iscoroutine(made):
-                    made.close()  # else Python warns that it was never awaited
+                if iscoroutine(returned):
+                    returned.close()  # else Python warns that it was never awaited
                 raise _require_async(key)
             else:
-                value = self.wait_for(_wait_for_value(made))
-            scope.settle(key.id, made, value)
+                value = self.wait_for(_wait_for_value(returned))
+            scope.settle(key.id, returned, value)
         except BaseException as error:
             scope.fail(key.id, error)
             raise
@@ -157,9 +157,9 @@ class ToolContext:
         if not is_mine:
             return cast(T, await asyncio.shield(asyncio.wrap_future(future)))  # not ours to cancel
         try:
-            made = call_factory(self._factory(key), within)
-            value = await _wait_for_value(made)
-            scope.settle(key.id, made, value)
+            returned = call_factory(self._factory(key), within)
+            value = await _wait_for_value(returned)
+            scope.settle(key.id, returned, value)
         except BaseException as error:
             scope.fail(key.id, error)
             raise
@@ -186,12 +186,12 @@ class ToolContext:
         self._running.loop.run(finish_async_generator(generator), Event(), TEARDOWN_TIMEOUT_S)
 
 
-async def _wait_for_value(made: Any) -> Any:
-    if isasyncgen(made):
-        return await made.__anext__()
-    if isawaitable(made):
-        return await made
-    return next(made) if isgenerator(made) else made
+async def _wait_for_value(returned: Any) -> Any:
+    if isasyncgen(returned):
+        return await returned.__anext__()
+    if isawaitable(returned):
+        return await returned
+    return next(returned) if isgenerator(returned) else returned
 
 
 def _require_async(key: DependencyKey[Any]) -> ToolError:

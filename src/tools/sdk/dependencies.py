@@ -1,4 +1,4 @@
-"""What a tool needs but does not make itself: created once a call or once a run, and closed at its end.
+"""Dependencies of tools, such as a database: created once per call or run, and closed at its end.
 
     DATABASE = DependencyKey("database", open_database, cached="run")
 
@@ -70,11 +70,11 @@ class Scope:
             self._values[key_id] = Future()
             return self._values[key_id], True
 
-    def settle(self, key_id: str, made: object, value: object) -> None:
-        """Set the value; `made` is what the factory returned."""
+    def settle(self, key_id: str, returned: object, value: object) -> None:
+        """Set the value; `returned` is what the factory returned, perhaps a generator to close later."""
         with self._lock:
-            if inspect.isgenerator(made) or inspect.isasyncgen(made):
-                self._generators.append(made)
+            if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+                self._generators.append(returned)
             self._values[key_id].set_result(value)
 
     def fail(self, key_id: str, error: BaseException) -> None:
@@ -113,8 +113,8 @@ def call_factory(create: Factory, ctx: object) -> Any:
     return create(ctx) if inspect.signature(create).parameters else create()
 
 
-def is_async(made: object) -> bool:
-    return inspect.isawaitable(made) or inspect.isasyncgen(made)
+def is_async(returned: object) -> bool:
+    return inspect.isawaitable(returned) or inspect.isasyncgen(returned)
 
 
 def _finish_sync(generator: Any) -> None:

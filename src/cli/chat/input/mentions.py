@@ -1,4 +1,4 @@
-"""Add the content of a file that a message mentions as `@path`."""
+"""Adds the content of each file that a message mentions as `@path`, up to MAX_CONTENT_BYTES for all of them."""
 
 from __future__ import annotations
 
