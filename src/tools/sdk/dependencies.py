@@ -18,12 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ...errors import ToolError
+from .result import attempt
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-R = TypeVar("R")
 Factory = Callable[..., Any]  # of a value, an awaitable of one, or a generator that yields one
 
 
@@ -34,14 +34,6 @@ class DependencyKey(Generic[T]):
     id: str
     create: Callable[..., T | Awaitable[T] | Generator[T, None, None] | AsyncGenerator[T, None]]
     cached: Literal["call", "run"] = "call"
-
-
-def attempt(work: Callable[[], R], on_error: Callable[[Exception], R]) -> R:
-    """Run code of a tool or a plugin; an Exception goes to `on_error`, so that it cannot end the loop."""
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is called in this place only
-        return on_error(error)
 
 
 class Scope:

@@ -23,8 +23,7 @@ from ...errors import BotError, ConfigError
 from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ...types.tool_schema import format_signature, to_openai_tool
 from .context import ToolContext
-from .dependencies import attempt
-from .result import Outcome, replace_surrogates, store_and_truncate, to_outcome
+from .result import Outcome, attempt, replace_surrogates, store_and_truncate, to_outcome
 from .schema import Convert, drop_nulls, read_parameters, to_strict
 from .validation import ArgumentValidator, find_near, quote
 

@@ -1,4 +1,4 @@
-"""Turn what a tool returned into a result, and cut it to what a model sees at once.
+"""Run code of a tool, turn what it returned into a result, and cut that to what a model sees at once.
 
 A str is text, media are multimodal, anything else is data. Whole outputs go to the output store.
 """
@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from ...errors import ToolError
 from ...types.messages import JSON, ContentBlock, ToolResult
 from .output_store import Outputs, Stored
 
+R = TypeVar("R")
 Kind = Literal["text", "data", "error", "multimodal"]
 MAX_SHOWN_BYTES = 50 * 1024  # of UTF-8, in one result
 MEDIA = ("image", "audio")
+
+
+def attempt(work: Callable[[], R], on_error: Callable[[Exception], R]) -> R:
+    """Run code of a tool or a plugin; an Exception goes to `on_error`, so that it cannot end the loop."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything; it is called in this place only
+        return on_error(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
 from ...errors import ConfigError
-from ..sdk.dependencies import attempt
 from ..sdk.registry import REGISTRY
+from ..sdk.result import attempt
 
 PUBLIC = "vllm_bot"
 PACKAGE = __name__.removesuffix(".tools.sources.python_files")
