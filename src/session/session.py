@@ -22,6 +22,8 @@ from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
 NOT_SAVED = "This conversation is no longer saved and cannot be resumed later: {why}"
+MAX_PARTIAL_CHARS = 2_000_000  # of an answer that are saved before it is complete
+TOO_LONG = f"This answer has more than {MAX_PARTIAL_CHARS:,} characters; the rest of it is saved only when it ends."
 
 
 class Undone(NamedTuple):
@@ -52,6 +54,7 @@ class Session:
         self._journal = journal
         self._snapshots = Snapshots(journal.path.with_suffix(".files"), now) if journal else None
         self._redactor = StreamRedactor(journal.redact if journal else str)
+        self._partial_chars = 0  # recorded of the answer that is being given
         self._state = SessionState(meta=dict(meta or {}))
         self._recorded_count = 0  # number of messages that are recorded
         self._results: list[ToolResult] = []  # of the last answer, recorded already
@@ -159,7 +162,11 @@ class Session:
         try:
             yield from self._warn()
             for event in events:
-                self._record_event(event)
+                if isinstance(event, TextDelta):
+                    if text := self._redactor.feed(event.text):
+                        yield from self._record_text(text)
+                else:
+                    self._record_event(event)
                 yield from self._warn()
                 yield event
         finally:
@@ -225,10 +232,6 @@ class Session:
         return _with_system(system, replay(self.path, until).messages)
 
     def _record_event(self, event: Event) -> None:
-        if isinstance(event, TextDelta):
-            if text := self._redactor.feed(event.text):
-                self._append("delta", {"text": text}, clean=True)
-            return
         if isinstance(event, Compacted):
             self._recorded_count = len(self.messages)  # first, so that an interrupt in between is not recorded as a cut
             summary = event.summary.to_dict()
@@ -244,6 +247,15 @@ class Session:
             self._end_writes()
         elif isinstance(event, Completed):
             self._sync()
+
+    def _record_text(self, text: str) -> Iterator[Notice]:
+        """Record a piece of an answer that is not complete; not if it already has MAX_PARTIAL_CHARS characters."""
+        left = MAX_PARTIAL_CHARS - self._partial_chars
+        self._partial_chars += len(text)
+        if left > 0:
+            self._append("delta", {"text": text[:left]}, clean=True)
+        if 0 <= left < len(text):
+            yield Notice(TOO_LONG)
 
     def _end_writes(self) -> None:
         """Record the new content of the files that were about to be written."""
@@ -270,6 +282,7 @@ class Session:
             return
         kind = message.TYPE
         self._redactor.reset()
+        self._partial_chars = 0
         if kind == "user" and self._in_turn:
             kind = "order"  # from the agent itself, in the middle of a turn
         stamp: dict[str, JSON] = {"time": int(self._now())} if kind == "user" else {}

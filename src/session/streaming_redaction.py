@@ -1,7 +1,9 @@
-"""Redacts an answer that is written to the journal in pieces: at once, except what may be half a secret.
+"""Redacts an answer that is written to the journal in pieces, which are never cut inside a possible secret.
 
-A key may come in several pieces that do not look like one. So a word that begins like a key, and what follows a name
-like `password`, waits until it is complete and is then redacted. If the program is killed, only such a word is lost.
+A key may come in several pieces that do not look like one. So text is collected to PIECE_CHARS, and its last word waits
+for its end, with a name like `password` before it, and a private key of several lines waits for its last one. If the
+program is killed, this and less than PIECE_CHARS characters are lost. The end of the text that was written is redacted
+again with what follows it, because a pattern may begin there.
 """
 
 from __future__ import annotations
@@ -9,41 +11,41 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+PIECE_CHARS = 256
 MAX_SECRET_CHARS = 8000
+MIN_CONTEXT_CHARS, MAX_CONTEXT_CHARS = 200, 1000  # of written text, in which a pattern may begin: its line, if possible
 WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))  # characters of secrets
-# How keys begin, and the names that stand before one (see security/redact.py).
-NAME = r"(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
-BEGINS = re.compile(
-    rf"sk-|[srp]k_|gh[pousr]_|github_pat_|glpat-|hf_|npm_|pypi-|xox|AKIA|ASIA|ABIA|ACCA|AIza|ya29|eyJ|://|{NAME}"
+# The names that stand before a secret (see security/text/redact.py).
+NAMED = re.compile(
+    r"(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
+    r"[\w-]{0,40}[\"'\\]{0,8}[ \t]{0,4}[:=]?[ \t]{0,4}\Z"
 )
-NAMED = re.compile(NAME + r"[\w-]{0,40}[\"'\\]{0,8}[ \t]{0,4}[:=]?[ \t]{0,4}\Z")
 NAME_DISTANCE_CHARS = 80  # before a word, in which its name can be
-LETTER, DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 PEM, PEM_END = "-----BEGIN", "-----END"
-ENDING = re.compile(PEM_END + "[A-Z -]*")
+PUTTY = "Private-Lines:"
+UNFINISHED_END = re.compile(PEM_END + "[A-Z -]*")
+UNFINISHED_PUTTY = re.compile(PUTTY + r" ?[0-9]{0,4}[A-Za-z0-9+/=\r\n]*")
 
 
 def find_unfinished(text: str) -> int:
     """Where a possible unfinished secret begins, else the length of the text. Linear."""
     start = len(text.rstrip(WORD))
-    before, word = text[max(start - NAME_DISTANCE_CHARS, 0) : start], text[start:]
-    places = [_find_unfinished_pem(text)]
-    if named := NAMED.search(before):
-        places.append(start - len(before) + named.start())
-    if begins := BEGINS.search(word):
-        places.append(start + begins.start())
-    letter, digit = LETTER.search(word), DIGIT.search(word)
-    if letter and digit:  # like most keys; a mistake only costs a short wait
-        places.append(start + min(letter.start(), digit.start()))
-    return min(places)
+    before = text[max(start - NAME_DISTANCE_CHARS, 0) : start]
+    named = NAMED.search(before)
+    return min(start - len(before) + named.start() if named else start, _find_open_pem(text), _find_open_putty(text))
 
 
-def _find_unfinished_pem(text: str) -> int:
+def _find_open_pem(text: str) -> int:
     end = text.rfind(PEM_END)
-    if end >= 0 and ENDING.fullmatch(text, end):  # it may go on
+    if end >= 0 and UNFINISHED_END.fullmatch(text, end):
         end = text.rfind(PEM_END, 0, end)
     begin = text.find(PEM, max(end, 0))
     return begin if begin >= 0 else len(text)
+
+
+def _find_open_putty(text: str) -> int:
+    begin = text.rfind(PUTTY)
+    return begin if begin >= 0 and UNFINISHED_PUTTY.fullmatch(text, begin) else len(text)
 
 
 class StreamRedactor:
@@ -51,30 +53,37 @@ class StreamRedactor:
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self._text = ""  # the word that has not ended, with all that waits
+        self._text = ""  # the end of what was written, and what waits
         self._written = 0  # characters of it
+        self._pieces: list[str] = []  # not looked at yet
+        self._size = 0  # characters of them
 
     def feed(self, text: str) -> str:
-        """The text that may be written now, redacted."""
+        """The text that is to be written now, redacted; mostly none."""
+        self._pieces.append(text)
+        self._size += len(text)
+        return self.flush() if self._size >= PIECE_CHARS else ""
+
+    def flush(self) -> str:
+        """All text that may be written, redacted."""
+        text = self._text + "".join(self._pieces)
+        written = self._written
+        self.reset()
         if self._redact is str:
             return text
-        self._text += text
-        end = max(find_unfinished(self._text), self._written) if len(self._text) < MAX_SECRET_CHARS else len(self._text)
-        if end == self._written:
+        is_too_long = len(text) - written >= MAX_SECRET_CHARS
+        end = len(text) if is_too_long else max(find_unfinished(text), written)
+        line = text.rfind("\n", 0, end) + 1
+        start = max(min(line, end - MIN_CONTEXT_CHARS), end - MAX_CONTEXT_CHARS, 0)
+        self._text, self._written = text[start:], end - start
+        if end == written:
             return ""
-        ended = self._text[:end]
-        safe = self._redact(ended)
-        same = self._written
-        if not safe.startswith(ended[:same]):
-            same = next(place for place in range(same) if safe[place : place + 1] != ended[place])
-        out = safe[same:]
-        if end < len(self._text):
-            self._written = end
-        else:
-            word = self._text[len(self._text.rstrip(WORD)) :]
-            self._text, self._written = word[-MAX_SECRET_CHARS:], min(len(word), MAX_SECRET_CHARS)
-        return out
+        before, safe = self._redact(text[:written]), self._redact(text[:end])
+        while not safe.startswith(before):  # a secret began in what was written
+            before = before[:-1]
+        return safe[len(before) :]
 
     def reset(self) -> None:
         """The answer is complete and is written as a whole."""
         self._text, self._written = "", 0
+        self._pieces, self._size = [], 0

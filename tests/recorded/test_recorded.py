@@ -1,4 +1,7 @@
-"""The program does what it did at commit 6e7a888: requests, output, journals. data/ holds what that was."""
+"""The program does what it did at commit 6e7a888: requests, output, journals. data/ holds what that was.
+
+Since then one thing was meant to change: an answer's pieces are collected to 256 characters before they are written.
+"""
 
 from __future__ import annotations
 

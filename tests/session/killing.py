@@ -25,6 +25,7 @@ from src.security.permissions.approval import APPROVE_ALL
 from src.session.replay import NOT_RUN, UNKNOWN
 from src.session.session import Session
 from src.session.store import Store
+from src.session.streaming_redaction import PIECE_CHARS
 from src.tools.sdk.registry import Registry
 from src.types.events import CallFinished, Completed, TextDelta
 from src.types.messages import Response, Text, ToolCall, ToolResults, UserMessage
@@ -47,7 +48,11 @@ class Worker:
             if result.value != NOT_RUN
         }
         left = [str(job) for job in range(JOBS) if str(job) not in settled][:AT_ONCE]
-        words = ["Working", " on", *(f" {job}" for job in left), "."] if left else ["All", " done", "."]
+        words = (
+            ["Working", " on", *(f" {job}" for job in left), *[" and on" * 15] * 7, "."]
+            if left
+            else ["All", " done", "."]
+        )
         for word in words:
             yield TextDelta(word)
         calls = [
@@ -80,6 +85,8 @@ def life(folder: Path, session: Session) -> None:
             os.write(seen, json.dumps(["result", event.result.tool_call_id, event.result.value]).encode() + b"\n")
         elif isinstance(event, TextDelta):
             os.write(seen, json.dumps(["text", event.text]).encode() + b"\n")
+        elif isinstance(event, Completed):
+            os.write(seen, b'["completed", ""]\n')
     session.close()
 
 
@@ -115,7 +122,10 @@ def wrong(folder: Path, problems: list[str]) -> None:
     kept = [(r.tool_call_id, r.value) for m in session.messages if isinstance(m, ToolResults) for r in m.results]
     problems += [f"a result is lost: {each}" for each in seen if each[0] == "result" and tuple(each[1:]) not in kept]
     said = "".join(message.text for message in session.messages if isinstance(message, Response))
-    if not said.startswith(told := "".join(each[1] for each in seen if each[0] == "text")):
+    ended = max((place for place, each in enumerate(seen) if each[0] == "completed"), default=0)
+    whole, partial = ("".join(row[1] for row in part if row[0] == "text") for part in (seen[:ended], seen[ended:]))
+    told = whole + partial[: -PIECE_CHARS - len(" and")]  # a piece and a word may be lost
+    if not said.startswith(told):
         problems.append(f"said {told!r}, and kept {said!r}")
     forked(lambda: life(folder, session))
     again, _ = reopened(session)

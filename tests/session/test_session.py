@@ -10,7 +10,7 @@ from src.errors import BotError, StreamCut
 from src.security.permissions.approval import APPROVE_ALL
 from src.security.text.redact import redact
 from src.session.replay import NOT_RUN, UNKNOWN, replay
-from src.session.session import Session
+from src.session.session import MAX_PARTIAL_CHARS, TOO_LONG, Session
 from src.session.snapshots import MAX_UNUSED_S
 from src.types.events import CallStarted, Compacted, Notice, TextDelta
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
@@ -102,11 +102,11 @@ class TestInterrupted:
         session.close()
         assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
 
-    def killed(self, tmp_path, *turns, after):
+    def killed(self, tmp_path, *turns, after, partial="Half an"):
         """The journal as it is when the process dies at an event: nothing is closed, nothing tidied."""
         session = start_session(tmp_path)
         registry, ran = toolbox()
-        agent = AgentLoop(ScriptedModel(*turns, partial="Half an"), registry, context(), APPROVE_ALL, POLICY)
+        agent = AgentLoop(ScriptedModel(*turns, partial=partial), registry, context(), APPROVE_ALL, POLICY)
         session.messages.append(UserMessage("hi"))
         events = session.follow(agent.run(session.messages))
         for event in events:
@@ -118,9 +118,22 @@ class TestInterrupted:
         session.path.write_bytes(journal)
         return session, ran
 
-    def test_a_piece_of_an_answer_outlives_the_process(self, tmp_path):
-        self.killed(tmp_path, StreamCut("never"), after=lambda event: getattr(event, "text", "") == "Half an")
-        assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text("Half an"),), "other")]
+    def test_of_an_answer_less_than_a_piece_is_lost_when_the_process_dies(self, tmp_path):
+        partial = "word " * 200
+        self.killed(
+            tmp_path, StreamCut("never"), after=lambda event: getattr(event, "text", "") == partial, partial=partial
+        )
+        assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text(partial),), "other")]
+
+    def test_of_an_answer_without_end_a_part_outlives_the_process_and_the_user_is_told(self, tmp_path):
+        session = start_session(tmp_path)
+        session.messages.append(UserMessage("hi"))
+        pieces = (TextDelta("word " * 20_000) for _ in range(MAX_PARTIAL_CHARS // 100_000 + 5))
+        shown = list(session.follow(pieces))
+        session.close()
+        assert shown.count(Notice(TOO_LONG)) == 1
+        assert session.path.stat().st_size < 1.1 * MAX_PARTIAL_CHARS
+        assert len(resume_session(tmp_path).messages[-1].text) == MAX_PARTIAL_CHARS
 
     def test_a_call_that_had_begun_is_reported_as_unknown_and_one_that_had_not_as_not_run(self, tmp_path):
         started = lambda event: event == CallStarted(LOOK)  # noqa: E731
@@ -370,7 +383,7 @@ def test_a_secret_in_pieces_is_not_written_either(tmp_path):
     session = start_session(tmp_path, redact=redact)
 
     def events():
-        for piece in ("The key is ", "sk", "-a1b2", key[7:], " and", " so on"):
+        for piece in ("The key is ", "sk", "-a1b2", key[7:], " and", " so on" * 50, "."):
             yield TextDelta(piece)
 
     session.messages.append(UserMessage("hi"))
@@ -378,7 +391,7 @@ def test_a_secret_in_pieces_is_not_written_either(tmp_path):
         pass
     session.close()
     assert b"a1b2" not in session.path.read_bytes()
-    assert resume_session(tmp_path).messages[-1].text == "The key is sk[redacted] and so on"
+    assert resume_session(tmp_path).messages[-1].text == "The key is [redacted] and" + " so on" * 49 + " so "
 
 
 def test_secrets_are_redacted_in_what_is_written(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.security.text.redact import redact
-from src.session.streaming_redaction import MAX_SECRET_CHARS, StreamRedactor
+from src.session.streaming_redaction import MAX_SECRET_CHARS, PIECE_CHARS, StreamRedactor
 
 KEY = "sk-proj-" + "abcDEF123456" * 3
 KNOWN = "hunter2hunter2"
@@ -18,19 +18,33 @@ SECRETS = {
 
 
 def feed(*pieces):
+    """What was written, and what is written of the rest while the program waits for more."""
     into = StreamRedactor(partial(redact, secrets=(KNOWN,)))
-    return "".join(map(into.feed, pieces))
+    return "".join(map(into.feed, pieces)) + into.flush()
 
 
-def test_ordinary_words_go_at_once():
+def test_text_is_collected_and_then_written_up_to_its_last_word():
     into = StreamRedactor(redact)
-    assert [into.feed(piece) for piece in ("Once", " upon", " a", " ti", "me.\n")] == [
-        "Once",
-        " upon",
-        " a",
-        " ti",
-        "me.\n",
-    ]
+    pieces = [into.feed("word ") for _ in range(PIECE_CHARS // 5)]
+    assert set(pieces) == {""}
+    assert into.feed("and so") == "word " * (PIECE_CHARS // 5) + "and "
+
+
+def test_what_waits_is_written_on_demand_but_for_the_last_word():
+    into = StreamRedactor(redact)
+    assert (into.feed("so it"), into.flush(), into.flush()) == ("", "so ", "")
+
+
+def test_after_a_complete_answer_nothing_waits():
+    into = StreamRedactor(redact)
+    into.feed("so it is")
+    into.reset()
+    assert into.flush() == ""
+
+
+def test_without_a_pattern_text_is_collected_too():
+    into = StreamRedactor(str)
+    assert (into.feed("a"), into.feed("b" * PIECE_CHARS), into.flush()) == ("", "a" + "b" * PIECE_CHARS, "")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
@@ -65,6 +79,27 @@ def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
 def test_a_long_text_is_written_up_to_the_longest_secret(pieces):
     written = feed(*pieces)  # a quadratic search would take minutes
     assert len(written) >= len("".join(pieces)) - MAX_SECRET_CHARS
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "mysql -u root -pHunter22",
+        "curl https://example.com -u bob:Hunter22",
+        'passphrase: "correct horse Hunter22"',
+        "Cookie: first=1; second=two; last=Hunter22",
+        "login bob\n  password Hunter22",
+        f"-----BEGIN PRIVATE KEY-----\n{'Abc def' * 20}\nHunter22\n-----END PRIVATE KEY-----",
+        f"Private-Lines: 8\n{'Abcdef' * 20}\nHunter22",
+        KEY + "Hunter22",
+    ],
+    ids=lambda text: text[:8],
+)
+def test_a_secret_is_not_cut_wherever_it_stands(secret):
+    for before in range(PIECE_CHARS - len(secret) - 20, PIECE_CHARS):
+        text = f"{' ' * before}\n{secret}\nand so on.\n"
+        assert feed(*text) == redact(text)
+        assert "Hunter22" not in redact(text)
 
 
 def test_a_private_key_waits_for_its_end():
