@@ -10,7 +10,7 @@ add        `turns` calls of the first tool, then a last word
 endless    text without end, `step` words a chunk
 
 Each path has a log of its own: GET .../log gives [path, CPU ns of the process `pid` then, bytes] of each request, and
-GET .../bodies the chat requests themselves. `context` is the model's, in tokens; four bytes of a request count as one.
+GET .../bodies the chat requests themselves. `context` is the model's, in tokens; four bytes of a request count as one, and a longer prompt is refused.
 """
 
 from __future__ import annotations
@@ -126,6 +126,11 @@ def answer(connection, path, body):
         return send(connection, {"detail": "Not Found"}, "404 Not Found")
     if kind == "read":
         bodies.setdefault(scenario, []).append(body)
+    if len(body) // 4 > context:
+        message = (f"This model's maximum context length is {context} tokens. However, your request has "
+                   f"{len(body) // 4} input tokens. Please reduce the length of the input messages.")
+        error = {"message": message, "type": "BadRequestError", "param": "input_tokens", "code": 400}
+        return send(connection, {"error": error}, "400 Bad Request")
     request = json.loads(body)
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
     connection.sendall(head.encode())
