@@ -44,6 +44,7 @@ def make_core(
     constrained: str = "auto",
     answer_schema: Mapping[str, JSON] | None = None,
     new_id: Callable[[], str] = random_id,
+    jitter: Callable[[], float] = random.random,
     retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
     facts: FactStore | None = None,
 ) -> ModelCore:
@@ -57,7 +58,7 @@ def make_core(
         path=path or CallPath(),
         max_tokens=max_tokens,
         new_id=new_id,
-        jitter=random.random,
+        jitter=jitter,
         retry_policy=retry_policy,
     )
 

@@ -34,20 +34,17 @@ class ServerMemory:
         self._file = folder / SERVERS
 
     def find(self, server: str, model: str, version: str) -> CallPath | None:
-        from ..model import CallPath  # loads requests: behind the prompt
-
-        entry = _read(self._file).get(f"{server} {model}")
-        if not isinstance(entry, dict) or entry.get("version") != version:
-            return None
-        try:
-            return CallPath.from_dict(entry["path"])
-        except (KeyError, TypeError, ValueError):
-            return None
+        return _read_path(_read(self._file).get(f"{server} {model}"), version)
 
     def save(self, server: str, model: str, version: str, path: CallPath) -> None:
-        """Raises OSError where it cannot be written."""
-        entry = {f"{server} {model}": {"version": version, "path": path.to_dict()}}
-        _update(self._file, lambda entries: entries | entry)
+        """Add what was learned to what is known of this version. Raises OSError where it cannot be written."""
+
+        def add(entries: Entries) -> Entries:
+            known = _read_path(entries.get(f"{server} {model}"), version)
+            joined = known.join(path) if known else path
+            return entries | {f"{server} {model}": {"version": version, "path": joined.to_dict()}}
+
+        _update(self._file, add)
 
     def forget(self) -> None:
         """Forget all servers. Raises OSError."""
@@ -81,6 +78,18 @@ class RuleMemory:
     def _select(self, entries: Entries) -> list[dict[str, Any]]:
         rules = entries.get(self._workspace)
         return [each for each in rules if _is_allowing(each)] if isinstance(rules, list) else []
+
+
+def _read_path(entry: object, version: str) -> CallPath | None:
+    """The path in an entry of servers.json; None if it is of another version, or cannot be read."""
+    from ..model import CallPath  # loads the parser: behind the prompt
+
+    if not isinstance(entry, dict) or entry.get("version") != version:
+        return None
+    try:
+        return CallPath.from_dict(entry["path"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _is_allowing(entry: object) -> bool:

@@ -29,6 +29,23 @@ def test_facts_about_another_server_model_or_version_are_not_used(tmp_path, serv
     assert memory.find(server, model, version) is None
 
 
+def test_what_two_programs_learn_of_one_server_is_joined(tmp_path):
+    one, other = ServerMemory(tmp_path), ServerMemory(tmp_path)
+    one.save("http://a", "m", "1", CallPath(disabled_fields=("strict",)))
+    other.save("http://a", "m", "1", CallPath("text", "because", disabled_fields=("stream_options",)))
+    one.save("http://a", "m", "1", CallPath(alternate=True))
+    assert one.find("http://a", "m", "1") == CallPath(
+        "text", "because", alternate=True, disabled_fields=("strict", "stream_options")
+    )
+
+
+def test_what_is_learned_of_a_new_version_replaces_what_was_known_of_another(tmp_path):
+    memory = ServerMemory(tmp_path)
+    memory.save("http://a", "m", "1", PATH)
+    memory.save("http://a", "m", "2", CallPath(text_only=True))
+    assert memory.find("http://a", "m", "2") == CallPath(text_only=True)
+
+
 def test_forgotten_facts_are_gone(tmp_path):
     memory = ServerMemory(tmp_path)
     memory.forget()
