@@ -10,7 +10,7 @@ add        `turns` calls of the first tool, then a last word
 endless    text without end, `step` words a chunk
 
 Each path has a log of its own: GET .../log gives [path, CPU ns of the process `pid` then, bytes] of each request, and
-GET .../bodies the chat requests themselves. `context` is the model's, in tokens; four bytes of a request count as one, and a longer prompt is refused.
+GET .../bodies the chat requests themselves, GET .../sent the characters of text sent. `context` is the model's, in tokens; four bytes of a request count as one, and a longer prompt is refused.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def make_events(kind, options, request, size, key):
                 time.sleep(float(options["pace"]))
             yield make_event({"content": text}, request, at=number)
             number += step
+            options["sent"] = options.get("sent", 0) + len(text)
         count = number
     elif may_call:
         names = [tool["function"]["name"] for tool in request.get("tools") or ()]
@@ -106,6 +107,8 @@ def answer(connection, path, body):
     scenario, _, rest = path.lstrip("/").partition("/")
     kind, *given = scenario.split(",")
     options = settings.setdefault(scenario, dict(each.partition("=")[::2] for each in given))
+    if rest == "sent":
+        return send(connection, options.get("sent", 0))
     if rest in ("log", "bodies"):
         value = logs.get(scenario, []) if rest == "log" else [json.loads(each) for each in bodies.get(scenario, ())]
         return send(connection, value)

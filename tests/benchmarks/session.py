@@ -44,7 +44,7 @@ from tests.benchmarks.measure import (
     print_table,
     require_byte_code,
 )
-from tests.benchmarks.serving import serving
+from tests.benchmarks.serving import fetch, serving
 from tests.doubles import POLICY, context, toolbox
 from tests.session.doubles import SYSTEM
 
@@ -241,7 +241,10 @@ def endless_rows(program: Path, seconds: float) -> Iterator[Row]:
         journal = sum(path.stat().st_size for path in (home / "state").rglob("*.jsonl")) / 1e6
         limit = CONTEXT_TOKENS * BYTES_A_TOKEN / 1e6
         end = "killed" if used.code == -signal.SIGKILL else f"it ended by itself, code {used.code}"
-        yield Row(f"endless answer, {used.clock_s:.0f} s, {end}: journal", journal, "MB", bar=round(limit + 2, 1))
+        sent = f"{fetch(f'{url}/sent') / 1e6:.1f} MB sent"
+        yield Row(
+            f"endless answer, {used.clock_s:.0f} s, {sent}, {end}: journal", journal, "MB", bar=round(limit + 2, 1)
+        )
         yield Row("  memory", used.memory_mb, "MB")
         again = ask_program(
             program,
