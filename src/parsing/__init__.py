@@ -1,13 +1,13 @@
 """The text path, sans-IO: tool calls out of a model's text, and tools, calls and results into text.
 
-`extract_tool_calls` parses a whole answer, and `StreamParser` one that is still arriving, with the same result;
-`gather_events` adds up the events of the stream. `render_instructions` describes the tools to a model without function
-calling, and `render_message` renders the messages of the conversation for it.
+`extract_tool_calls` parses a whole answer, `StreamParser` one that is still arriving; `gathered` sums up the events of
+the second and gives what the first gives. `render_instructions` describes the tools to a model without function
+calling, `render_message` renders the messages of the conversation for it.
 """
 
 from __future__ import annotations
 
-from .events import Cut, EventFold, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gather_events
+from .events import Cut, EventFold, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gathered
 from .formats.table import list_parsers, mentions_call
 from .prompt import render_call, render_example, render_instructions, render_message, render_results
 from .stream.parser import MAX_CALLS, StreamParser, extract_tool_calls
@@ -23,7 +23,7 @@ __all__ = [
     "Reasoned",
     "StreamParser",
     "extract_tool_calls",
-    "gather_events",
+    "gathered",
     "list_parsers",
     "mentions_call",
     "render_call",

@@ -80,8 +80,8 @@ class EventFold:
             self._blocks, self._text = [], []
 
 
-def gather_events(events: Iterable[ParserEvent]) -> Extraction:
-    """Add up the events of one answer."""
+def gathered(events: Iterable[ParserEvent]) -> Extraction:
+    """The events of one answer in sum."""
     fold = EventFold()
     for event in events:
         fold.add(event)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from ...types.messages import ToolDefinition
 from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, make_id_source
-from ..events import Cut, Extraction, ParsedCall, ParserEvent, gather_events
+from ..events import Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader
 from .brackets import BracketMatcher
@@ -285,4 +285,4 @@ def extract_tool_calls(
 ) -> Extraction:
     """The tool calls in `text`; never raises on a text. The other arguments are those of StreamParser and `close`."""
     parser = StreamParser(tools, new_id=new_id, given=given, max_calls=max_calls)
-    return gather_events(parser.feed(text) + parser.close(truncated=truncated))
+    return gathered(parser.feed(text) + parser.close(truncated=truncated))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gather_events
+from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
 from src.parsing.classify import is_placeholder
 from src.parsing.formats.table import FORMATS, MORE_OPENERS
 from src.types.events import TextDelta
@@ -256,7 +256,7 @@ class TestLinear:
 def test_a_whole_answer_is_its_stream_fed_once_and_closed():
     text = f"One.\n{CALL}\nTwo.\nTOOL_CALL: {{\n"
     parser = StreamParser(TOOLS)
-    assert extract_tool_calls(text, TOOLS) == gather_events(parser.feed(text) + parser.close())
+    assert extract_tool_calls(text, TOOLS) == gathered(parser.feed(text) + parser.close())
 
 
 def test_openai_tool_objects_will_do():
@@ -297,7 +297,7 @@ SHAPES = {
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
 def test_a_call_in_other_shapes_is_found_whole_and_character_by_character(text):
     for cuts in ((), range(1, len(text))):
-        found = gather_events(events_of(text, cuts))
+        found = gathered(events_of(text, cuts))
         assert [(call.name, call.arguments) for call in found.calls] == [("read", {"path": "a"})]
 
 
@@ -317,5 +317,5 @@ def test_a_call_in_other_shapes_is_found_whole_and_character_by_character(text):
 )
 def test_what_only_looks_like_such_a_shape_is_none(text):
     for cuts in ((), range(1, len(text))):
-        found = gather_events(events_of(text, cuts))
+        found = gathered(events_of(text, cuts))
         assert (found.calls, found.malformed, found.content) == ((), (), text)
