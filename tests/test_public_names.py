@@ -1,0 +1,61 @@
+"""The names that programs import. They stay, in every version."""
+
+from __future__ import annotations
+
+import pytest
+
+import src
+from src import parsing
+from src.types.messages import ToolCall
+
+PACKAGE = [
+    "Agent",
+    "tool",
+    "ToolContext",
+    "TextDelta",
+    "ReasoningDelta",
+    "CallStarted",
+    "CallDenied",
+    "CallFinished",
+    "Notice",
+    "Completed",
+    "Request",
+    "Answer",
+    "BotError",
+    "Cancelled",
+    "ToolError",
+]
+
+
+@pytest.mark.parametrize("name", PACKAGE)
+def test_the_package_offers(name):
+    assert name in src.__all__
+    assert getattr(src, name)
+
+
+@pytest.mark.parametrize("name", ["StreamParser", "extract_tool_calls", "gathered"])
+def test_the_parser_offers(name):
+    assert name in parsing.__all__
+    assert getattr(parsing, name)
+
+
+def test_a_whole_answer_gives_content_calls_malformed_and_reasoning():
+    found = parsing.extract_tool_calls("No call here.", ())
+    assert (found.content, found.calls, found.malformed, found.reasoning) == ("No call here.", (), (), "")
+
+
+def test_the_events_of_a_stream_in_sum_are_the_whole_answer():
+    parser = parsing.StreamParser(())
+    events = [*parser.feed("No "), *parser.feed("call."), *parser.close()]
+    assert parsing.gathered(events).content == "No call."
+
+
+def test_a_call_has_a_name_arguments_an_origin_and_repairs():
+    call = ToolCall("1", "read", {"path": "a"})
+    assert (call.name, call.arguments, call.origin, call.repaired) == ("read", {"path": "a"}, "native", ())
+
+
+def test_the_registry_is_a_list_of_openai_tools():
+    from src.tools import TOOL_DEFINITIONS
+
+    assert all(entry["type"] == "function" for entry in TOOL_DEFINITIONS)
