@@ -227,7 +227,7 @@ def _explain_stop(response: Response) -> Iterator[Event]:
         yield Notice(f"The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).{rest}")
     elif response.stop_reason == "repetition":
         yield Notice("The answer kept repeating itself, so it was stopped.")
-    elif response.stop_reason == "other":
-        yield Notice("The server stopped the answer for a reason of its own.")
+    elif response.stop_reason == "other" or response.provider_stop_reason:
+        yield Notice(f"The server stopped the answer: {response.provider_stop_reason or 'it gave no reason'}.")
     elif not response.text.strip() and not has_calls:
         yield Notice("The model ended its turn without saying anything.")

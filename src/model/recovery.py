@@ -200,7 +200,7 @@ def mark_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int
         last = MalformedCall(last.id, last.name, last.raw, reason, last.origin)
     else:
         return response
-    return Response((*before, last), "max_tokens", response.usage, response.model)
+    return replace(response, content=(*before, last), stop_reason="max_tokens")
 
 
 def _is_only_thought(response: Response) -> bool:

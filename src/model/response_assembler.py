@@ -160,7 +160,8 @@ def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
 
 def replace_content(response: Response, content: Sequence[Block]) -> Response:
     """The response with other blocks, and the stop reason that follows from them."""
-    return Response(tuple(content), _derive_stop_reason(response.stop_reason, content), response.usage, response.model)
+    stop_reason = _derive_stop_reason(response.stop_reason, content)
+    return replace(response, content=tuple(content), stop_reason=stop_reason)
 
 
 def _derive_stop_reason(given: StopReason, content: Sequence[Block]) -> StopReason:

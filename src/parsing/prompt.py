@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..types.messages import (
@@ -74,7 +75,7 @@ def render_message(message: Message) -> Message:
     if not isinstance(message, Response) or all(isinstance(block, Text) for block in message.content):
         return message
     text = "".join(_render_blocks(message))
-    return Response((Text(text),) if text else (), message.stop_reason, message.usage, message.model)
+    return replace(message, content=(Text(text),) if text else ())
 
 
 def _render_blocks(response: Response) -> list[str]:

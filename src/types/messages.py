@@ -184,13 +184,17 @@ def _to_blocks(text: str) -> tuple[ContentBlock, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Response(Serializable):
-    """The model's turn: its blocks in the order they came, and why it stopped."""
+    """The model's turn: its blocks in the order they came, and why it stopped.
+
+    `provider_stop_reason` is the provider's own word, such as content_filter, where no StopReason has its meaning.
+    """
 
     TYPE = "response"
     content: tuple[Block, ...]
     stop_reason: StopReason = "end_turn"
     usage: Usage | None = None
     model: str = ""
+    provider_stop_reason: str = ""
 
     @property
     def text(self) -> str:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,11 +164,18 @@ class TestLimits:
         assert "max_tokens" in run.of(Notice)[0].text
 
     @pytest.mark.parametrize(
-        ("reason", "notice"), [("repetition", "kept repeating itself"), ("other", "for a reason of its own")]
+        ("reason", "notice"), [("repetition", "kept repeating itself"), ("other", "gave no reason")]
     )
     def test_an_answer_that_the_model_did_not_end_is_said_so(self, reason, notice):
         run = Run(says("Once upon", stop_reason=reason)).all()
         assert notice in run.of(Notice)[0].text
+
+    @pytest.mark.parametrize(("reason", "calls"), [("other", ()), ("tool_use", (LOOK,))])
+    def test_a_reason_of_the_providers_own_is_named(self, reason, calls):
+        stopped = replace(says("Once upon", *calls, stop_reason=reason), provider_stop_reason="content_filter")
+        run = Run(stopped, says("Done.")).all()
+        assert run.of(Notice)[0].text == "The server stopped the answer: content_filter."
+        assert len(run.ran) == len(calls)
 
     def test_an_empty_answer_is_said_so_and_asked_about_once(self):
         run = Run(says(""), says("Here.")).all()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from src.app.model import Model
+from src.model import MODES, CallPath
 from src.transport import Client
 from src.types.events import Completed, Notice
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
-from tests.doubles import ScriptedClient, ScriptedServer
+from tests.doubles import ScriptedClient, ScriptedServer, stream_event
 from tests.providers.doubles import codec
 from tests.providers.test_exchanges import ANSWERS, WHOLE, answer
 
@@ -58,6 +59,15 @@ def test_a_gemini_turn_over_http():
         assert last(model.respond(conversation, TOOLS)).text == "High water at noon."
     response = {"functionResponse": {"name": "read", "response": {"output": "noon"}}}
     assert server.requests[1]["contents"][-1] == {"role": "user", "parts": [response]}
+
+
+def test_a_stop_reason_of_the_providers_own_is_kept():
+    said = "Here: <think>hm</think> ok"
+    stream = b"".join(map(stream_event, [{"content": said}, {"finish": "content_filter"}]))
+    for mode in MODES:
+        model = Model(ScriptedClient(stream), "any", is_vllm=False, path=CallPath(mode))
+        response = last(model.respond([UserMessage("Look.")], TOOLS))
+        assert (response.stop_reason, response.provider_stop_reason) == ("other", "content_filter")
 
 
 @pytest.mark.parametrize(

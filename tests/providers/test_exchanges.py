@@ -39,7 +39,7 @@ def response(case: dict[str, Any]) -> Response:
     said = case["response"]
     content = tuple(BLOCKS[kind](*fields) for kind, *fields in said["content"])
     usage = Usage(*said["usage"]) if said["usage"] else None
-    return Response(content, said["stop_reason"], usage, said["model"])
+    return Response(content, said["stop_reason"], usage, said["model"], said.get("provider_stop_reason", ""))
 
 
 def chunked(data: bytes, size: int) -> list[bytes]:

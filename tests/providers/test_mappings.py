@@ -290,4 +290,11 @@ ENDS = {
 )
 def test_stop_reason(provider, said, meant):
     end = f"data: {json.dumps(ENDS[provider](said))}\n\n".encode()
-    assert decoded(codec(provider), [end])[1].stop_reason == meant
+    response = decoded(codec(provider), [end])[1]
+    assert (response.stop_reason, response.provider_stop_reason) == (meant, said if meant == "other" else "")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_stop_reason_without_end_is_cut(provider):
+    end = f"data: {json.dumps(ENDS[provider]('x' * 10_000))}\n\n".encode()
+    assert decoded(codec(provider), [end])[1].provider_stop_reason == "x" * 100

@@ -55,6 +55,7 @@ messages = st.one_of(
         st.sampled_from(["end_turn", "tool_use", "max_tokens", "other"]),
         usages,
         texts,
+        texts,
     ),
     st.builds(ToolResults, st.lists(results, max_size=3).map(tuple)),
 )

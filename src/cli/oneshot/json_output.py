@@ -70,6 +70,7 @@ LINES: Mapping[str, LineType] = {
         "exit_code": Member(INTEGER, "exit code of the program, see the table above"),
         "answer": Member(TEXT, "the model's final answer; may be empty"),
         "stop_reason": Member(TEXT, "end_turn, tool_use, max_tokens, repetition, other; empty if none was completed"),
+        "provider_stop_reason": Member(TEXT, "the provider's word for a reason not in that list, e.g. content_filter"),
         "model": Member(TEXT, "as the server names it, else as requested"),
         "turns": Member(INTEGER, "how often the model was asked"),
         "calls": Member(INTEGER, "how many tools ran"),
@@ -124,7 +125,7 @@ class RunReport:
     """The report of a run, from its events."""
 
     def __init__(self, model: str = "") -> None:
-        self.answer = self.stop_reason = ""
+        self.answer = self.stop_reason = self.provider_stop_reason = ""
         self.model = model
         self.turns = self.calls = self.denied = self.input_tokens = self.output_tokens = 0
         self.seconds = 0.0
@@ -148,6 +149,7 @@ class RunReport:
     def _count_turn(self, event: Completed) -> None:
         response = event.response
         self.answer, self.stop_reason = response.text.strip(), response.stop_reason
+        self.provider_stop_reason = response.provider_stop_reason
         self.model = response.model or self.model
         self.wants_tools = bool(response.calls or response.malformed)
         if response.calls:

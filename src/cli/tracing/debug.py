@@ -124,4 +124,5 @@ def _describe_origin(call: ToolCall | MalformedCall) -> str:
 def _describe_end(response: Response) -> str:
     usage = response.usage
     tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
-    return f"Stop reason: {response.stop_reason}{tokens}"
+    own = f" ({response.provider_stop_reason})" if response.provider_stop_reason else ""
+    return f"Stop reason: {response.stop_reason}{own}{tokens}"

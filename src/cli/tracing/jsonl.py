@@ -86,6 +86,7 @@ def _list_response_fields(event: Completed) -> dict[str, Any]:
     usage = response.usage
     return {
         "stop_reason": response.stop_reason,
+        "provider_stop_reason": response.provider_stop_reason,
         "model": response.model,
         "input_tokens": usage.input_tokens if usage else None,
         "output_tokens": usage.output_tokens if usage else None,

@@ -96,7 +96,8 @@ class Spans:
         response, span = event.response, self._chat
         if span is None:
             return
-        span.set_attribute("gen_ai.response.finish_reasons", [FINISH.get(response.stop_reason, response.stop_reason)])
+        reason = response.provider_stop_reason or FINISH.get(response.stop_reason, response.stop_reason)
+        span.set_attribute("gen_ai.response.finish_reasons", [reason])
         if response.model:
             span.set_attribute("gen_ai.response.model", response.model)
         if response.usage:

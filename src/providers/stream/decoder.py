@@ -20,6 +20,7 @@ from .response_builder import ResponseBuilder
 from .sse import MAX_EVENT_BYTES, EventDecoder, build_size_error
 
 MAX_TITLE_BYTES = 65536  # of a page that are searched for its title
+MAX_STOP_REASON_CHARS = 100
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _FIELDS = frozenset({b"data", b"event", b"id", b"retry", b"error", b""})  # of server-sent events; b"" is a comment
 _MAX_FIELD_BYTES = max(map(len, _FIELDS))
@@ -73,7 +74,8 @@ class StreamDecoder(ABC):
     def _build(self) -> Response:
         reason = self.STOP_REASONS.get(self._stop_reason, "other")
         content = self._builder.build(truncated=reason == "max_tokens")
-        return Response(content, reason, self._usage, self._model)
+        own = self._stop_reason[:MAX_STOP_REASON_CHARS] if reason == "other" else ""
+        return Response(content, reason, self._usage, self._model, own)
 
 
 class WholeDecoder:

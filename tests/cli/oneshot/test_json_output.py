@@ -53,6 +53,11 @@ def table() -> str:
     return "\n".join(rows)
 
 
+def test_the_providers_own_stop_reason_is_told(lines):
+    _, (*_, end) = lines([{"content": "Once"}, {"finish": "content_filter"}], output="json")
+    assert (end["answer"], end["stop_reason"], end["provider_stop_reason"]) == ("Once", "other", "content_filter")
+
+
 def test_every_line_is_as_the_table_says_and_every_kind_occurs(lines):
     _, printed = lines(READ, WRITE, BROKEN, HELLO, options=["--max-turns", "3"])
     assert {line["type"] for line in printed} == LINES.keys()

@@ -19,6 +19,12 @@ def traced(capsys, *events, level=1, secret=""):
     return printed.err.splitlines()
 
 
+def test_a_stop_reason_of_the_providers_own(capsys):
+    assert traced(capsys, Completed(Response((), "other", provider_stop_reason="refusal"))) == [
+        "[DEBUG] Stop reason: other (refusal)"
+    ]
+
+
 def test_a_native_call(capsys):
     lines = traced(capsys, TurnStarted(1), Completed(Response((NATIVE,), "tool_use", Usage(7, 3))))
     assert lines == [

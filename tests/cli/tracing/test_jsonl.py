@@ -54,6 +54,11 @@ def test_secrets_are_redacted_wherever_they_stand(traced):
     assert "[redacted]" in traced.file.read_text()
 
 
+def test_a_turn_tells_the_providers_own_stop_reason(traced):
+    (line,) = traced(Completed(Response((), "other", provider_stop_reason="SAFETY")))[1:-1]
+    assert (line["stop_reason"], line["provider_stop_reason"]) == ("other", "SAFETY")
+
+
 def test_a_turn_tells_what_became_of_its_calls(traced):
     malformed = MalformedCall("c2", "read", "{", "It has no end.", "text")
     response = Response((CALL, malformed), "tool_use", Usage(7, 3), "tiny")

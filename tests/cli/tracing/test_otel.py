@@ -70,6 +70,11 @@ def test_one_for_the_question_and_in_it_one_for_each_turn_and_call(spans):
     assert {span.parent.span_id for span in found.values() if span.parent} == {root.context.span_id}
 
 
+def test_a_turn_has_the_providers_own_stop_reason(spans):
+    chat = spans(TurnStarted(1), Completed(Response((), "other", provider_stop_reason="content_filter")))["chat tiny"]
+    assert chat.attributes["gen_ai.response.finish_reasons"] == ("content_filter",)
+
+
 def test_a_turn_has_the_attributes_of_the_conventions(spans):
     chat = dict(spans(TurnStarted(1), ASKED)["chat tiny"].attributes)
     assert chat == {
