@@ -18,6 +18,7 @@ from .journal import make_storable
 from .replay import replay
 
 FILE_NAME = "index.db"
+MAX_JOURNAL_BYTES = 32_000_000  # that are indexed, from its beginning
 MAX_TITLE_CHARS = 80  # of the first question
 MAX_TEXT_CHARS = 20_000  # of one message that are indexed
 SNIPPET_WORDS = 12  # around a match
@@ -146,7 +147,7 @@ class Index:
 
     def _add(self, session: str, path: Path, stamp: str) -> None:
         try:
-            found = replay(path, whole=True)
+            found = replay(path, whole=True, max_bytes=MAX_JOURNAL_BYTES)
         except BotError:  # not a journal
             return
         texts = list(_list_texts(found.messages))

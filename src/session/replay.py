@@ -13,14 +13,14 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BotError
 from ..types.messages import Message, Response, Text, ToolResult, ToolResults, UserMessage, read_message
-from .journal import MAX_PROBLEMS, VERSION, Record, add_problem
+from .journal import VERSION, Record, add_problem
 from .state import MessageEntry, SessionState
 
 UNKNOWN = (
@@ -30,8 +30,8 @@ UNKNOWN = (
 NOT_RUN = "The program was stopped before this call began: it was not run."
 
 _HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
-_RESPONSE, _RESUMED, _TORN = b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
-_LINE_END = re.compile(rb'\n(?!\{"type":"delta",)')  # where the next line is not a piece of an answer
+_DELTA, _RESPONSE, _RESUMED, _TORN = b'{"type":"delta",', b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
+MAX_PARTIAL_BYTES = 8_000_000  # lines with pieces of one answer
 
 
 @dataclass
@@ -47,27 +47,25 @@ class Replay:
     torn: bool = False  # and is not complete
 
 
-def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Replay:
+def replay(path: Path, until: int | None = None, *, whole: bool = False, max_bytes: int | None = None) -> Replay:
     """Read the journal at `path`; with `until`, only the records before that number.
 
-    `whole`: with all messages instead of summaries, for people.
+    `whole`: with all messages instead of summaries, for people. `max_bytes`: only the lines in so many first bytes.
 
     Raises BotError if the file is not a journal or cannot be read.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
-    last = data[data.rfind(b"\n") + 1 :]
-    torn = bool(last) and not _is_object(last)
-    found = Replay(SessionState(keep_records=True), unended=bool(last), torn=torn)
+    found = Replay(SessionState(keep_records=True))
     with _without_collection():
-        for record in read_records(data, len(data) - len(last) * torn, found.problems):
-            if until is not None and record.number >= until:
-                continue
-            if not found.state.next and record.kind != "meta":
-                break
-            found.state.apply(record)
+        try:
+            with path.open("rb") as file:
+                for record in read_records(file if max_bytes is None else _limit_size(file, max_bytes), found):
+                    if until is not None and record.number >= until:
+                        continue
+                    if not found.state.next and record.kind != "meta":
+                        break
+                    found.state.apply(record)
+        except OSError as error:
+            raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
         if not found.state.next:
             raise BotError(f"{path} is not the journal of a session.")
         version = found.state.meta.get("version")
@@ -82,40 +80,60 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False) -> Repl
     return found
 
 
-def read_records(data: bytes, end: int, problems: list[str]) -> Iterator[Record]:
-    """The records in the first `end` bytes, without torn lines and the pieces of answers that a response follows."""
-    starts = [0, *(found.end() for found in _LINE_END.finditer(data, 0, end))]
-    torn = {data.rfind(b"\n", 0, start - 1) + 1 for start in starts if _follows_torn(data, start, end)}
-    read = 0
-    for start in [*(start for start in starts if start < end and start not in torn), end]:
-        pieces_end = read if data.startswith(_RESPONSE, start, end) else start
-        while read < pieces_end:
-            line_end = _find_line_end(data, read, end)
-            if read not in torn:
-                yield from _read_line(data, read, line_end, problems)
-            read = line_end + 1
-        line_end = _find_line_end(data, start, end)
-        yield from _read_line(data, start, line_end, problems)
-        read = line_end + 1
+def read_records(lines: Iterable[bytes], found: Replay) -> Iterator[Record]:
+    """The records of the lines, without torn lines and the pieces of answers that a response follows.
+
+    Of the pieces of one answer, at most MAX_PARTIAL_BYTES are read. Sets `unended` and `torn`, and adds to `problems`.
+    """
+    pieces: list[tuple[int, bytes]] = []  # of an answer, each with the number of its line
+    size = 0  # bytes of its pieces
+    last: tuple[int, bytes] | None = None  # the line before, and after the pieces
+    line = b"\n"
+    for place, line in enumerate(lines, 1):
+        if last is None and line.startswith(_DELTA):
+            size += len(line)
+            if size <= MAX_PARTIAL_BYTES:
+                pieces.append((place, line))
+            continue
+        torn = line.startswith(_RESUMED) and _TORN in line
+        if last or torn:
+            yield from _settle(pieces, last, found, torn=torn)
+            pieces, size, last = [], 0, None
+        if line.startswith(_DELTA):
+            pieces, size = [(place, line)], len(line)
+        else:
+            last = place, line
+    found.unended = not line.endswith(b"\n")
+    found.torn = found.unended and not _is_object(line)
+    yield from _settle(pieces, last, found, torn=found.torn)
+    if pieces and size > MAX_PARTIAL_BYTES:
+        add_problem(found.problems, f"the last answer has more than {MAX_PARTIAL_BYTES:,} bytes and was cut")
 
 
-def _follows_torn(data: bytes, start: int, end: int) -> bool:
-    """Whether the session was resumed here, and the line before was torn then."""
-    return data.startswith(_RESUMED, start, end) and data.find(_TORN, start, _find_line_end(data, start, end)) >= 0
+def _settle(
+    pieces: list[tuple[int, bytes]], last: tuple[int, bytes] | None, found: Replay, *, torn: bool
+) -> Iterator[Record]:
+    """The records of pieces and the line after them. `torn`: the last of these lines is torn."""
+    if torn and last:
+        last = None
+    elif torn:
+        del pieces[-1:]
+    if last and last[1].startswith(_RESPONSE):
+        pieces.clear()
+    for place, line in [*pieces, last] if last else pieces:
+        line = line.removesuffix(b"\n")
+        if head := _HEAD.match(line):
+            yield Record(head[1].decode(), int(head[2]), line=line, problems=found.problems)
+        elif line:
+            add_problem(found.problems, f"line {place} could not be read and was skipped")
 
 
-def _find_line_end(data: bytes, start: int, end: int) -> int:
-    found = data.find(b"\n", start, end)
-    return found if found >= 0 else end
-
-
-def _read_line(data: bytes, start: int, end: int, problems: list[str]) -> Iterator[Record]:
-    head = _HEAD.match(data, start, end)
-    if head:
-        yield Record(head[1].decode(), int(head[2]), line=data[start:end], problems=problems)
-    elif start < end and len(problems) < MAX_PROBLEMS:  # counting takes time
-        place = data.count(b"\n", 0, start) + 1
-        add_problem(problems, f"line {place} could not be read and was skipped")
+def _limit_size(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    for line in lines:
+        max_bytes -= len(line)
+        if max_bytes < 0:
+            return
+        yield line
 
 
 def _is_object(line: bytes) -> bool:

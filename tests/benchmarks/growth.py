@@ -21,7 +21,8 @@ from src.errors import ToolError
 from src.security.shell.scripts import AWK, FORMAT, JQ, SED
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
-from src.session.replay import read_records
+from src.session.replay import Replay, read_records
+from src.session.state import SessionState
 from src.session.streaming_redaction import StreamRedactor
 from src.tools.fs.diff import make_diff
 from src.tools.fs.replace import replace_text
@@ -58,8 +59,7 @@ def almost(size: int) -> tuple[str, str]:
 
 
 def read_journal(text: str) -> list[object]:
-    data = text.encode()
-    return list(read_records(data, len(data), []))
+    return list(read_records(text.encode().splitlines(keepends=True), Replay(SessionState())))
 
 
 def split_blocks(piece: str) -> Callable[[int], Callable[[], object]]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from src.errors import BotError
 from src.session.journal import MAX_PROBLEMS
-from src.session.replay import read_records, replay
+from src.session.replay import MAX_PARTIAL_BYTES, Replay, read_records, replay
+from src.session.state import SessionState
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
 
@@ -31,9 +32,9 @@ RECORDS = {
 
 @pytest.mark.parametrize(("lines", "numbers"), RECORDS.values(), ids=RECORDS)
 def test_records_are_read_without_torn_ones_and_pieces_of_complete_answers(lines, numbers):
-    data, problems = "\n".join([*lines, ""]).encode(), []
-    assert [record.number for record in read_records(data, len(data), problems)] == numbers
-    assert problems == []
+    found = Replay(SessionState())
+    assert [record.number for record in read_records([f"{line}\n".encode() for line in lines], found)] == numbers
+    assert (found.problems, found.unended) == ([], False)
 
 
 @pytest.fixture
@@ -55,6 +56,20 @@ def write_journal(folder, text):
 def test_a_last_line_without_a_line_end_is_torn_unless_it_is_complete(tmp_path, missing, torn):
     found = replay(write_journal(tmp_path, f"{META}\n{USER}\n"[:-missing]))
     assert (found.unended, found.torn, found.state.next) == (True, torn, 1 if torn else 2)
+
+
+def test_of_an_answer_without_end_the_beginning_is_read(tmp_path):
+    piece = "a" * 100_000
+    pieces = [
+        f'{{"type":"delta","n":{number},"text":"{piece}"}}' for number in range(2, MAX_PARTIAL_BYTES // 100_000 + 3)
+    ]
+    found = replay(write_journal(tmp_path, "\n".join([META, USER, *pieces, ""])))
+    assert MAX_PARTIAL_BYTES - 200_000 < len(found.messages[-1].text) < MAX_PARTIAL_BYTES
+    assert found.problems == ["the last answer has more than 8,000,000 bytes and was cut"]
+
+
+def test_only_the_beginning_of_a_journal_is_read_where_that_is_enough(journal):
+    assert replay(journal, max_bytes=journal.stat().st_size - 1).messages == replay(journal).messages[:-1]
 
 
 def test_the_state_before_a_record_can_be_read(journal):

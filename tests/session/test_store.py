@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from src.errors import BotError
-from src.session.index import FILE_NAME, Index
+from src.session.index import FILE_NAME, MAX_JOURNAL_BYTES, Index
 from src.types.messages import ToolCall, UserMessage
 from tests.doubles import says
 
@@ -59,6 +59,17 @@ def test_what_was_said_since_is_found(tmp_path, two):
     ask(session, "rye?", says("Rye is hardy."))
     assert open_store(tmp_path).search("hardy")
     assert open_store(tmp_path).list_sessions()[0].turns == 2
+
+
+def test_of_a_very_long_journal_the_beginning_is_indexed(tmp_path, two):
+    first = two[0]
+    with first.path.open("r+b") as file:
+        question = file.read().splitlines(keepends=True)[2]
+        file.truncate(MAX_JOURNAL_BYTES)  # zeros, as far as the index reads
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n" + question.replace(b"wheat", b"sorghum"))
+    assert first.id in [each.id for each in open_store(tmp_path).list_sessions()]
+    assert open_store(tmp_path).search("sorghum") == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish" * 1000, None])
