@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -99,27 +100,42 @@ class Deadline:
         )
 
 
+class CurrentRequest(threading.local):
+    """The request that this thread sends: its deadline, and whether a new connection was made for it."""
+
+    deadline: Deadline
+    has_connected = False
+
+
+CURRENT = CurrentRequest()  # connections are shared by threads, and made and read far below our own calls
+
+
 class DeadlineAdapter(HTTPAdapter):
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
-        super().__init__()
+    """Answers are read within the deadline of CURRENT, which is set before a request is sent."""
 
     def get_connection_with_tls_context(self, *args: Any, **named: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **named)
-        pool.ConnectionCls = partial(_make_connection, type(pool).ConnectionCls, self._deadline)
+        pool.ConnectionCls = partial(_make_connection, type(pool).ConnectionCls)
         return pool
 
 
-def _make_connection(kind: Any, deadline: Deadline, *args: Any, **named: Any) -> Any:
+def _make_connection(kind: Any, *args: Any, **named: Any) -> Any:
     connection = kind(*args, **named)
-    connection.response_class = partial(_DeadlineResponse, deadline)
+    connection.response_class = _DeadlineResponse
+    connect = connection.connect
+
+    def note_and_connect() -> None:
+        CURRENT.has_connected = True
+        connect()
+
+    connection.connect = note_and_connect
     return connection
 
 
 class _DeadlineResponse(http.client.HTTPResponse):
-    def __init__(self, deadline: Deadline, sock: Any, *args: Any, **named: Any) -> None:
+    def __init__(self, sock: Any, *args: Any, **named: Any) -> None:
         super().__init__(sock, *args, **named)
-        self.fp = io.BufferedReader(_DeadlineStream(self.fp.detach(), sock, deadline), BUFFER_BYTES)
+        self.fp = io.BufferedReader(_DeadlineStream(self.fp.detach(), sock, CURRENT.deadline), BUFFER_BYTES)
 
 
 class _DeadlineStream(io.RawIOBase):

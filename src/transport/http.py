@@ -11,26 +11,28 @@ import logging
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from threading import Event
+from threading import Event, Lock
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
+from weakref import WeakSet, WeakValueDictionary
 
 import requests
 from urllib3 import disable_warnings
 from urllib3 import exceptions as urllib3_errors
 
 from ..errors import Cancelled, ClientError, ConfigError, StreamCut
-from .deadlines import CANCELLED, Deadline, DeadlineAdapter, Timeouts
+from .deadlines import CANCELLED, CURRENT, Deadline, DeadlineAdapter, Timeouts
 from .errors import is_stale_connection, translate
 
 READ_BYTES = 65536
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # redirects that keep method and body
+MAX_KEPT_CONNECTIONS = 64  # to one server
 LOOPBACK = "127.0.0.1"
 DRAIN_TIMEOUT_S = 0.1  # for the rest of a body that is not used, so that the connection can be reused
 
@@ -53,8 +55,39 @@ class HttpReply(NamedTuple):
         return _read_all(self.chunks)
 
 
+class _Pool:
+    """Connections to one server with one key, shared by the clients of this program, in any thread."""
+
+    def __init__(self) -> None:
+        self.users: WeakSet[Client] = WeakSet()
+        self.may_have_kept = False  # a connection, for the next request
+        self.session = requests.Session()
+        for scheme in ("http://", "https://"):
+            self.session.mount(scheme, DeadlineAdapter(pool_maxsize=MAX_KEPT_CONNECTIONS))
+        self.session.trust_env = False  # each client has read the environment once
+
+    @classmethod
+    def join(cls, user: Client, key: Hashable) -> _Pool:
+        with _POOLS_LOCK:
+            pool = _POOLS.get(key) or cls()
+            _POOLS[key] = pool
+            pool.users.add(user)
+            return pool
+
+    def leave(self, user: Client) -> None:
+        """The last user closes the connections."""
+        with _POOLS_LOCK:
+            self.users.discard(user)
+            if not self.users:
+                self.session.close()
+
+
+_POOLS: WeakValueDictionary[Hashable, _Pool] = WeakValueDictionary()
+_POOLS_LOCK = Lock()
+
+
 class Client:
-    """One server, one connection pool, one request at a time.
+    """One server, one request at a time. Clients with the same address and key share their connections.
 
     The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
     `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError if a header cannot hold the key.
@@ -81,17 +114,13 @@ class Client:
         self._api_key = api_key
         self._deadline = Deadline(clocks, now)
         self._has_answered = False  # whether the server has ever answered
-        self._reuses_connection = False  # whether the next request reuses a connection
         self._key = key_header, key_prefix
         self._headers = {**HEADERS, **(headers or {})}
-        self._session = requests.Session()
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, DeadlineAdapter(self._deadline))
-        # An explicit auth also keeps requests from using .netrc.
-        self._session.auth = self._authorize
         # Proxies and CA bundles of the environment, read once; requests would read them for each request.
-        self._settings = self._session.merge_environment_settings(base_url, {}, True, ssl_verify, None)
-        self._session.trust_env = False
+        settings = requests.Session().merge_environment_settings(base_url, {}, True, ssl_verify, None)
+        self._settings: dict[str, Any] = dict(settings)
+        proxies = tuple(sorted(self._settings["proxies"].items()))
+        self._pool = _Pool.join(self, (base_url, api_key, str(self._settings["verify"]), proxies))
         if not ssl_verify:
             disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 
@@ -111,7 +140,7 @@ class Client:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._session.close()
+        self._pool.leave(self)
 
     @contextmanager
     def open(
@@ -155,36 +184,39 @@ class Client:
 
     def _send(self, method: str, url: str, body: bytes | None) -> requests.Response:
         try:
-            try:
-                answer = self._request(method, url, body)
-            except requests.ConnectionError as error:
-                if not (self._reuses_connection and is_stale_connection(error)):
-                    raise
-                self._reuses_connection = False
-                log.debug("the kept connection was closed meanwhile; asking again on a new one")
-                answer = self._request(method, url, body)
+            answer = self._request(method, url, body)
         except requests.ReadTimeout as error:
-            self._reuses_connection = False
             raise self._deadline.timeout_error(self.base_url) from error
         except OSError as error:  # RequestException is an OSError; so is a missing CA file
-            self._reuses_connection = False
             limit = self._deadline.limits.connect
             raise translate(error, self.base_url, limit, has_answered=self._has_answered) from error
         self._has_answered = True
-        self._reuses_connection = answer.headers.get("Connection", "").lower() != "close"
+        self._pool.may_have_kept = self._pool.may_have_kept or answer.headers.get("Connection", "").lower() != "close"
         return answer
 
     def _request(self, method: str, url: str, body: bytes | None) -> requests.Response:
+        """As requests does it; a kept connection that the server has closed meanwhile is replaced."""
         limits = self._deadline.limits
-        return self._session.request(
-            method,
-            url,
-            data=body,
-            headers=self._headers,
-            timeout=(limits.connect, limits.first_token),
-            allow_redirects=False,
-            **self._settings,
-        )
+        left = MAX_KEPT_CONNECTIONS
+        while True:
+            CURRENT.deadline, CURRENT.has_connected = self._deadline, False
+            try:
+                return self._pool.session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers=self._headers,
+                    auth=self._authorize,  # also keeps requests from using .netrc
+                    timeout=(limits.connect, limits.first_token),
+                    allow_redirects=False,
+                    **self._settings,
+                )
+            except requests.ConnectionError as error:
+                is_kept = self._pool.may_have_kept and not CURRENT.has_connected
+                if not (left and is_kept and is_stale_connection(error)):
+                    raise
+                left -= 1
+                log.debug("the kept connection was closed meanwhile; asking again on another one")
 
     def _stream(self, answer: requests.Response) -> Iterator[bytes]:
         tracing = log.isEnabledFor(logging.DEBUG)
