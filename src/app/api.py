@@ -28,7 +28,6 @@ from ..security.permissions.policy import Policy
 from ..tools import Media, Tool, ToolContext, registry_of
 from ..tools.sdk.result import to_content_block
 from ..transport import CANCELLED, Client
-from ..transport.driver import run
 from ..types.events import Event
 from ..types.messages import Message, Response, SystemMessage, UserMessage
 from .connect import Connections
@@ -83,7 +82,7 @@ class Agent:
         connections = Connections(Settings(vllm=vllm, root=folder, state=folder))  # nothing is kept in `state`
         with ExitStack() as opened:
             client = opened.enter_context(connections.make_client())
-            name = model or _take_only(run(connections.make_server().list_models(), client), base_url)
+            name = model or _take_only(connections.find_models(client), base_url)
             loop = AgentLoop(
                 connections.make_model(name, client=client),
                 registry,

@@ -25,7 +25,7 @@ from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
-from .model import Model, random_id
+from .model import Model, ask_once, random_id
 
 T = TypeVar("T")
 
@@ -107,6 +107,13 @@ class Connections:
             names = server.ask(Server.list_models)
             lengths = server.ask(Server.context_lengths)
         return {name: lengths.get(name) for name in names}
+
+    def find_models(self, client: Client) -> list[str]:
+        """The names of the models, asked for by one thread only, and only if they are not known. Raises BotError."""
+        server = self.make_server()
+        if server.info.models is None:
+            ask_once(client.base_url, lambda: run(server.list_models(), client))
+        return list(server.info.models or ()) or run(server.list_models(), client)
 
     def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:
         """The names of the models, asked for again as often as the settings allow. Raises BotError."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Callable, Generator, Mapping, Sequence
+from threading import Event, Lock
 from typing import Any
 
 from ..model import CallPath, FactStore, ModelCore, ModelOptions, Server
 from ..model.retry import RetryPolicy
+from ..model.server import ASIDE_TIMEOUT_S
 from ..providers.base import Codec
 from ..providers.openai import OpenAICodec
 from ..providers.vllm import fits_nothing
@@ -22,6 +24,8 @@ from ..transport.driver import drive, run
 from ..types.events import ModelEvent
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition
 
+_ASKING: dict[str, Event] = {}  # by address
+_ASKING_LOCK = Lock()
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -67,6 +71,22 @@ def list_models(client: Client, codec: Codec | None = None) -> list[str]:
     """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
     server = Server(codec or OpenAICodec(random_id), client.base_url, FactStore(), is_vllm=False)
     return run(server.list_models(), client)
+
+
+def ask_once(address: str, question: Callable[[], object]) -> None:
+    """Run `question` about a server, or wait for the end of one that another thread is running."""
+    with _ASKING_LOCK:
+        running = _ASKING.get(address)
+        if running is None:
+            _ASKING[address] = over = Event()
+    if running is not None:
+        running.wait(ASIDE_TIMEOUT_S)
+        return
+    try:
+        question()
+    finally:
+        del _ASKING[address]
+        over.set()
 
 
 class Model:
@@ -127,4 +147,6 @@ class Model:
 
         No call of a turn that raises may be run.
         """
-        return drive(self._core.respond(messages, tools, tool_choice), self._client)
+        if not self._core.server.is_described:
+            ask_once(self._client.base_url, lambda: self.context_length)
+        yield from drive(self._core.respond(messages, tools, tool_choice), self._client)

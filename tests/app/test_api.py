@@ -25,11 +25,11 @@ from src import (
     ToolContext,
     ToolError,
 )
-from src.cli.demo.loopback import serve
+from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, serve
 from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
 from src.errors import ConfigError, NeverReached, ServerError
 from src.tools import REGISTRY
-from tests.doubles import ScriptedServer
+from tests.doubles import ScriptedServer, stream_event
 from tests.faults.scripts import HALF, HELLO, SILENCE, refused
 from tests.faults.server import STALL, FaultServer
 
@@ -314,3 +314,28 @@ class TestTheNames:
 
     def test_the_package_says_that_it_is_typed(self):
         assert (ROOT / "src" / "py.typed").is_file()
+
+
+def test_agents_in_threads_share_connections_and_ask_for_the_models_once():
+    asked = []
+
+    def respond(request):
+        asked.append(request.path)
+        if request.method == "GET":
+            listed = {"data": [{"id": "tiny", "max_model_len": 4096}]}
+            return LoopbackReply(200, JSON, [json.dumps(listed).encode()])
+        return LoopbackReply(200, STREAM, [stream_event({"content": "Hi", "finish": "stop"}), b"data: [DONE]\n\n"])
+
+    def work(url, answers):
+        with Agent.connect(url) as agent:
+            answers.append(agent.answer("go"))
+
+    with serve(respond) as address:
+        answers = []
+        threads = [threading.Thread(target=work, args=(f"{address}/v1", answers)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert answers == ["Hi"] * 16
+    assert sum(path.endswith("/models") for path in asked) == 1
