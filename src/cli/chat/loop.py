@@ -166,5 +166,5 @@ def preload_in_background() -> None:
 
 def _import_packages() -> None:
     """Import requests and the packages that need it."""
-    from ... import model  # noqa: F401
     from ...agent import loop  # noqa: F401
+    from ...app import connect  # noqa: F401

@@ -1,0 +1,91 @@
+"""The names that programs import are those of commit 6e7a888, with the same fields and parameters."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import src
+from src import parsing
+from src.tools import TOOL_DEFINITIONS
+
+NAMES = [
+    "Agent", "tool", "ToolContext", "TextDelta", "ReasoningDelta", "CallStarted", "CallDenied", "CallFinished", "Notice",
+    "Completed", "Request", "Answer", "BotError", "Cancelled", "ToolError", "__version__",
+]  # fmt: skip
+FIELDS = {
+    "TextDelta": ["text"],
+    "ReasoningDelta": ["text"],
+    "CallStarted": ["call"],
+    "CallDenied": ["call", "reason"],
+    "CallFinished": ["call", "result"],
+    "Notice": ["text"],
+    "Completed": ["response"],
+    "Request": ["call", "reason", "revise", "preview", "rule", "reviews"],
+    "Answer": ["allowed", "message", "always", "arguments"],
+}
+CONNECT = {
+    "base_url": "http://localhost:8000/v1",
+    "model": "",
+    "tools": (),
+    "approve": None,
+    "system": "You are a helpful assistant. Use the tools to look and to act, rather than guessing.",
+    "api_key": "",
+    "provider": "vllm",
+    "workspace": ".",
+    "temperature": None,
+    "max_tokens": None,
+    "max_tool_turns": 10,
+}
+CONTEXT = [
+    "before_write", "clock", "end_run", "exec_max_output", "exec_timeout", "for_call", "for_run", "get", "logger",
+    "max_file_bytes", "outputs", "protected", "raise_if_cancelled", "resolve", "sandbox", "summary", "wait_for",
+]  # fmt: skip
+
+
+def list_parameters(function):
+    return {name: each.default for name, each in inspect.signature(function).parameters.items() if name != "self"}
+
+
+def test_the_package_has_these_names():
+    assert [name for name in NAMES if name not in src.__all__] == []
+    assert all(hasattr(src, name) for name in NAMES)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_value_has_these_fields(name):
+    kind = getattr(src, name)
+    assert list(getattr(kind, "_fields", None) or kind.__dataclass_fields__)[: len(FIELDS[name])] == FIELDS[name]
+
+
+def test_an_agent_is_connected_with_these_parameters():
+    assert list_parameters(src.Agent.connect) == CONNECT
+    assert [list(list_parameters(each)) for each in (src.Agent.answer, src.Agent.ask, src.Agent.cancel)] == [
+        ["question"],
+        ["question"],
+        [],
+    ]
+
+
+def test_a_tool_is_made_with_these_parameters():
+    assert list_parameters(src.tool) == {"function": None, "risk": "high", "preview": None}
+    assert [name for name in CONTEXT if not hasattr(src.ToolContext, name)] == []
+
+
+def test_an_error_has_a_message_and_a_hint():
+    error = src.BotError("a", "b")
+    assert (error.message, error.hint, error.exit_code, str(error)) == ("a", "b", 1, "a\nb")
+    assert issubclass(src.Cancelled, src.BotError) and issubclass(src.ToolError, src.BotError)
+
+
+def test_the_parser_is_called_as_before():
+    tools = TOOL_DEFINITIONS
+    text = 'Look. TOOL_CALL: {"name": "read", "args": {"path": "a",}}'
+    found = parsing.extract_tool_calls(text, tools)
+    (call,) = found.calls
+    assert (found.content.strip(), found.malformed, found.reasoning) == ("Look.", (), "")
+    assert (call.name, call.arguments, call.origin) == ("read", {"path": "a"}, "text")
+    assert call.repaired == ("trailing comma",)
+    parser = parsing.StreamParser(tools)
+    assert parsing.gathered([*parser.feed(text), *parser.close()]) == found
