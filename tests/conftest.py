@@ -1,4 +1,4 @@
-"""Nothing that a test does is kept in the home of whoever runs it, nor what was collected looked through for garbage."""
+"""No test writes to the home of the user who runs it, and garbage collection skips what was collected."""
 
 from __future__ import annotations
 

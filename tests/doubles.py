@@ -142,7 +142,7 @@ class ScriptedClient:
 
 
 def is_chat(path: str) -> bool:
-    """Whether a model's turn is asked for, whoever the provider is."""
+    """Whether the path of a request asks for a turn of the model, for any provider."""
     return path.endswith(("chat/completions", "messages")) or "enerateContent" in path
 
 

@@ -149,7 +149,7 @@ def test_only_the_terminal_knows_the_version():
     assert {room(each.module) for each in imports() if each.ours and not each.target} == {"cli"}
 
 
-def test_nobody_imports_the_terminal():
+def test_no_other_room_imports_the_terminal():
     assert {
         each for each in imports() if each.ours and room(each.target) == "cli" and room(each.module) != "cli"
     } == set()
@@ -229,7 +229,7 @@ class TestAToolIsDescribedInOnePlace:
         assert TOOL_DEFINITIONS is REGISTRY.openai_tools
         assert [each["function"]["name"] for each in TOOL_DEFINITIONS] == [tool.definition.name for tool in REGISTRY]
 
-    def test_what_is_said_of_a_tool_stands_in_its_own_file_and_nowhere_else(self):
+    def test_a_tool_is_described_in_its_own_file_only(self):
         said = [
             text
             for tool in REGISTRY

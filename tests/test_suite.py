@@ -1,4 +1,4 @@
-"""What no test does: bound time, trace, wait for a time to pass, or say itself how many examples are tried."""
+"""What no test may do: bound time, trace, sleep, or set its own number of examples."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class TestBeforeItIsFull:
         assert "find the bug in parser.py" in messages[1].text
         is_sendable(messages)
 
-    def test_who_follows_is_told_what_gave_way(self):
+    def test_a_compaction_reports_which_messages_it_replaced(self):
         messages = [*conversation(12), UserMessage("and now?")]
         before = len(messages)
         events = run(SizedModel(), messages)
@@ -151,7 +151,7 @@ class TestTheRequestForASummary:
         run(model, messages)
         assert size(model.summed[0]) <= MAX_REQUEST_SHARE * CONTEXT
 
-    def test_it_holds_who_said_what(self):
+    def test_it_holds_the_speaker_of_each_message(self):
         model = SizedModel()
         run(model, [*conversation(12), UserMessage("and now?")])
         text = model.summed[0][1].text
@@ -203,7 +203,7 @@ class TestTheRequestForASummary:
 
 class TestWhereItFails:
     @pytest.mark.parametrize("summary", ["", ConnectFailed("nobody there")])
-    def test_old_results_are_shortened_instead_and_it_is_said_so(self, summary):
+    def test_old_results_are_shortened_instead_with_a_notice(self, summary):
         messages = [*conversation(12), UserMessage("and now?")]
         events = run(SizedModel(summary=summary), messages)
         assert len(messages) == 50

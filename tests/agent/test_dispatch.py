@@ -27,7 +27,7 @@ class TestOrder:
         turn = Turn().tool(meet).run(("meet", {"name": "a"}), ("meet", {"name": "b"}))
         assert turn.values == ["a", "b"]
 
-    def test_events_and_results_come_in_the_order_of_the_calls_whoever_is_first(self):
+    def test_events_and_results_come_in_the_order_of_the_calls_whichever_ends_first(self):
         second_is_done = threading.Event()
 
         def first() -> str:

@@ -112,17 +112,17 @@ class TestApproval:
         assert run.ran == ["change a"]
         assert run.approver.asked == [CHANGE]
 
-    def test_what_is_refused_does_not_run_and_the_model_is_told(self):
+    def test_a_refused_call_does_not_run_and_the_model_gets_the_reason(self):
         run = Run(says("", CHANGE), says("ok"), answers=[False]).all()
         assert run.ran == []
         assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.")]
         assert run.of(CallStarted) == []
         assert run.of(CallDenied) == [CallDenied(CHANGE, "the user said no.")]
 
-    def test_reading_asks_nobody(self):
+    def test_reading_runs_without_asking(self):
         assert Run(says("", LOOK), says("ok")).all().approver.asked == []
 
-    def test_nobody_is_asked_about_a_call_that_could_not_run(self):
+    def test_a_call_that_could_not_run_is_not_asked_about(self):
         run = Run(says("", ToolCall("c", "change", {"pat": "a"})), says("ok")).all()
         assert run.approver.asked == []
 
@@ -177,13 +177,13 @@ class TestLimits:
         assert run.of(Notice)[0].text == "The server stopped the answer: content_filter."
         assert len(run.ran) == len(calls)
 
-    def test_an_empty_answer_is_said_so_and_asked_about_once(self):
+    def test_an_empty_answer_is_reported_and_asked_about_once(self):
         run = Run(says(""), says("Here.")).all()
         assert "without saying anything" in run.of(Notice)[0].text
         assert run.model.asked[1].messages[-1] == EMPTY_TURN_PROMPT
         assert run.conversation[-1] == says("Here.")
 
-    def test_an_order_that_nobody_answered_is_not_left_to_the_next_question(self):
+    def test_an_unanswered_prompt_of_the_loop_is_not_left_to_the_next_question(self):
         run = Run(says(""), StreamCut("cut"))
         with pytest.raises(StreamCut):
             run.all()
@@ -194,19 +194,19 @@ class TestLimits:
 
 
 class TestInterrupts:
-    def test_what_was_said_before_a_broken_stream_is_kept(self):
+    def test_text_before_a_broken_stream_is_kept(self):
         run = Run(StreamCut("cut"), partial="Half an")
         with pytest.raises(StreamCut):
             run.all()
         assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
 
-    def test_what_was_said_before_ctrl_c_is_kept(self):
+    def test_text_before_ctrl_c_is_kept(self):
         run = Run(KeyboardInterrupt(), partial="Half an")
         with pytest.raises(KeyboardInterrupt):
             run.all()
         assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
 
-    def test_leaving_the_events_in_the_middle_keeps_what_was_said(self):
+    def test_leaving_the_events_in_the_middle_keeps_the_text_so_far(self):
         run = Run(StreamCut("never reached"), partial="Half an")
         events = run.agent.run(run.conversation)
         assert [next(events), next(events).text] == [TurnStarted(1), "Half an"]
@@ -272,7 +272,7 @@ class TestAlwaysSendable:
         assert FINAL_ANSWER_PROMPT not in run.conversation
 
 
-def test_a_cut_answer_with_a_call_is_said_to_be_cut_too():
+def test_a_cut_answer_with_a_call_is_reported_as_cut():
     run = Run(says("", LOOK, stop_reason="max_tokens"), says("ok")).all()
     assert "max_tokens" in run.of(Notice)[0].text
 
@@ -299,7 +299,7 @@ def test_leaving_at_the_word_that_an_answer_was_cut_leaves_no_call_without_a_res
 
 
 class TestTheSameCallAgain:
-    def test_the_third_time_in_a_row_it_is_not_run_and_the_model_is_told(self):
+    def test_a_third_call_in_a_row_is_an_error_and_does_not_run(self):
         run = Run(*[says("", LOOK)] * 3, says("ok")).all()
         assert run.ran == ["look a"] * 2
         assert run.results()[-1].value == REPEATED
@@ -317,7 +317,7 @@ class TestTheSameCallAgain:
         run = Run(*turns, says("ok")).all()
         assert len(run.ran) == 5
 
-    def test_many_in_one_turn_do_not_stop_the_loop_before_the_model_was_told(self):
+    def test_many_in_one_turn_do_not_stop_the_loop_before_the_model_got_the_errors(self):
         run = Run(says("", *[LOOK] * 6), says("ok")).all()
         assert run.ran == ["look a"] * 2
         assert run.conversation[-1] == says("ok")

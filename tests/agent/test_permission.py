@@ -101,7 +101,7 @@ class TestReview:
     def notices(self, turn):
         return [event.text for event in turn.events if isinstance(event, Notice)]
 
-    def test_what_a_quorum_approves_runs_and_nobody_is_asked(self):
+    def test_a_call_that_a_quorum_approves_runs_without_asking(self):
         turn = self.turn("APPROVE: fine", "APPROVE: fine", "REJECT: no").run(("change", {"path": "a"}))
         assert turn.values == ["changed"]
         assert turn.approver.asked == []
@@ -112,7 +112,7 @@ class TestReview:
         assert turn.values == ["Not run: reviewers rejected it. r0: REJECT: it deletes; r1: REJECT: too much"]
         assert turn.approver.asked == []
 
-    def test_without_a_quorum_the_person_decides_and_sees_what_was_said(self):
+    def test_without_a_quorum_the_user_decides_and_sees_the_votes(self):
         turn = self.turn("APPROVE: fine", "REJECT: no", person=[Answer(True)]).run(("change", {"path": "a"}))
         assert turn.values == ["changed"]
         (request,) = turn.approver.asked

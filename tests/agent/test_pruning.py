@@ -29,7 +29,7 @@ def test_the_budget_is_a_quarter_of_the_context_within_bounds(context, tokens):
     assert compute_output_budget(context) == tokens
 
 
-def test_within_the_budget_nothing_changes_and_nobody_is_asked_for_it():
+def test_within_the_budget_nothing_changes_and_nothing_is_computed():
     conversation = talk(*(exchange(number, 39_000) for number in range(2)))
     assert trim_old_outputs(conversation, lambda: pytest.fail("asked")) == 0
     conversation = talk(*(exchange(number, 40_000) for number in range(9)))

@@ -1,4 +1,4 @@
-"""`from src import Agent, tool`: the loop in somebody else's program."""
+"""`from src import Agent, tool`: the library in another program."""
 
 import json
 import re
@@ -87,7 +87,7 @@ class TestAskingAboutTools:
     def of(self, events, kind):
         return [event for event in events if isinstance(event, kind)]
 
-    def test_a_tool_that_may_do_harm_does_not_run_where_nobody_is_asked(self, server):
+    def test_a_high_risk_tool_does_not_run_without_approval(self, server):
         events, _ = self.events(server)
         assert self.of(events, CallStarted) == []
         assert len(self.of(events, CallDenied)) == 1
@@ -99,7 +99,7 @@ class TestAskingAboutTools:
         assert requests[0].call.arguments == {"city": "Oslo"}
         assert len(self.of(events, CallStarted)) == yes
 
-    def test_an_approved_call_is_told_nothing_of_a_refusal(self, server):
+    def test_an_approved_call_has_the_result_of_the_tool_alone(self, server):
         events, _ = self.events(server, approve=lambda request: True)
         assert self.of(events, CallFinished)[0].result.value == "Oslo: rain"
 
@@ -276,7 +276,7 @@ class TestConnecting:
             ({"tools": ["weather"]}, "a tool is a function, and 'weather' is none"),
         ],
     )
-    def test_what_cannot_be_is_said_so(self, wrong, said):
+    def test_an_invalid_argument_is_reported(self, wrong, said):
         with pytest.raises((ConfigError, TypeError), match=said):
             Agent.connect(**{"base_url": "http://127.0.0.1:9/v1", "model": "tiny"} | wrong)
 

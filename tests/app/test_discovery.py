@@ -50,8 +50,8 @@ def port_of(server):
 
 
 @pytest.fixture
-def nobody(monkeypatch):
-    """The default address is one where nobody listens, whatever runs on this machine."""
+def unreachable_default(monkeypatch):
+    """The default address is one that does not answer, whatever runs on this machine."""
     monkeypatch.setitem(BASE_URLS, "vllm", "http://localhost:9/v1")
 
     def default(**options):
@@ -78,10 +78,10 @@ class TestTheModel:
 
 
 class TestTheServer:
-    def test_where_nobody_answers_at_the_default_address_one_on_this_machine_is_found(self, nobody):
+    def test_without_an_answer_at_the_default_address_a_local_server_is_found(self, unreachable_default):
         with ScriptedServer() as server:
             found = port_of(server)
-            run = Run(nobody(), never_choose, {9: "none", found: "test"})
+            run = Run(unreachable_default(), never_choose, {9: "none", found: "test"})
         target = run.target
         assert target.settings.vllm.base_url == f"http://localhost:{found}/v1"
         assert target.settings.vllm.provider == "ollama"  # it tells no version, so it is no vLLM
@@ -90,19 +90,19 @@ class TestTheServer:
         assert isinstance(notice, Notice)
         assert f"Using the one at http://localhost:{found}/v1" in notice.text
 
-    def test_the_key_goes_to_no_server_that_nobody_named(self, nobody):
+    def test_the_key_is_not_sent_to_a_server_that_was_not_named(self, unreachable_default):
         with ScriptedServer() as server:
-            target = Run(nobody(api_key="sekret"), never_choose, {port_of(server): "test"}).target
+            target = Run(unreachable_default(api_key="sekret"), never_choose, {port_of(server): "test"}).target
         assert target.settings.vllm.api_key == ""
 
-    def test_what_lists_no_models_is_passed_over(self, nobody):
+    def test_what_lists_no_models_is_passed_over(self, unreachable_default):
         with ScriptedServer(models=()) as other, ScriptedServer() as server:
-            target = Run(nobody(), never_choose, {port_of(other): "test", port_of(server): "test"}).target
+            target = Run(unreachable_default(), never_choose, {port_of(other): "test", port_of(server): "test"}).target
         assert str(port_of(server)) in target.settings.vllm.base_url
 
-    def test_where_there_is_none_the_next_steps_are_named(self, nobody):
+    def test_without_a_server_the_next_steps_are_named(self, unreachable_default):
         with pytest.raises(NeverReached) as error:
-            Run(nobody(), never_choose, {9: "vLLM"})
+            Run(unreachable_default(), never_choose, {9: "vLLM"})
         assert "Tried the usual ports of vLLM (9)." in error.value.message
         assert error.value.hint == NEXT_STEPS
         assert "--demo" in NEXT_STEPS
@@ -146,7 +146,7 @@ class TestTheBanner:
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1 (vLLM 0.32.0)"]
         assert lines[2].split(None, 1) == ["model", "tiny, 16,384 tokens of context, native tool calls"]
 
-    def test_what_is_not_known_is_not_said(self):
+    def test_an_unknown_figure_is_left_out(self):
         lines = format_banner(
             ServerTarget(settings(base_url="http://gpu:8000/v1", model="tiny")), yes=True
         ).splitlines()

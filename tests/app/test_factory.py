@@ -10,7 +10,7 @@ from src.config.settings import ReviewSettings, VllmSettings, WorkspaceSettings
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_model_is_told_what_the_project_says_unless_that_is_switched_off(tmp_path, wanted):
+def test_the_model_gets_the_projects_guides_unless_they_are_switched_off(tmp_path, wanted):
     (tmp_path / "AGENTS.md").write_text("Run make check.")
     settings = Settings(root=tmp_path, workspace=WorkspaceSettings(agents_md=wanted))
     assert ("Run make check." in Factory(settings).make_system_messages()[0].text) == wanted

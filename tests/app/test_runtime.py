@@ -1,4 +1,4 @@
-"""From settings to what a conversation needs."""
+"""From settings to a running agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_exec_is_offered_where_commands_are_switched_on(enabled):
     assert ("exec" in offered, "read" in offered) == (enabled, True)
 
 
-def test_a_server_whose_tool_has_the_name_of_another_is_told_of_and_breaks_nothing(tmp_path):
+def test_a_server_whose_tool_has_a_taken_name_is_reported_and_breaks_nothing(tmp_path):
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
     program = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
     row = {"name": "todo", "command": [sys.executable, program, "write"]}

@@ -199,7 +199,7 @@ def ours(base_url: str) -> None:
 
 
 def bare(base_url: str) -> None:
-    """What nobody can do without: one session, one request a turn, the answer read and parsed."""
+    """The least that a loop costs: one session, one request a turn, the answer read and parsed."""
     properties = {"a": {"type": "integer"}, "b": {"type": "integer"}}
     parameters = {"type": "object", "properties": properties, "required": ["a", "b"]}
     tools = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": parameters}}]

@@ -1,4 +1,4 @@
-"""What is said of a command line that is wrong."""
+"""The errors for a wrong command line."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from src.cli.main import main
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_on_the_command_line_is_said_in_two_lines(words, said, capsys):
+def test_an_error_on_the_command_line_has_two_lines(words, said, capsys):
     with pytest.raises(SystemExit) as left:
         main(words)
     lines = capsys.readouterr().err.splitlines()

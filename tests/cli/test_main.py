@@ -1,4 +1,4 @@
-"""What stands around every command: signals, and what becomes of them."""
+"""What all commands share: signals and the exit codes that they lead to."""
 
 import os
 import signal

@@ -137,7 +137,7 @@ def test_in_a_checkout_the_file_beside_cli_py_comes_first_then_the_users():
 
 
 @pytest.mark.parametrize("home", ["", "rel"])
-def test_a_home_that_is_no_absolute_path_does_not_lead_into_the_current_folder(home):
+def test_a_relative_home_does_not_lead_into_the_current_folder(home):
     assert list_default_files({"HOME": home}) == (ROOT / "config.json",)
     assert get_state_folder({"HOME": home}).is_absolute()
     assert get_state_folder({"HOME": "/home/u"}) == Path("/home/u/.local/state/vllm-bot")
@@ -198,7 +198,7 @@ def test_the_workspace_stays_where_it_was_when_the_current_folder_changes(tmp_pa
     ("value", "level"),
     [("", 0), ("0", 0), ("1", 1), ("2", 2), (" 2 ", 2), ("true", 0), ("On", 0), ("yes", 0), ("app:*", 0)],
 )
-def test_debug_is_a_level_and_other_programs_values_are_none(value, level):
+def test_debug_is_a_level_and_other_programs_values_count_as_zero(value, level):
     assert read_debug_level({"DEBUG": value}) == level
     assert read_debug_level({}) == 0
 
@@ -293,12 +293,12 @@ def test_only_what_is_near_is_called_the_nearest(content, said, write):
     assert refusal(write(content, "c.yaml")) == said
 
 
-def test_a_loop_of_links_is_no_folder(tmp_path, write):
+def test_a_loop_of_links_is_not_a_folder(tmp_path, write):
     (tmp_path / "loop").symlink_to("loop")
     assert "workspace.dir: there is no folder" in refusal(write({"workspace": {"dir": str(tmp_path / "loop")}}))
 
 
-def test_a_file_that_is_not_there_or_cannot_be_read_is_said_so(tmp_path, write):
+def test_a_missing_or_unreadable_file_is_reported(tmp_path, write):
     assert refusal(tmp_path / "no.json") == "no.json: there is no such file"
     assert refusal(write("", "settings.toml")) == "settings.toml: settings are read from a .json, .yaml or .yml file"
     (tmp_path / "folder.json").mkdir()
@@ -320,7 +320,7 @@ def test_what_people_write_for_json_is_answered_with_what_json_is(text, said, wr
     assert said in refusal(write(text))
 
 
-def test_a_default_file_that_is_none_is_not_passed_over(tmp_path):
+def test_a_default_file_that_cannot_be_read_is_not_skipped(tmp_path):
     """In no checkout, whose own file comes first."""
     for room in ("config", "types"):
         shutil.copytree(ROOT / "src" / room, tmp_path / "bot" / room)
@@ -337,12 +337,12 @@ ADDRESSES = ["", "localhost", "ftp://h/v1", "http://", "http:///v1", "http://h:9
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_what_is_no_http_address_is_refused_wherever_it_comes_from(address, write):
+def test_a_value_that_is_not_an_http_address_is_refused_from_every_source(address, write):
     assert "expected an address such as" in refusal(write({}), {"vllm.base_url": address})
     assert refusal(write({}), {}, {"VLLM_BASE_URL": "x" + address}).startswith("environment variable VLLM_BASE_URL: ")
 
 
-def test_an_address_that_lacks_its_beginning_is_told_what_was_probably_meant(write):
+def test_an_address_without_a_scheme_gets_a_suggestion(write):
     assert refusal(write({}), {"vllm.base_url": "gpu:8000/v1"}).endswith("did you mean http://gpu:8000/v1?")
 
 

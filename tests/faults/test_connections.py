@@ -1,4 +1,4 @@
-"""What one connection does to the next request: kept, stale, and in whose hands the key is."""
+"""How a connection that is reused, stale or redirected affects the next request and the API key."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""That the table is whole: every fault has a row, or a test elsewhere that is named here."""
+"""The table is complete: every fault has a row, or a test elsewhere that is named here."""
 
 from .table import ROWS
 

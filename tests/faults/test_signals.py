@@ -1,4 +1,4 @@
-"""A program that is told to end ends: its children too, what was said is kept, and the exit code says by what."""
+"""A signal ends the program and its children; the text so far is kept, and the exit code names the signal."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def started(server, tmp_path, *options, debug=""):
 
 
 def alive(group):
-    """The processes of a group, less the dead that nobody waits for."""
+    """The processes of a group without zombies."""
     stats = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # another test's, which has ended meanwhile
@@ -62,7 +62,7 @@ def ended(program, number):
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 class TestSignals:
-    def test_in_an_answer_what_was_said_is_kept(self, number, tmp_path):
+    def test_in_an_answer_the_text_so_far_is_kept(self, number, tmp_path):
         with FaultServer([chunked(text("Half an answer")), STALL]) as server:
             program = started(server, tmp_path, debug="2")
             wait_until(lambda: "] received" in program.stderr.readline(), "nothing came")

@@ -1,4 +1,4 @@
-"""TLS, as this Python checks it, against certificates that are in order and others.
+"""TLS as this Python checks it, against valid and invalid certificates.
 
 The certificates in this folder were made for these tests, until 2125; their keys guard nothing.
 """
@@ -62,7 +62,7 @@ def test_no_request_is_sent_to_a_server_that_is_not_trusted(certificate):
     assert server.requests == []
 
 
-def test_a_ca_file_that_is_none_is_a_tls_failure(tmp_path):
+def test_a_file_that_is_not_a_ca_bundle_is_a_tls_failure(tmp_path):
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(TlsFailed, match="TLS with"):
         get("trusted.pem", ssl_verify=str(tmp_path / "ca.pem"))

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.policy [how many] [seed]
 
-They run under bash in a folder of traps, behind bubblewrap where there is one, so that a hole harms nobody. It ends
+They run under bash in a folder of traps, behind bubblewrap where there is one, so that a hole does no harm. It ends
 with exit code 1 at the first that wrote a file or showed something of outside.
 """
 

@@ -1,4 +1,4 @@
-"""Raw calls into calls, malformed calls and text."""
+"""Blocks become calls, malformed calls or text."""
 
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.classify import CallClassifier, make_id_source

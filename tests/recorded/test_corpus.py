@@ -12,7 +12,7 @@ from .program import World
 
 pytestmark = [
     pytest.mark.thorough,
-    pytest.mark.skipif(not corpus.SHARED.is_dir(), reason="../shared is not there"),
+    pytest.mark.skipif(not corpus.SHARED.is_dir(), reason="the corpus in ../shared is not part of this repository"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The program does what it did at commit 6e7a888: requests, output, journals. data/ holds what that was.
+"""The program does what it did at commit 6e7a888: requests, output, journals. data/ holds the recordings.
 
 Since then one thing was meant to change: an answer's pieces are collected to 256 characters before they are written.
 """

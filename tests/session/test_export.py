@@ -31,7 +31,7 @@ MESSAGES = [
 CONVERSATION = SavedConversation("A <title>", {"model": "tiny", "workspace": ""}, MESSAGES)
 
 
-def test_markdown_has_all_that_was_said_but_the_system_prompt():
+def test_markdown_has_every_message_except_the_system_prompt():
     text = render_markdown(CONVERSATION, str)
     assert re.findall("^## (.*)", text, re.M) == [
         *("You", "Thought", "Model", "Call: read", "Result: read", "Unreadable call: ", "Model")

@@ -1,4 +1,4 @@
-"""The journal's file: what is written, what goes wrong, and who may write."""
+"""The journal's file: its lines, its errors and its lock."""
 
 import json
 import sys

@@ -114,7 +114,7 @@ def test_a_last_line_that_lacks_nothing_but_its_end_counts(journal):
     assert replay(journal).messages == whole
 
 
-def test_after_a_torn_line_the_session_goes_on_and_nobody_is_told_of_damage(tmp_path, journal):
+def test_after_a_torn_line_the_session_continues_without_a_notice(tmp_path, journal):
     journal.write_bytes(journal.read_bytes()[:-10])
     session = resume_session(tmp_path)
     ask(session, "once more", says("Yes."))
@@ -177,7 +177,7 @@ def test_calls_that_share_an_id_have_each_their_own_result(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"rubbish\n", b'{"type":"user","n":1}\n'])
-def test_what_is_no_journal_is_an_error(tmp_path, content):
+def test_a_file_that_is_not_a_journal_is_an_error(tmp_path, content):
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
     with pytest.raises(BotError, match="not the journal"):

@@ -23,7 +23,7 @@ CHANGE = ToolCall("c2", "change", {"path": "b"})
 
 
 class TestResuming:
-    def test_the_conversation_is_as_it_was(self, tmp_path):
+    def test_the_resumed_conversation_equals_the_first(self, tmp_path):
         session = start_session(tmp_path, says("Looking.", LOOK, CHANGE), says("Done."))
         ask(session, "and?", says("That is all."))
         session.close()
@@ -51,7 +51,7 @@ class TestResuming:
         start_session(tmp_path).close()
         assert not (tmp_path / "state").exists()
 
-    def test_what_the_loop_itself_said_to_the_model_is_no_turn_of_the_users(self, tmp_path):
+    def test_prompts_of_the_loop_are_not_turns_of_the_user(self, tmp_path):
         start_session(tmp_path, says(""), says("Yes.")).close()  # an empty answer is asked about
         session = resume_session(tmp_path)
         assert session.undo(restore_file).question == "hi"
@@ -78,7 +78,7 @@ class TestResuming:
         session.close()
         assert resume_session(tmp_path).name == "parser"
 
-    def test_a_name_given_after_a_turn_outlives_its_undoing(self, tmp_path):
+    def test_a_name_given_after_a_turn_stays_when_the_turn_is_undone(self, tmp_path):
         session = start_session(tmp_path, says("1"))
         session.rename("parser")
         session.undo(restore_file)
@@ -95,7 +95,7 @@ class TestResuming:
 
 
 class TestInterrupted:
-    def test_what_came_of_an_answer_is_there(self, tmp_path):
+    def test_the_partial_text_of_an_answer_is_restored(self, tmp_path):
         session = start_session(tmp_path)
         with pytest.raises(StreamCut):
             ask(session, "hi", StreamCut("cut"), partial="Half an")
@@ -118,14 +118,14 @@ class TestInterrupted:
         session.path.write_bytes(journal)
         return session, ran
 
-    def test_of_an_answer_less_than_a_piece_is_lost_when_the_process_dies(self, tmp_path):
+    def test_at_most_one_piece_of_an_answer_is_lost_when_the_process_dies(self, tmp_path):
         partial = "word " * 200
         self.killed(
             tmp_path, StreamCut("never"), after=lambda event: getattr(event, "text", "") == partial, partial=partial
         )
         assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text(partial),), "other")]
 
-    def test_of_an_answer_without_end_a_part_outlives_the_process_and_the_user_is_told(self, tmp_path):
+    def test_an_endless_answer_is_saved_up_to_a_limit_with_a_notice(self, tmp_path):
         session = start_session(tmp_path)
         session.messages.append(UserMessage("hi"))
         pieces = (TextDelta("word " * 20_000) for _ in range(MAX_PARTIAL_CHARS // 100_000 + 5))
@@ -145,7 +145,7 @@ class TestInterrupted:
         )
         assert "look, change" in notices[0]
 
-    def test_what_is_reported_once_stays_so(self, tmp_path):
+    def test_an_outcome_is_reported_once(self, tmp_path):
         self.killed(tmp_path, says("", LOOK), after=lambda event: event == CallStarted(LOOK))
         first = resume_session(tmp_path)
         first.close()
@@ -153,7 +153,7 @@ class TestInterrupted:
         assert second.messages == first.messages
         assert notices == []
 
-    def test_a_question_that_nobody_answered_is_taken_out(self, tmp_path):
+    def test_a_question_without_an_answer_is_removed(self, tmp_path):
         session = start_session(tmp_path, says("1"))
         asked = UserMessage("lost")
         session.messages.append(asked)
@@ -221,7 +221,7 @@ class TestUndo:
         assert session.undo(restore_file).files.restored == [str(tmp_path / "a.txt")]
         assert (tmp_path / "a.txt").read_text() == "old"
 
-    def test_a_file_that_somebody_changed_since_is_left_alone_and_said_so(self, tmp_path):
+    def test_a_file_changed_since_is_left_alone_and_reported(self, tmp_path):
         (tmp_path / "a.txt").write_text("old")
         session = start_session(tmp_path)
         self.written(tmp_path, session, "write", "new")
@@ -236,7 +236,7 @@ class TestUndo:
         session = start_session(tmp_path, says("", CHANGE), says("ok"))
         assert session.undo(restore_file).calls == [CHANGE]
 
-    def test_what_a_compaction_dropped_comes_back(self, tmp_path):
+    def test_undo_restores_the_messages_that_a_compaction_hid(self, tmp_path):
         session = start_session(tmp_path, says("1", LOOK), says("2"))
         ask(session, "more", says("3"))
         before = list(session.messages)
@@ -251,7 +251,7 @@ class TestUndo:
         assert resumed.undo(restore_file).question == ""
         assert resumed.messages == before
 
-    def test_who_reads_it_later_sees_what_was_dropped(self, tmp_path):
+    def test_a_later_reader_sees_the_compacted_messages(self, tmp_path):
         session = start_session(tmp_path, says("1", LOOK), says("2"))
         ask(session, "more", says("3"))
         before = list(session.messages)
@@ -293,7 +293,7 @@ class TestUndo:
         assert session.undo(restore_file).question == ""
         assert session.messages == before
 
-    def test_what_an_interrupted_call_wrote_is_taken_back_and_what_came_later_is_not_its_doing(self, tmp_path):
+    def test_writes_of_an_interrupted_call_are_undone_and_later_ones_are_not(self, tmp_path):
         session = start_session(tmp_path, says("1"))
 
         def interrupted():
@@ -336,7 +336,7 @@ class TestWhereNothingCanBeWritten:
         assert "no longer saved" in notices[0].text
         assert session.undo(restore_file).question == "b"
 
-    def test_two_cannot_write_to_one_session_so_the_second_goes_on_with_a_copy(self, tmp_path):
+    def test_a_session_that_is_open_elsewhere_is_continued_as_a_copy(self, tmp_path):
         first = start_session(tmp_path, says("1"))
         second, notices = open_store(tmp_path).resume("", SYSTEM, tmp_path)
         assert second.id != first.id
@@ -357,7 +357,7 @@ class TestWhereNothingCanBeWritten:
         assert session.path is None
 
 
-def test_nobody_else_can_look_into_it(tmp_path):
+def test_only_the_user_can_open_the_journal(tmp_path):
     session = start_session(tmp_path, says("1"))
     session.record_write("a", b"secret")
     kept = session.path.with_suffix(".files")
@@ -366,7 +366,7 @@ def test_nobody_else_can_look_into_it(tmp_path):
     assert blob.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_session_kept_is_removed_when_it_was_not_used_for_long_and_another_begins_to_keep_something(tmp_path):
+def test_contents_of_an_unused_session_are_removed_when_another_stores_some(tmp_path):
     old, used = start_session(tmp_path, says("1")), start_session(tmp_path, says("1"))
     for session in (old, used):
         session.record_write("a", b"secret")

@@ -47,7 +47,7 @@ def test_any_words_may_be_searched_for(tmp_path, two, words):
     open_store(tmp_path).search(words)
 
 
-def test_where_there_is_no_full_text_search_texts_are_looked_through(tmp_path, two):
+def test_without_full_text_search_texts_are_scanned(tmp_path, two):
     with Index(tmp_path / "state" / "sessions") as index:
         index._has_full_text = False
         assert [each.snippet for each in index.search("IS malted", 5)] == ["Barley is malted."]
@@ -100,7 +100,7 @@ def test_whatever_a_journal_says_of_itself_it_is_listed(tmp_path, meta):
     assert [each.title for each in open_store(tmp_path).list_sessions()] == ["caf??"]
 
 
-def test_nobody_else_can_read_the_index(tmp_path, two):
+def test_only_the_user_can_read_the_index(tmp_path, two):
     open_store(tmp_path).list_sessions()
     assert (tmp_path / "state" / "sessions" / FILE_NAME).stat().st_mode & 0o777 == 0o600
 

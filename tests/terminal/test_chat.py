@@ -85,7 +85,7 @@ class TestAtThePrompt:
         chat.keys(keys)
         assert chat.ends() == 0
 
-    def test_history_goes_across_chats_and_is_nobody_elses(self, chat, tmp_path):
+    def test_history_is_shared_by_chats_and_private_to_the_user(self, chat, tmp_path):
         first = chat(["1"])
         first.line("a question to find again")
         first.shows("^1$")
@@ -121,7 +121,7 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert asked(chat) == "what is in @notes.txt\n\nContent of notes.txt:\n```\nThe heron.\n```"
 
-    def test_a_command_of_ones_own_is_run_and_told_to_the_model_with_the_next_message(self, chat):
+    def test_a_user_command_runs_and_the_model_sees_it_with_the_next_message(self, chat):
         chat = chat(["1"])
         chat.line("!echo one; printf '\\033[31mtwo\\033[0m\\n'; exit 3")
         chat.shows("^one$")
@@ -481,7 +481,7 @@ class TestWhileAToolRuns:
 
 
 class TestAtAnApproval:
-    def test_typed_before_is_no_answer(self, chat, tmp_path):
+    def test_text_typed_before_the_question_does_not_answer_it(self, chat, tmp_path):
         gate = Gate()
         chat = chat([gate, call("write", path="new.txt", content="x\n")], ["Well."], ["Next."])
         chat.line("go")

@@ -61,7 +61,7 @@ ENDS = {  # how a case may end
 }
 
 
-@pytest.mark.skipif(not CASES, reason="the facts are not here")
+@pytest.mark.skipif(not CASES, reason="the cases in ../shared are not part of this repository")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["class"])
 def test_a_path_ends_as_it_must(case, run, tree, workspace):
     name, arguments = call_of(case)

@@ -150,7 +150,7 @@ def test_path_takes_another():
     assert session.aside.getvalue().count("text: chosen by hand") == 2
 
 
-def test_a_path_that_there_is_not_is_said_so():
+def test_a_path_that_does_not_exist_is_reported():
     shown = Session("/path telepathy", "/path").aside.getvalue()
     assert "There is no path telepathy" in shown
     assert "native: the default" in shown

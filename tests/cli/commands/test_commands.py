@@ -1,4 +1,4 @@
-"""The commands beside the chat: each is a word on the command line, with options before or behind it."""
+"""The commands other than the chat, with options before and after the command's name."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A shell asks what could come next, as argcomplete has it: the line is in the environment, the answer goes to a file."""
+"""Completion in a shell by argcomplete's protocol: the line is in the environment, the answer goes to a file."""
 
 import os
 import subprocess

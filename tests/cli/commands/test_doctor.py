@@ -12,7 +12,7 @@ PAGE = "<html><head><title>Sign in</title></head></html>"
 
 
 class Server:
-    """The demo's server with a model that calls what it is asked to call, less what a test takes away."""
+    """The demo's server, with a model that makes the call it is asked for, unless a test replaces its answers."""
 
     def __init__(self, said=CALL, *, model="Qwen/Qwen3-8B", context=32768, answers=None):
         self._protocol = DemoServer(lambda _: said, lambda _: None)
@@ -62,7 +62,7 @@ def doctor(tmp_path, capsys):
 
 
 def status(checks):
-    """Of all checks but what commands run in: that is the machine's."""
+    """The status of each check except the sandbox's, which depends on the machine."""
     return {name: check["status"] for name, check in checks.items() if name != "sandbox"}
 
 
@@ -78,7 +78,7 @@ def test_where_all_is_well_every_check_passes(doctor):
     )
 
 
-def test_a_server_without_a_tool_parser_is_told_its_flags(doctor):
+def test_a_server_without_a_tool_parser_gets_the_flags_as_advice(doctor):
     def has_native_tools(body):
         return body.get("tool_choice") == "auto"
 
@@ -136,7 +136,7 @@ def test_thoughts_in_their_own_field(doctor):
 
 
 class TestWhatFails:
-    def test_nobody_there(self, doctor):
+    def test_a_server_that_does_not_answer(self, doctor):
         checks, command, code = doctor(url="http://127.0.0.1:9/v1")
         assert list(checks) == ["configuration", "server", "sandbox", "terminal"]
         assert (checks["server"]["status"], command, code) == ("fail", None, 1)
@@ -166,7 +166,7 @@ def test_where_commands_run(doctor, security, said):
     assert said in doctor(Server(), settings={"security": security})[0]["sandbox"]["said"]
 
 
-def test_servers_of_tools_that_run_here_are_said_to_run_outside_the_sandbox(doctor):
+def test_local_tool_servers_are_reported_to_run_outside_the_sandbox(doctor):
     here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
     found = doctor(Server(), settings={"tools": {"mcp": [here, there]}})[0]["MCP servers"]
     assert (found["status"], found["said"]) == ("warn", "outside the sandbox, with your rights: files")

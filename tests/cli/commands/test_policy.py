@@ -1,4 +1,4 @@
-"""`vllm-bot policy`: a call a line in, a decision a line out, and nothing runs."""
+"""`vllm-bot policy` reads one call per line, writes one decision per line, and runs nothing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_echo_can_be_tried_too(decide):
         "[" * 100_000,
     ],
 )
-def test_a_line_that_is_no_call_is_denied_and_the_others_are_decided(line, decide):
+def test_a_line_that_is_not_a_call_is_denied_and_the_others_are_decided(line, decide):
     code, decisions = decide(running("ls"), line, running("ls"))
     assert code == 2
     assert [each["decision"] for each in decisions] == ["ask", "deny", "ask"]
@@ -96,12 +96,12 @@ def test_a_tool_that_there_is_not_is_denied(call, decide):
 @pytest.mark.parametrize(
     "arguments", [{}, {"command": None}, {"command": 5}, {"command": ["ls"]}, {"command": "\ud800"}]
 )
-def test_a_command_that_is_none_asks(arguments, decide):
+def test_a_command_that_is_not_a_string_asks(arguments, decide):
     _, (decision,) = decide({"tool": "exec", "arguments": arguments}, security={"allowed_commands": ["ls"]})
     assert decision["decision"] == "ask"
 
 
-def test_of_a_key_that_stands_twice_nobody_takes_the_value_that_suits(decide):
+def test_a_key_that_is_repeated_with_another_value_is_refused(decide):
     line = '{"tool": "exec", "arguments": {"command": "rm a", "command": "ls"}}'
     code, (decision,) = decide(line, security={"allowed_commands": ["ls"]})
     assert (code, decision["decision"]) == (2, "deny")
@@ -134,6 +134,6 @@ def test_an_empty_line_is_none(decide):
     assert decide("", "  ") == (0, [])
 
 
-def test_a_rule_that_is_none_is_bad_configuration(decide):
+def test_an_invalid_rule_is_bad_configuration(decide):
     code, decisions = decide(running("ls"), security={"rules": [{"tool": "exec"}]})
     assert (code, decisions) == (2, [])

@@ -1,4 +1,4 @@
-"""`vllm-bot sessions`, and one question that goes on with a session."""
+"""`vllm-bot sessions`, and one question that continues a session."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`--demo` through the whole program: nothing but Python is needed, and nothing of the user's is touched."""
+"""`--demo` through the whole program: it needs only Python and touches nothing of the user's."""
 
 import sys
 
@@ -31,12 +31,12 @@ def test_the_tour_works_to_its_end(demo, path, tmp_path):
     assert list(tmp_path.iterdir()) == []  # no session in the user's list, either
 
 
-def test_a_tour_in_which_nobody_says_yes_is_a_denied_one(demo):
+def test_a_tour_without_approval_is_denied(demo):
     code, out, _ = demo("-p", "fix it")
     assert (code, "You said no" in out) == (5, True)
 
 
-def test_the_users_own_server_key_and_model_are_none_of_its_business(demo, monkeypatch):
+def test_the_demo_ignores_the_users_server_key_and_model(demo, monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "sekret")
     monkeypatch.setenv("VLLM_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("VLLM_MODEL", "mine")

@@ -1,4 +1,4 @@
-"""The demo's server is spoken to by the program's own client and codec, and refuses as vLLM does."""
+"""The demo's server answers the program's own client and codec, and refuses requests as vLLM does."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One question through the whole program, but for the server, which is scripted."""
+"""One question through the whole program; only the server is scripted."""
 
 import io
 import json
@@ -58,14 +58,14 @@ def test_a_question_on_standard_input(ask):
     assert requests[0]["messages"][-1]["content"] == "what is this?\n"
 
 
-def test_what_is_said_before_a_call_and_the_call_itself_are_on_standard_error(ask):
+def test_calls_and_the_text_before_them_are_on_standard_error(ask):
     code, out, err, requests = ask(READ, HELLO)
     assert (code, out) == (0, "Hello\n")
     assert err == 'Reading.\n  read(path="notes.txt") -> 1\thello from notes\n'
     assert "hello from notes" in requests[1]["messages"][-1]["content"]
 
 
-def test_writing_is_refused_where_nobody_can_be_asked(ask, tmp_path):
+def test_writing_is_refused_without_a_terminal_to_ask_at(ask, tmp_path):
     code, _, err, requests = ask(WRITE, HELLO)
     assert code == 5
     assert "Not run: nobody is there to be asked" in err
@@ -227,7 +227,7 @@ class TestAllowing:
         assert (tmp_path / "new.txt").read_text() == "x"
         assert ask(WRITE, HELLO, options=["--allow", "write:other.txt"])[0] == 5
 
-    def test_a_rule_that_is_none_is_bad_usage(self, ask):
+    def test_an_invalid_rule_is_bad_usage(self, ask):
         code, _, err, _ = ask(options=["--allow", "write:"])
         assert (code, "--allow write:" in err) == (2, True)
 

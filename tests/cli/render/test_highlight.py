@@ -1,4 +1,4 @@
-"""Lines of code in colours: one at a time they look as they do together."""
+"""Code that is highlighted line by line looks as if it were highlighted as a whole."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A text that grows is shown as if it were drawn anew each time."""
+"""Extending the drawn lines of a growing text gives the same lines as rendering it again."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A turn on a screen, as it is seen at each moment. The terminal, the clock and the events are the test's own."""
+"""What the screen shows at each moment of a turn. The tests provide the terminal, the clock and the events."""
 
 import io
 import re

@@ -147,5 +147,5 @@ def test_how_a_command_ended_is_on_its_line():
     assert describe_result(result) == "2 lines [exit code 1]"
 
 
-def test_what_goes_to_a_file_is_what_the_model_said():
+def test_output_to_a_file_is_the_models_text():
     assert drawn(TextDelta("a\u200fb\rc"))[0] == "a\u200fb\rc"

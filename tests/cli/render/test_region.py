@@ -1,4 +1,4 @@
-"""What changes is drawn in place, and what has scrolled by stays."""
+"""The region is redrawn in place, and lines that have scrolled away stay."""
 
 import io
 

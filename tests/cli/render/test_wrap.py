@@ -23,5 +23,5 @@ def test_each_line_for_itself():
     assert wrap_text("a\n\none two", 5) == "a\n\none\ntwo"
 
 
-def test_wide_characters_are_as_wide_as_they_are_said_to_be():
+def test_text_is_measured_by_the_function_that_is_passed():
     assert wrap_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]

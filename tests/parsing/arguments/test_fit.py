@@ -1,4 +1,4 @@
-"""Arguments and schemas: what fits as it is, what is changed to fit, and what cannot."""
+"""Arguments that fit their schema, that are changed to fit, and that cannot fit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a value says is to be called, in the many ways to say it."""
+"""The calls in a value, in the many shapes that models write."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Broken JSON, Python and JavaScript literals into values: what is read, what is noted, what is refused."""
+"""Broken JSON, Python and JavaScript literals: their values, the repairs that are noted, and what is refused."""
 
 import contextlib
 import json

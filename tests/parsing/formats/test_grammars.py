@@ -58,7 +58,7 @@ def test_what_ends_inside_its_arguments_is_cut_off(body):
     assert decode_body(body, ended=False).cut
 
 
-def test_a_brace_that_is_missing_behind_whole_arguments_is_no_cut():
+def test_a_missing_brace_after_complete_arguments_is_repaired():
     assert not decode_body('{"name": "f", "args": {"a": 1}', ended=False).problem
 
 

@@ -1,4 +1,4 @@
-"""Every row of the table: found whole, found split at every character, nothing of it shown."""
+"""Every row of the table is found, whole and split at every character, and none of it is shown as text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who approves all and who refuses all."""
+"""The approvers that approve or refuse every call."""
 
 from __future__ import annotations
 

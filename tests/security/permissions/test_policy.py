@@ -88,7 +88,7 @@ class TestProfiles:
             ("deny", "workspace")
         }
 
-    def test_a_risk_nobody_knows_is_high(self, workspace):
+    def test_an_unknown_risk_is_high(self, workspace):
         assert Policy(workspace).decide(READ, "none at all").action == "ask"
 
     def test_the_type_checker_knows_every_risk_there_is(self):
@@ -269,7 +269,7 @@ class TestCommands:
         assert self.action(policy, "ls -l") == "ask"
         assert self.action(policy, "ls") == "ask"
 
-    def test_a_name_that_reads_as_an_option_is_none(self, workspace):
+    def test_a_glob_that_may_match_a_name_like_an_option_asks(self, workspace):
         (workspace / "-delete").touch()
         policy = Policy(workspace, allowed_commands=("find", "ls"), path="/usr/bin:/bin")
         assert {self.action(policy, command) for command in ("find *", "find -d*", "ls *")} == {"ask"}
@@ -367,7 +367,7 @@ class TestCommands:
         )
         assert {self.action(policy, command) for command in commands} == {"ask"}
 
-    def test_what_may_not_be_read_is_no_operand(self, workspace):
+    def test_a_command_on_a_path_that_may_not_be_read_asks(self, workspace):
         (workspace / ".env").touch()
         policy = Policy(workspace, rules=(Rule("read", "deny", path=".env"),), allowed_commands=("cat",), path="/bin")
         assert [self.action(policy, command) for command in ("cat .env", "cat .e*", "cat < .env", "cat a")] == [

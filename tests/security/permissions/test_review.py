@@ -77,7 +77,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("answer", UNREADABLE, ids=range(len(UNREADABLE)))
-def test_what_is_not_one_plain_verdict_is_no_vote(answer):
+def test_an_answer_without_one_plain_verdict_is_no_vote(answer):
     assert parse_answer(answer)[0] == "none"
 
 
@@ -111,7 +111,7 @@ def test_a_quorum_decides_and_a_missing_vote_never_helps_to_approve(votes, expec
                    if vote == count_votes(cast, rule)) == expected  # fmt: skip
 
 
-def test_what_each_said_is_told():
+def test_the_answer_of_each_reviewer_is_reported():
     review = ReviewBoard(saying(YES, NO, YES)).review("Test it.", CALL)
     assert review.vote == "approve"
     assert review.lines == (

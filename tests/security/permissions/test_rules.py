@@ -17,7 +17,7 @@ ENTRIES = [
 ]
 
 
-def test_what_is_read_is_written_as_it_was():
+def test_a_rule_that_is_read_is_written_back_unchanged():
     rules = parse_rules(ENTRIES)
     assert [rule.to_entry() for rule in rules] == ENTRIES
     assert [json.loads(str(rule)) for rule in rules] == ENTRIES
@@ -39,7 +39,7 @@ def test_what_is_read_is_written_as_it_was():
         ({"tool": "write", "action": "allow", "command": "ls"}, "only exec has a command"),
     ],
 )
-def test_what_is_no_rule_is_refused_with_its_place(entry, said):
+def test_an_invalid_rule_is_refused_with_its_place(entry, said):
     with pytest.raises(ConfigError, match=r"security\.rules\[1\]") as error:
         parse_rules([ENTRIES[0], entry])
     assert said in str(error.value)
@@ -74,6 +74,6 @@ def test_a_rule_on_the_command_line(text, rule):
 
 
 @pytest.mark.parametrize("text", ["", "exec:", ":x", "{", "{}", '{"tool": "exec", "action": "maybe"}'])
-def test_what_is_no_rule_on_the_command_line(text):
+def test_an_invalid_rule_on_the_command_line(text):
     with pytest.raises(ConfigError, match="--allow"):
         parse_allow_option(text)

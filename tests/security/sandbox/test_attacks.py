@@ -1,4 +1,4 @@
-"""Each attack on a guard that was proven to work does no harm in a sandbox, with no guard at all.
+"""Each attack that is known to pass a guard does no harm in a sandbox, without any guard.
 
 What is run are the attacks of `../shared/facts/exec_commands.json` whose effect was seen. The workspace is
 writable in the sandbox, as it is meant to be: so what counts as harm is a file outside the workspace that
@@ -17,7 +17,9 @@ import pytest
 from .conftest import KINDS, make_runner
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
-NOTHING_GIVEN = pytest.mark.skipif(not FACTS.is_dir(), reason="the shared facts are not here")
+NOTHING_GIVEN = pytest.mark.skipif(
+    not FACTS.is_dir(), reason="the attacks in ../shared are not part of this repository"
+)
 
 
 def list_proven() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a command in a sandbox can do, and what not: the same list for each kind, but where it says otherwise."""
+"""What a command in a sandbox can and cannot do: the same list for each kind of sandbox, with its exceptions."""
 
 from __future__ import annotations
 

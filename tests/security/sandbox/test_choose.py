@@ -1,4 +1,4 @@
-"""Which sandbox is chosen, and that it is believed only after it was tried."""
+"""Which sandbox is chosen: a kind counts only after a trial command ran in it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def useless(tmp_path: Path) -> str:
     return f"{folder}{os.pathsep}{PATH}"
 
 
-def test_where_none_works_commands_run_bare_and_the_user_is_told_why(workspace, broken):
+def test_without_a_working_sandbox_commands_run_uncontained_with_a_reason(workspace, broken):
     made = choose_kind(workspace, kinds=("bubblewrap",), path=broken)
     assert made.sandbox.kind == "none"
     assert made.warning == (
@@ -117,7 +117,7 @@ def test_trying_leaves_nothing_in_the_workspace(workspace):
     assert list(workspace.iterdir()) == []
 
 
-def test_nothing_is_said_to_contain_a_workspace_that_is_everything():
+def test_no_sandbox_contains_a_workspace_that_is_everything():
     made = choose_kind(Path("/"), kinds=("bubblewrap", "landlock"))
     assert made.sandbox.kind == "none"
     assert "may change all of /" in made.warning

@@ -1,4 +1,4 @@
-"""The end of a process namespace, of which bwrap tells; tests/security/sandbox/test_base.py ends real orphans."""
+"""Waiting for the end of a process namespace, as bwrap reports it; test_base.py ends real orphans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter of system calls, read by a small machine of our own: what it lets through, and what not."""
+"""Which system calls the filter refuses, by a small interpreter of its instructions."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_calls_of_another_machine_are_refused():
     assert verdict(build_filter("x86_64", ()), "aarch64", 0) == EPERM
 
 
-def test_truncate_is_refused_where_nobody_else_sees_it():
+def test_truncate_is_refused_if_landlock_does_not_check_it():
     assert verdict(build_filter("x86_64", (), may_truncate=False), "x86_64", 76) == EPERM

@@ -1,4 +1,4 @@
-"""What no command changes: git's hooks and configuration, shell start files, the bot's own, there or not."""
+"""No command changes a protected file, whether it exists or not: git's hooks, shell start files, the bot's own."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def test_what_does_not_exist_yet_does_not_come_into_being(command, make, workspa
     assert not (workspace / ".git").is_symlink()
 
 
-def test_the_model_is_told_what_was_put_back(run):
+def test_the_model_reads_which_files_were_restored(run):
     assert run("echo evil >.bashrc") == "[exit code 0; protected, put back as it was: .bashrc]"
 
 
-def test_the_bots_own_file_is_as_it_was(make, workspace):
+def test_the_bots_own_file_is_unchanged(make, workspace):
     (workspace / "bot.json").write_text("{}\n")
     make(protected=[workspace / "bot.json"])("rm -f bot.json; echo evil >bot.json")
     assert (workspace / "bot.json").read_text() == "{}\n"

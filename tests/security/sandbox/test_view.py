@@ -1,4 +1,4 @@
-"""What of the home commands may see: what running the user's programs takes, and nothing beside it."""
+"""The parts of the home that commands see: what the user's programs need, and nothing else."""
 
 from __future__ import annotations
 

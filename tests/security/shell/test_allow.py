@@ -1,4 +1,4 @@
-"""Which commands run unasked: every case there is, ours and the published ones, however they are written.
+"""Which commands run without asking: our cases and published ones, in many spellings.
 
 A case of tests/cases/security/commands.json says what must come of a command where `ls cat pwd echo grep find head
 tail wc` are allowed, or all that the table knows; `effect` is what was seen when it was run in a folder of traps
@@ -71,7 +71,7 @@ def test_what_only_reads_the_workspace_runs(kind, action_on):
     assert [case["command"] for case in cases if action_on(case["command"], case) != "allow"] == []
 
 
-@pytest.mark.skipif(not THEIRS, reason="../shared is not there")
+@pytest.mark.skipif(not THEIRS, reason="the cases in ../shared are not part of this repository")
 def test_the_published_cases_are_right_on_their_own_ground_too(tmp_path):
     policy = Policy(build(tmp_path), allowed_commands=NARROW, path=PATH)
     decided = {

@@ -1,4 +1,4 @@
-"""Whether a line might do what a rule denies: wide, so that nothing that does is missed."""
+"""Whether a line may run what a rule denies; in doubt it may, so that nothing is missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policy lets run is run, under real shells, and must do no harm. tests/fuzz/policy.py does it for hours."""
+"""Lines that the policy allows run under real shells and must do no harm. tests/fuzz/policy.py runs for hours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_random_lines_that_run_unasked_do_no_harm(tmp_path):
     assert ran > 50
 
 
-def test_and_harm_would_be_seen(tmp_path):
+def test_the_check_itself_sees_harm(tmp_path):
     build(tmp_path)
     assert effect("cat link_file", tmp_path) == "leaked"
     assert effect("echo $VLLM_API_KEY", tmp_path) == "leaked"

@@ -1,4 +1,4 @@
-"""What a command line is read as: the commands, their words less the quotes, and what is never read."""
+"""A command line as commands and words without quotes, and the lines that are refused."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_glob_is_one_only_where_it_is_not_quoted():
         ("ls |", "it ends too early"),
     ],
 )
-def test_what_is_more_than_plain_commands_is_said(line, said):
+def test_the_reason_names_what_is_more_than_plain_commands(line, said):
     assert said in why(line)
 
 

@@ -1,4 +1,4 @@
-"""Scripts that only show are known; what writes, runs or reads a file is not, however it is put."""
+"""Scripts that only show something are recognized; none that writes, runs or reads a file is."""
 
 from __future__ import annotations
 

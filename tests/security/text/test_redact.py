@@ -1,4 +1,4 @@
-"""Secrets are redacted by value and by shape; what is none stays readable."""
+"""Secrets are redacted by value and by shape, and other text stays readable."""
 
 import json
 
@@ -139,7 +139,7 @@ def test_a_private_key_that_was_cut_off_is_gone_too():
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)
-def test_what_is_no_secret_stays(text):
+def test_ordinary_text_is_not_redacted(text):
     assert redact(text) == text
 
 

@@ -1,4 +1,4 @@
-"""Nothing of theirs steers a terminal, whatever the chunks; what can be read stays."""
+"""Text from others cannot steer a terminal, whatever the chunks; readable text stays."""
 
 import json
 import re
@@ -130,7 +130,7 @@ class TestWhatIsApproved:
         assert reveal(text) == text
 
 
-@pytest.mark.skipif(not FACTS.exists(), reason="the facts are not here")
+@pytest.mark.skipif(not FACTS.exists(), reason="the cases in ../shared are not part of this repository")
 def test_the_given_cases():
     expected = {
         "stripped": lambda text: not FORBIDDEN.search(sanitize(text)),

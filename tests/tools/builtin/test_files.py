@@ -1,4 +1,4 @@
-"""read, write, edit: what they show, what they change, and what they leave as it was."""
+"""The tools read, write and edit: what they show, what they change, and what they leave unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sha256(data: bytes | str) -> str:
 
 
 def read_text(run, path: str, **window) -> str:
-    """What read shows, less the numbers and what it says of the file."""
+    """The lines that read shows, without their numbers and without the line about the file."""
     lines = [line for line in run("read", path=path, **window).value.splitlines() if line[0] != "["]
     return "".join(f"{line.partition(chr(9))[2]}\n" for line in lines)
 
@@ -78,7 +78,7 @@ def test_a_large_file_is_read_in_parts_none_of_which_is_cut_again(run, workspace
     assert seen == "".join(f"{number}\tline {number}\n" for number in range(1, 20_001))
 
 
-def test_an_empty_file_is_said_to_be_empty(run, workspace):
+def test_an_empty_file_is_reported_as_empty(run, workspace):
     (workspace / "a.txt").touch()
     assert run("read", path="a.txt").value == f"[the file is empty]\n[sha256 {sha256('')}]"
     assert run("read", path="a.txt", offset=2).value == ERROR + "a.txt has no line 2: its last is 0"
@@ -120,7 +120,7 @@ def test_a_character_at_the_border_of_what_is_looked_at_together_stays_whole(siz
     assert (workspace / "a.txt").read_text(encoding="utf-8").endswith("y" + tail)
 
 
-def test_a_missing_file_is_said_to_be_missing(run):
+def test_a_missing_file_is_reported_as_missing(run):
     assert run("read", path="no.txt").value == ERROR + "no.txt does not exist"
 
 
@@ -393,7 +393,7 @@ def touch(file: Path) -> None:
 
 
 @pytest.mark.parametrize("meddle", [append, put_another_in_its_place, touch])
-def test_what_somebody_else_changed_meanwhile_is_not_lost(meddle, workspace):
+def test_a_concurrent_change_is_not_lost(meddle, workspace):
     old = Meddling("one")
     old.file, old.meddle = workspace / "a.txt", meddle
     old.file.write_bytes(b"one\r\n")
@@ -406,7 +406,7 @@ def test_what_somebody_else_changed_meanwhile_is_not_lost(meddle, workspace):
 # The old content, for an undo
 
 
-def test_what_stood_there_is_told_before_it_is_written(run, workspace):
+def test_the_earlier_content_is_recorded_before_a_write(run, workspace):
     told = []
 
     def before(path: str, content: bytes | None) -> None:
@@ -452,7 +452,7 @@ def test_the_preview_is_the_diff_that_the_call_comes_to(workspace, run):
     assert [each.name for each in workspace.iterdir()] == ["a.txt"]
 
 
-def test_of_what_cannot_be_done_there_is_no_preview(workspace):
+def test_an_impossible_change_has_no_preview(workspace):
     assert preview("edit", workspace, path="a.txt", oldText="two", newText="2") == ""
     assert preview("write", workspace, path="../a.txt", content="x") == ""
 

@@ -58,7 +58,7 @@ def test_it_is_searched_literally_or_by_an_expression(run, store):
 
 
 @pytest.mark.parametrize("name", ["tool_output_cache", "tool_output_cache_grep"])
-def test_a_wrong_reference_is_said_to_be_one(name, run, store):
+def test_a_wrong_reference_is_reported(name, run, store):
     more = {"pattern": "x"} if name.endswith("grep") else {}
     assert "is not a reference" in run(name, {"outputs": store}, ref_id="../x", **more).value
     assert "no output o00000000 any more" in run(name, {"outputs": store}, ref_id="o00000000", **more).value

@@ -131,7 +131,7 @@ def test_what_is_not_there_or_no_file_is_said_to_be_so(name, workspace, run):
     assert run(name, pattern="pipe").value.startswith("[no ")
 
 
-def test_a_pattern_that_is_none_is_refused(run):
+def test_an_invalid_pattern_is_refused(run):
     assert run("glob", pattern="{a,b}" * 12).value.endswith("Pattern limit exceeded the limit of 1000")
     assert run("grep", pattern="(").value.startswith(ERROR + "'(' is no regular expression: ")
     assert run("grep", pattern="").value.startswith(ERROR + "a pattern has 1 to 2,000 characters")

@@ -1,4 +1,4 @@
-"""What a model keeps for itself: a list of what there is to do; and its word that it is through."""
+"""The model's to-do list, and `done`, by which it ends its work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_list_is_there_until_it_is_replaced(session):
         ({"content": "x", "status": "pending", "due": "today"}, "todos.1"),
     ],
 )
-def test_an_entry_that_is_none_leaves_the_list_as_it_was(entry, said, session):
+def test_an_invalid_entry_leaves_the_list_unchanged(entry, said, session):
     session("todo_write", todos=ENTRIES)
     result = session("todo_write", todos=[ENTRIES[0], entry])
     assert result.kind == "error"

@@ -37,11 +37,11 @@ DIFFS = [
 
 
 @pytest.mark.parametrize(("before", "after", "diff"), [row[1:] for row in DIFFS], ids=[row[0] for row in DIFFS])
-def test_a_change_is_told_as_git_tells_it(before, after, diff):
+def test_a_diff_is_written_as_git_writes_it(before, after, diff):
     assert make_diff("f", before, after) == diff
 
 
-def test_changes_far_apart_are_told_apart():
+def test_changes_far_apart_have_their_own_hunks():
     diff = make_diff("f", NUMBERED, NUMBERED.replace("2\n", "x\n", 1).replace("18\n", "y\n"))
     assert re.findall(r"^@@ .*", diff, re.MULTILINE) == ["@@ -1,5 +1,5 @@", "@@ -15,6 +15,6 @@"]
 
@@ -59,7 +59,7 @@ def test_it_is_what_the_standard_library_writes_where_it_compares_everything(old
 
 
 @pytest.mark.parametrize(("step", "longer"), [(3, 0), (1, 0), (7, 1)], ids=["some", "every", "and one more"])
-def test_a_large_change_is_told_whole(step, longer):
+def test_a_large_diff_applies_completely(step, longer):
     before = "".join(f"line {number}\n" for number in range(4_000))
     changed = [f"line {number}{'!' * (not number % step)}\n" for number in range(4_000)] + ["more\n"] * longer
     diff = make_diff("f", before, "".join(changed))

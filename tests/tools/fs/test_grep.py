@@ -101,7 +101,7 @@ def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "a**", "(?P<x", "x" * 3_000, "", "(?R", "\\"])
-def test_what_is_no_pattern_is_refused(pattern):
+def test_an_invalid_pattern_is_refused(pattern):
     with pytest.raises(ToolError) as refusal:
         matcher(pattern)
     assert len(str(refusal.value)) < 300
@@ -188,7 +188,7 @@ NOT_PLAIN = [
 
 
 @pytest.mark.parametrize("pattern", [*PLAIN, *NOT_PLAIN])
-def test_a_plain_pattern_is_told_from_others(pattern):
+def test_a_plain_pattern_is_recognized(pattern):
     assert is_plain(pattern) == (pattern in PLAIN)
 
 

@@ -58,7 +58,7 @@ def test_what_no_terminal_and_no_text_holds_is_replaced():
 
 
 @given(st.text(st.sampled_from("aé\n\r"), max_size=60), st.integers(1, 5), st.sampled_from(["utf-8", "utf-16-le"]))
-def test_reading_on_as_told_shows_every_line_once(text, limit, codec):
+def test_following_the_hints_shows_every_line_once(text, limit, codec):
     lines, first = [], 1
     while text and first:
         seen = look(text, first, limit, codec)

@@ -122,7 +122,7 @@ def test_folders_made_for_a_file_that_cannot_be_written_are_removed_again(path, 
     assert [str(each.relative_to(workspace)) for each in workspace.rglob("*")] == ["old"]
 
 
-def test_a_made_folder_that_somebody_uses_by_then_stays(workspace):
+def test_a_new_folder_that_is_in_use_by_then_stays(workspace):
     with pytest.raises(OSError, match="full"), paths.open_parent(paths.resolve("a/b/c", workspace), create=True):
         (workspace / "a" / "theirs").touch()
         raise OSError("full")

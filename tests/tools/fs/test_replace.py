@@ -1,4 +1,4 @@
-"""Replacing a piece of a text: literally, in three ways of finding it, and with an error that helps where it is not there."""
+"""Replacing a piece of a text in three modes, with a helpful error if it does not occur."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ TEXT = st.text(st.sampled_from("ab \n"), max_size=30)
 
 
 @given(TEXT, TEXT, TEXT, TEXT)
-def test_what_stands_around_the_piece_stays_as_it_was(before, old, after, new):
+def test_the_text_around_the_replacement_is_unchanged(before, old, after, new):
     text = before + old + after
     assume(old and text.count(old) == 1 and text.find(old, text.find(old) + 1) < 0)
     assert replace_text(text, old, new) == (before + new + after, 1, (before.count("\n") + 1,), "exact")

@@ -1,4 +1,4 @@
-"""A command: what it shows, what it bounds, and that nothing of a command is left when it returns.
+"""Running a command: its output, its limits, and that none of its processes is left afterwards.
 
 Whether a process still lives is seen by a pipe it holds: reading says "try again" while anyone can write. One that
 was killed may take a while to be gone where the machine is busy, so that the end of the pipe is waited for.
@@ -135,7 +135,7 @@ def test_what_is_cut_out_of_the_middle_has_a_reference(run, tmp_path):
     assert f'characters cut out of the middle: tool_output_cache(ref_id="{result.ref}") ...]' in result.value
 
 
-def test_of_what_is_stored_in_part_the_model_is_told_how_much(run, tmp_path):
+def test_the_model_reads_how_much_of_an_output_was_stored(run, tmp_path):
     outputs = Outputs(tmp_path / "o", max_output_bytes=100)
     result = run("exec", {"outputs": outputs, "exec_max_output": 20}, command="seq 1 1000")
     assert "cut out of the middle; the first 100 bytes of all: tool_output_cache" in result.value
@@ -225,12 +225,12 @@ LEFT = [
 
 
 @pytest.mark.parametrize(("command", "shown"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
-def test_what_a_command_leaves_in_the_background_is_ended_and_said_so(command, shown, run, somebody_lives):
+def test_background_processes_of_a_command_are_ended_and_reported(command, shown, run, somebody_lives):
     assert run("exec", command=HOLD + command).value == shown
     assert not somebody_lives()
 
 
-def test_a_background_process_that_has_ended_is_not_spoken_of(run):
+def test_a_background_process_that_has_ended_is_not_reported(run):
     assert run("exec", command="echo $( (echo done &) ); sleep 0.05").value == "done\n[exit code 0]"
 
 

@@ -1,4 +1,4 @@
-"""What a tool may ask for beside its arguments: the run, its end, dependencies, async code."""
+"""What a tool gets besides its arguments: the run, its cancellation, dependencies, async code."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TestDependencies:
 
         assert result_of(with_await) == result_of(without) == ("text", "made")
 
-    def test_async_code_cannot_wait_for_an_async_factory_and_is_told_how(self):
+    def test_async_code_cannot_wait_for_an_async_factory_and_the_error_says_how(self):
         async def create() -> str:
             return "made"
 

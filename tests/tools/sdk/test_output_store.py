@@ -47,7 +47,7 @@ def test_what_is_over_the_most_of_one_output_is_left_out(tmp_path):
     assert (whole(store, writer.ref), writer.complete) == ("12345", False)
 
 
-def test_nobody_else_can_read_an_output(store, tmp_path):
+def test_only_the_user_can_read_an_output(store, tmp_path):
     folder = tmp_path / "state" / "outputs"
     file = folder / store.put("secret")
     assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, file)] == [0o700, 0o600]
@@ -61,14 +61,14 @@ def test_a_reference_that_is_taken_is_not_given_again(tmp_path):
 
 
 @pytest.mark.parametrize("ref", ["", "../secret", "o1", "/etc/passwd", "o0000000g", "o00000000\n", "x" * 9_999])
-def test_what_is_no_reference_opens_nothing(ref, store):
+def test_an_invalid_reference_opens_nothing(ref, store):
     store.put("x")
     with pytest.raises(ToolError, match="is not a reference") as refusal:
         store.open(ref)
     assert len(str(refusal.value)) < 200
 
 
-def test_an_output_that_is_gone_is_said_to_be_gone(store):
+def test_an_output_that_was_removed_is_reported_as_removed(store):
     with pytest.raises(ToolError, match="no output o00000000 any more"):
         store.open("o00000000")
 

@@ -135,7 +135,7 @@ def test_data_is_a_copy_of_what_the_tool_keeps():
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", float("nan"), object()], ids=lambda value: type(value).__name__)
-def test_what_is_not_json_is_an_error(value):
+def test_a_value_that_is_not_json_is_an_error(value):
     def odd() -> object:
         """Return something odd."""
         return value
@@ -172,7 +172,7 @@ def test_whatever_a_tool_raises_becomes_an_error_result(error, text):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_is_meant_for_the_program_passes(error):
+def test_exceptions_that_end_the_program_pass_through(error):
     def stopped() -> str:
         """Stop."""
         raise error
@@ -236,11 +236,11 @@ def test_where_there_are_no_tools_none_are_named():
 
 
 @pytest.mark.parametrize(("name", "usage"), [("read", READ), ("raed", READ), ("Edit", EDIT), ("zzz", ""), ("", "")])
-def test_how_a_tool_is_called_is_told_by_its_name_or_one_near_it(name, usage):
+def test_a_signature_is_found_by_its_name_or_one_near_it(name, usage):
     assert REGISTRY.signature(name) == usage
 
 
-def test_of_tools_that_are_switched_off_no_model_is_told():
+def test_a_tool_that_is_switched_off_is_described_to_no_model():
     rest = REGISTRY.without("exec")
     others = [tool.definition.name for tool in REGISTRY if tool.definition.name != "exec"]
     assert [each.name for each in rest.definitions] == others
@@ -270,7 +270,7 @@ def test_functions_become_a_registry_of_their_own():
 
 
 @pytest.mark.parametrize(("tools", "said"), [("hello", "tools is a list"), (5, "tools is a list"), ([5], "5 is none")])
-def test_what_is_no_list_of_functions_is_no_registry(tools, said):
+def test_a_value_that_is_not_a_list_of_functions_is_refused(tools, said):
     with pytest.raises(TypeError, match=said):
         registry_of(tools)
 
@@ -325,7 +325,7 @@ def reference(tool: Tool) -> str:
 
 
 @pytest.mark.parametrize("tool", list(REGISTRY), ids=lambda tool: tool.definition.name)
-def test_the_documentation_says_of_every_tool_what_a_model_is_told(tool):
+def test_the_documentation_describes_every_tool_as_the_model_sees_it(tool):
     docs = ROOT / "docs" / "tools.md"
     assert reference(tool) in docs.read_text(encoding="utf-8"), f"it should hold:\n{reference(tool)}"
 
@@ -348,7 +348,7 @@ def test_a_preview_sees_the_arguments_as_the_function_would(tmp_path):
     assert registry.preview(call, ToolContext(tmp_path)) == "+2 True"
 
 
-def test_a_preview_that_fails_is_none(tmp_path):
+def test_a_preview_that_fails_is_empty(tmp_path):
     registry = Registry()
     registry.tool(preview=lambda arguments, ctx: arguments["nothing"])(greet)
     assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)) == ""

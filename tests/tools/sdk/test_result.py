@@ -1,4 +1,4 @@
-"""What a tool returned, as a result."""
+"""What a tool returned becomes a result."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_short_is_shown_as_it_is_and_stored(store):
         assert (shown.kind, shown.value, whole(store, shown.ref)) == (kind, value, result(value, kind).text)
 
 
-def test_what_is_long_is_cut_at_a_whole_line_and_told_how_to_read_on(store):
+def test_a_long_text_is_cut_at_a_whole_line_with_a_hint_to_read_on(store):
     shown = store_and_truncate(result(LINE * 10_000), store)
     text, _, note = shown.value.partition("[cut: ")
     assert text == LINE * (MAX_SHOWN_BYTES // len(LINE))

@@ -1,4 +1,4 @@
-"""Which type hints a tool may have, and what a model is told of them."""
+"""Which type hints a tool may have, and the schemas that they become."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_has_no_default_is_required_and_nothing_else_is_allowed():
     assert schema["additionalProperties"] is False
 
 
-def test_a_parameter_that_defaults_to_none_is_told_as_a_plain_optional_one():
+def test_a_parameter_that_defaults_to_none_is_described_as_a_plain_optional_one():
     schema = Registry().tool(optional).definition.parameters
     assert schema["properties"]["limit"] == {"type": "integer", "description": "How many"}
 
@@ -133,7 +133,7 @@ def test_any_schema_can_be_read_by_a_person(schema, name):
     assert describe_type(schema) == name
 
 
-def test_the_context_is_injected_and_not_told_of(tmp_path):
+def test_the_context_is_injected_and_not_described(tmp_path):
     registry = Registry()
     tool = registry.tool(keyword)
     assert list(tool.definition.parameters["properties"]) == ["flag"]
@@ -170,7 +170,7 @@ def undescribed(path: str) -> str:
 
 
 @pytest.mark.parametrize("function", [starred, double_starred, positional, unhinted, unknown_hint, undescribed])
-def test_a_function_that_cannot_be_told_is_refused_by_name(function):
+def test_a_function_that_cannot_be_described_is_refused_by_name(function):
     with pytest.raises(TypeError, match=function.__name__):
         Registry().tool(function)
 

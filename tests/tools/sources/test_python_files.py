@@ -82,7 +82,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize(("text", "said"), FAILING, ids=[row[1][:40] for row in FAILING])
-def test_what_is_wrong_is_said_with_file_and_line(load, text, said):
+def test_an_error_names_file_and_line(load, text, said):
     assert load(text).startswith(said)
 
 

@@ -1,4 +1,4 @@
-"""Commands as tools: what a model gives becomes arguments, never options and never a shell's."""
+"""Commands as tools: a model's values become arguments, never options, and no shell reads them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def argv_of(tool, **arguments) -> list[str]:
 
 
 class TestTold:
-    def test_a_model_is_told_of_it_as_of_any_tool(self, tools):
+    def test_a_command_is_described_like_any_other_tool(self, tools):
         (tool,) = tools(SEARCH)
         assert tool.signature == (
             "search(pattern: string, path?: string, glob?: string, hidden?: boolean, more?: array of string)"
@@ -229,7 +229,7 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG, ids=[row[1][:40] for row in WRONG])
-def test_what_is_wrong_in_a_file_is_said_with_its_place(tmp_path, text, said):
+def test_an_error_in_a_file_names_its_place(tmp_path, text, said):
     path = tmp_path / "tools.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:

@@ -120,7 +120,7 @@ class TestWhatIsShown:
         assert "\x1b[31m  -old\x1b[0m" in shown
         assert "\x1b[32m  +new\x1b[0m" in shown
 
-    def test_what_the_reviewers_said(self):
+    def test_the_votes_of_the_reviewers(self):
         assert "reviewed: qwen: APPROVE, it only reads" in Asked("n", reviews=("qwen: APPROVE, it only reads",)).shown
 
 
@@ -183,7 +183,7 @@ class TestAlways:
         Asked("a", rule=self.RULE, remember=kept.append)
         assert kept == [json.loads(self.RULE)]
 
-    def test_where_it_cannot_be_kept_the_user_is_told_and_it_runs(self):
+    def test_a_rule_that_cannot_be_saved_is_reported_and_the_call_runs(self):
         def full(_):
             raise OSError("No space left on device")
 

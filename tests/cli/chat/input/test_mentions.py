@@ -21,7 +21,7 @@ def test_the_content_of_a_file_is_below_the_message(root, text):
 @pytest.mark.parametrize(
     "text", ["me@notes.txt", "@nothing.txt", "@", "@dataclass", "a @ b", f"@{'x' * 5000}", "@~nobody/x"]
 )
-def test_what_is_no_path_stays_a_word(root, text):
+def test_a_word_that_is_not_a_path_stays(root, text):
     assert add_mentioned_files(text, root) == text
 
 
@@ -41,7 +41,7 @@ def test_what_is_not_text_is_only_named(root):
     assert add_mentioned_files("@data.bin", root).endswith("data.bin is not text (2 bytes).")
 
 
-def test_a_large_file_is_cut_and_that_is_said(root):
+def test_a_large_file_is_cut_with_a_note(root):
     (root / "big").write_text("x" * (MAX_CONTENT_BYTES + 10))
     shown = add_mentioned_files("@big", root)
     assert shown.count("x") == MAX_CONTENT_BYTES

@@ -74,7 +74,7 @@ def test_one_that_fails_changes_nothing(editor):
         edit_text("text")
 
 
-def test_one_that_is_not_there_is_said_so(monkeypatch):
+def test_a_missing_program_is_reported(monkeypatch):
     monkeypatch.setitem(os.environ, "VISUAL", "/no/such/editor")
     with pytest.raises(ConfigError, match="could not be started"):
         edit_text("text")

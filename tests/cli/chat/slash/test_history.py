@@ -28,7 +28,7 @@ def write(path, content):
 
 
 class Chatting:
-    """A chat in the folder, with the tools that there are, in which these lines are typed."""
+    """A chat in the folder, with all tools, in which these lines are typed."""
 
     def __init__(self, folder: Path, *lines, turns=(), resume=None):
         self.lines = [*lines, EOFError()]
@@ -94,7 +94,7 @@ class TestUndo:
         assert (folder / "b.txt").read_text() == "mine\n"
         assert "left b.txt alone: it has been changed since" in chat.shown
 
-    def test_what_a_command_did_is_said_not_to_be_undone(self, folder):
+    def test_effects_of_a_command_are_reported_as_not_undone(self, folder):
         run = ToolCall("x", "exec", {"command": "true"})
         assert 'exec(command="true")' in Chatting(folder, "go", "/undo", turns=[says("", run), says("ok")]).shown
 
@@ -143,7 +143,7 @@ class TestResuming:
         assert "Hello Ann" in Chatting(folder, "/sessions hello").shown
         assert "No conversation found." in Chatting(folder, "/sessions xyzzy").shown
 
-    def test_one_that_there_is_not_is_an_error_and_the_chat_stays(self, folder):
+    def test_an_unknown_session_is_an_error_and_the_chat_stays(self, folder):
         chat = Chatting(folder, "a", "/resume xyzzy", "b", turns=[says("1"), says("2")])
         assert "no session 'xyzzy'" in chat.shown
         assert chat.questions[-1] == ["a", "b"]
