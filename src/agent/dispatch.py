@@ -120,7 +120,7 @@ class ToolDispatcher:
             yield Notice(f"Reviewed by {line}")
         if denial_reason:
             yield CallDenied(call, denial_reason)
-            result = make_error(call, f"Not run: {denial_reason}")
+            result = replace(make_error(call, f"Not run: {denial_reason}"), is_denied=True)
         else:
             yield CallStarted(call)
             result = _prepend_note(self._registry.run(call, ctx), user_note)

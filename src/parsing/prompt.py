@@ -97,7 +97,7 @@ def _render_block(block: Text | ToolCall | MalformedCall) -> str:
 
 def _render_result(result: ToolResult) -> str:
     """The result inside a pair of tags that nothing in it closes; the same result always has the same tags."""
-    mark, text = " (error)" if result.kind == "error" else "", result.text
+    mark, text = f" ({result.failure})" if result.failure else "", result.text
     take_events = [int(number or 1) for number in _FENCE_END.findall(text)]
     fence = f"tool_output_{max(take_events) + 1}" if take_events else "tool_output"
     return f"[{result.name}]{mark}\n<{fence}>\n{text}\n</{fence}>"

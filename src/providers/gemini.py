@@ -110,7 +110,8 @@ class GeminiCodec(Codec):
         return {"functionCall": sent, **_get_signature(metadata)}
 
     def _encode_result(self, result: ToolResult) -> JSON:
-        sent = {"name": make_sendable_name(result.name), **_RESULTS[result.kind](result.value)}
+        kind = "text" if result.failure == "denied" else result.kind  # `error` is for calls that failed
+        sent = {"name": make_sendable_name(result.name), **_RESULTS[kind](result.value)}
         if result.tool_call_id in self._served_ids:
             sent["id"] = result.tool_call_id
         return {"functionResponse": sent}

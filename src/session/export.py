@@ -77,8 +77,8 @@ def list_sections(messages: Sequence[Message]) -> Iterator[Section]:
                     yield Section("call", f"Unreadable call: {block.name}", block.raw)
         elif isinstance(message, ToolResults):
             for result in message.results:
-                failed = " (error)" if result.kind == "error" else ""
-                yield Section("tool", f"Result: {result.name}{failed}", result.text)
+                mark = f" ({result.failure})" if result.failure else ""
+                yield Section("tool", f"Result: {result.name}{mark}", result.text)
 
 
 def render_markdown(conversation: SavedConversation, clean: Clean) -> str:

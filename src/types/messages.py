@@ -89,6 +89,7 @@ class ToolResult(Serializable):
     For kind multimodal it is a list of content blocks, see ContentBlock.
 
     `ref` names the whole output in the output cache ("": it is not there); it is not sent to providers.
+    `is_denied`: the call did not fail; a rule or a person did not let it run. The kind is error.
     """
 
     TYPE = "result"
@@ -97,6 +98,12 @@ class ToolResult(Serializable):
     kind: Literal["text", "data", "error", "multimodal"]
     value: JSON
     ref: str = ""
+    is_denied: bool = False
+
+    @property
+    def failure(self) -> Literal["", "error", "denied"]:
+        """Why there is no output; empty if there is."""
+        return "" if self.kind != "error" else "denied" if self.is_denied else "error"
 
     @property
     def text(self) -> str:

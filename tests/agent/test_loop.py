@@ -115,7 +115,7 @@ class TestApproval:
     def test_a_refused_call_does_not_run_and_the_model_gets_the_reason(self):
         run = Run(says("", CHANGE), says("ok"), answers=[False]).all()
         assert run.ran == []
-        assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.")]
+        assert run.results() == [ToolResult("c2", "change", "error", "Not run: the user said no.", is_denied=True)]
         assert run.of(CallStarted) == []
         assert run.of(CallDenied) == [CallDenied(CHANGE, "the user said no.")]
 

@@ -74,11 +74,13 @@ def test_a_call_written_as_text_is_read_back_the_same(arguments):
 
 def test_results_name_their_tool_and_mark_errors():
     results = [ToolResult("1", "read", "text", "hello"), ToolResult("2", "exec", "error", "no")]
+    results.append(ToolResult("4", "exec", "error", "Not run: the user said no.", is_denied=True))
     text = render_results([*results, ToolResult("3", "stat", "data", {"a": 1})])
     assert text == (
         "Tool execution results:\n\n"
         "[read]\n<tool_output>\nhello\n</tool_output>\n\n"
         "[exec] (error)\n<tool_output>\nno\n</tool_output>\n\n"
+        "[exec] (denied)\n<tool_output>\nNot run: the user said no.\n</tool_output>\n\n"
         '[stat]\n<tool_output>\n{"a": 1}\n</tool_output>'
     )
 

@@ -159,6 +159,12 @@ RESULTS = {  # kind and value -> what each provider is sent
         anthropic("There is no file a.", is_error=True),
         gemini({"error": "There is no file a."}),
     ),
+    "denied": (  # only Anthropic and Gemini have a place to say that a call failed, which this did not
+        ("error", "Not run: the user said no.", "", True),
+        openai('{"error":"Not run: the user said no."}'),
+        anthropic("Not run: the user said no."),
+        gemini({"output": "Not run: the user said no."}),
+    ),
     "multimodal": (
         ("multimodal", BLOCKS),
         openai(

@@ -31,6 +31,14 @@ MESSAGES = [
 CONVERSATION = SavedConversation("A <title>", {"model": "tiny", "workspace": ""}, MESSAGES)
 
 
+@pytest.mark.parametrize(
+    ("is_denied", "title"), [(False, "## Result: read (error)"), (True, "## Result: read (denied)")]
+)
+def test_a_call_that_was_denied_is_told_from_one_that_failed(is_denied, title):
+    results = ToolResults((ToolResult("c", "read", "error", "no", is_denied=is_denied),))
+    assert title in render_markdown(SavedConversation("", {}, [results]), str)
+
+
 def test_markdown_has_every_message_except_the_system_prompt():
     text = render_markdown(CONVERSATION, str)
     assert re.findall("^## (.*)", text, re.M) == [

@@ -28,6 +28,14 @@ def test_a_result_has_a_text(kind, value, text):
     assert ToolResult("c", "look", kind, value).text == text
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_denied", "failure"),
+    [("text", False, ""), ("error", False, "error"), ("error", True, "denied")],
+)
+def test_a_call_that_was_denied_did_not_fail(kind, is_denied, failure):
+    assert ToolResult("c", "look", kind, "no", is_denied=is_denied).failure == failure
+
+
 TEXT, IMAGE = {"type": "text", "text": "Look:"}, {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
 SHOWN = "Look:\n[image of type image/png, not shown]"
 

@@ -29,7 +29,8 @@ values = st.recursive(
     max_leaves=6,
 )
 objects = st.dictionaries(texts, values, max_size=3)
-results = st.builds(ToolResult, texts, texts, st.sampled_from(["text", "data", "error", "multimodal"]), values)
+kinds = st.sampled_from(["text", "data", "error", "multimodal"])
+results = st.builds(ToolResult, texts, texts, kinds, values, texts, st.booleans())
 blocks = st.one_of(
     st.builds(Text, texts, objects),
     st.builds(Reasoning, texts, objects),

@@ -48,7 +48,6 @@ class Spans:
         self._agent: Any = None
         self._chat: Any = None
         self._tools: dict[str, Any] = {}
-        self._denied: set[str] = set()  # calls
 
     def begin(self, about: Mapping[str, str]) -> None:
         self._about = about
@@ -64,11 +63,8 @@ class Spans:
             self._begin_chat()
         elif isinstance(event, Completed):
             self._end_chat(event)
-        elif isinstance(event, CallStarted):
+        elif isinstance(event, (CallStarted, CallDenied)):
             self._tools[event.call.id] = self._begin_tool(event.call.id, event.call.name)
-        elif isinstance(event, CallDenied):
-            self._tools[event.call.id] = self._begin_tool(event.call.id, event.call.name)
-            self._denied.add(event.call.id)
         elif isinstance(event, CallFinished):
             self._finish_tool(event)
 
@@ -78,7 +74,7 @@ class Spans:
                 if error is not None:
                     _fail(span, error)
                 span.end()
-        self._tools, self._denied, self._chat, self._agent = {}, set(), None, None
+        self._tools, self._chat, self._agent = {}, None, None
 
     def _begin_chat(self) -> None:
         model = self._about.get("model", "")
@@ -121,7 +117,7 @@ class Spans:
     def _finish_tool(self, event: CallFinished) -> None:
         span = self._tools.pop(event.call.id, None) or self._begin_tool(event.call.id, event.result.name)
         if event.result.kind == "error":
-            span.set_attribute("error.type", "denied" if event.call.id in self._denied else "tool_error")
+            span.set_attribute("error.type", "denied" if event.result.is_denied else "tool_error")
             span.set_status(StatusCode.ERROR)
         span.end()
 

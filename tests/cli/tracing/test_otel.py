@@ -17,8 +17,8 @@ ASKED = Completed(Response((CALL,), "tool_use", Usage(7, 3), "tiny-v2"))
 ANSWERED = Completed(Response((Text("Hello"),), "end_turn"))
 
 
-def finished(kind="text"):
-    return CallFinished(CALL, ToolResult("c1", "read", kind, "hello"))
+def finished(kind="text", *, is_denied=False):
+    return CallFinished(CALL, ToolResult("c1", "read", kind, "hello", is_denied=is_denied))
 
 
 @pytest.fixture
@@ -108,7 +108,8 @@ def test_a_call_has_its_name_and_id_and_nothing_of_what_it_was_made_with(spans):
 
 @pytest.mark.parametrize(("before", "kind"), [(CallStarted(CALL), "tool_error"), (CallDenied(CALL, "no"), "denied")])
 def test_a_call_that_failed_says_how(spans, before, kind):
-    tool = spans(TurnStarted(1), ASKED, before, finished("error"))["execute_tool read"]
+    after = finished("error", is_denied=isinstance(before, CallDenied))
+    tool = spans(TurnStarted(1), ASKED, before, after)["execute_tool read"]
     assert (tool.attributes["error.type"], tool.status.is_ok) == (kind, False)
 
 
