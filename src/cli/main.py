@@ -77,6 +77,11 @@ def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
     add("--trace", metavar="FILE", help="append every event to FILE, one JSON object per line (see docs/tracing.md)")
     add("--demo", action="store_true", help="try it without a server: a scripted model, in a temporary folder")
     add("--version", action="version", version=f"vllm-bot {__version__}")
+    _add_commands(parser, commands)
+    return parser
+
+
+def _add_commands(parser: ArgumentParser, commands: tuple[str, ...]) -> None:
     rows = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
     for name, about in COMMANDS.items():
         row = rows.add_parser(
@@ -85,7 +90,6 @@ def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
         if name in commands:
             add_common(row, argparse.SUPPRESS)  # given before or after the command's name
             getattr(_load_module(name), f"add_{name}_options", lambda _: None)(row)
-    return parser
 
 
 def _load_module(command: str) -> ModuleType:

@@ -20,6 +20,7 @@ from ...app.factory import Factory
 from ...app.runtime import Runtime
 from ...errors import ConfigError, LimitReached
 from ...security.text.sanitize import sanitize
+from ...session.session import Session
 from ...types.events import Completed, Event, Notice, TextDelta, TurnStarted
 from ...types.messages import Message, Response, Text, UserMessage
 from ..chat.input.approve import choose_approver
@@ -81,28 +82,9 @@ def ask(
     session, notices = factory.open_session(resume)
     session.messages.append(asked := UserMessage(question))
 
-    def answer() -> Generator[Event, None, None]:
-        target = yield from discover(factory, _refuse_to_choose)
-        settings = target.settings
-        server, workspace = settings.vllm.base_url, str(settings.root)
-        outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
-        yield from map(Notice, notices)
-        session.meta.setdefault("model", target.model)
-        approver = choose_approver(yes, settings)
-        runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.record_write)
-        runtime.restore_todos(session)
-        if runtime.warning:
-            yield Notice(runtime.warning)
-        with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:
-            for event in events:
-                report.take(event)
-                yield event
-                _limit_tokens(runtime, report, limits)
-        if unsaved := runtime.save_server_facts():
-            yield Notice(unsaved)
-
+    answer = _answer(factory, debug, session, notices, outlet, yes=yes, limits=limits)
     try:
-        with _limit_time(limits.seconds), closing(answer()) as events:
+        with _limit_time(limits.seconds), closing(answer) as events:
             for event in events:
                 outlet.draw(event)
     except OutOfTime as error:
@@ -114,6 +96,37 @@ def ask(
         session.close()
         report.answer = _get_final_text(session.messages)
     return report.compute_exit_code()
+
+
+def _answer(
+    factory: Factory,
+    debug: Debug,
+    session: Session,
+    notices: list[str],
+    outlet: Outlet,
+    *,
+    yes: bool,
+    limits: RunLimits,
+) -> Generator[Event, None, None]:
+    """Find the server, then yield the events of the answer to the session's last message."""
+    target = yield from discover(factory, _refuse_to_choose)
+    settings = target.settings
+    server, workspace = settings.vllm.base_url, str(settings.root)
+    outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
+    yield from map(Notice, notices)
+    session.meta.setdefault("model", target.model)
+    approver = choose_approver(yes, settings)
+    runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.record_write)
+    runtime.restore_todos(session)
+    if runtime.warning:
+        yield Notice(runtime.warning)
+    with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:
+        for event in events:
+            outlet.report.take(event)
+            yield event
+            _limit_tokens(runtime, outlet.report, limits)
+    if unsaved := runtime.save_server_facts():
+        yield Notice(unsaved)
 
 
 def _limit_tokens(runtime: Runtime, report: RunReport, limits: RunLimits) -> None:
