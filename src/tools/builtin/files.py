@@ -21,7 +21,8 @@ from ..fs.encoding import (
     read_before_change,
     replace_file,
 )
-from ..fs.line_window import Window, read_window
+from ..fs.line_window import READ_BYTES as TAIL_BYTES
+from ..fs.line_window import Window, count_lines, read_tail, read_window
 from ..fs.replace import format_line_numbers, is_crlf, replace_text
 from ..sdk.context import ToolContext
 from ..sdk.registry import tool
@@ -33,7 +34,7 @@ MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
 def read(
     path: Annotated[str, "File, relative to the workspace"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
+    offset: Annotated[int | None, "First line to show, counted from 1; negative: from the end"] = None,
     limit: Annotated[int | None, "Number of lines to show"] = None,
 ) -> str:
     """Read a text file. Each line is shown after its number and a tab; the file's sha256 comes last."""
@@ -43,6 +44,12 @@ def read(
         encoding = find_encoding(path, file, ctx.max_file_bytes)
         digest = _hash_file(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
         file.seek(len(encoding.bom))
+        if first < 0:
+            if size > max(ctx.max_file_bytes, TAIL_BYTES):  # to count the lines would take long
+                tail = read_tail(file, encoding.codec, -first, limit)
+                return f"{tail}[from the end of the file; the numbers of these lines are not known]\n[sha256 {digest}]"
+            first = max(count_lines(file, encoding.codec) + first + 1, 1)
+            file.seek(len(encoding.bom))
         window = read_window(path, file, encoding.codec, first, limit)
     return f"{window.text}{_continuation_hint(window)}[sha256 {digest}]"
 

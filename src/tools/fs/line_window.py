@@ -1,12 +1,15 @@
 """Read some lines of a text of any size, numbered, and at most as many as a model can take.
 
 It streams. To find the first line, it counts newlines in the bytes, which takes half a second per gigabyte; UTF-16,
-whose newline is not a single byte, is decoded for that, ten times slower.
+whose newline is not a single byte, is decoded for that, ten times slower. The last lines are read from the end of the
+file, without their numbers, and the rest of a very long line is not counted.
 """
 
 from __future__ import annotations
 
 import io
+import os
+import sys
 from functools import partial
 from typing import BinaryIO, NamedTuple
 
@@ -15,6 +18,7 @@ from ...errors import ToolError
 MAX_WINDOW_BYTES = 50_000  # of UTF-8; less than a result is cut to
 MAX_LINE_CHARS = 2_000  # shown
 READ_BYTES = 1 << 20
+MAX_COUNTED_CHARS = 50_000_000  # of the rest of a line
 
 
 class Window(NamedTuple):
@@ -30,8 +34,7 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
 
     `file` is at the start of the text; it is closed. Raises ToolError if there is no line `first`.
     """
-    if first < 1 or (limit is not None and limit < 1):
-        raise ToolError("offset and limit count from 1")
+    _refuse_zero(first, limit)
     is_utf16 = codec.startswith("utf-16")
     last = None if is_utf16 else _skip_lines_of_bytes(file, first - 1)
     with io.TextIOWrapper(file, codec, errors="replace", newline="\n") as text:
@@ -41,6 +44,41 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
     if not window.text and first > 1:
         raise ToolError(f"{name} has no line {first}: its last is {first - 1 if last is None else last}")
     return window
+
+
+def read_tail(file: BinaryIO, codec: str, lines: int, limit: int | None) -> str:
+    """The last lines of a long text, without their numbers: at most so many, in the last MAX_WINDOW_BYTES.
+
+    Of them, the first `limit`. `file` is longer than READ_BYTES. The text ends with a newline unless it is empty.
+    """
+    _refuse_zero(lines, limit)
+    file.seek(-READ_BYTES, os.SEEK_END)  # an even number, so that no UTF-16 code unit is cut
+    tail = file.read().decode(codec, "replace").removesuffix("\n").split("\n")[1:]
+    shown: list[str] = []
+    room = MAX_WINDOW_BYTES
+    for line in reversed(tail[-lines:]):
+        plain = _show_line(line[:MAX_LINE_CHARS], len(line) - MAX_LINE_CHARS)
+        room -= len(plain.encode("utf-8", "replace"))
+        if room < 0:
+            break
+        shown.append(plain)
+    return "".join(shown[::-1][:limit])
+
+
+def count_lines(file: BinaryIO, codec: str) -> int:
+    """The number of lines from where `file` is."""
+    if not codec.startswith("utf-16"):
+        return _skip_lines_of_bytes(file, sys.maxsize) or 0
+    text = io.TextIOWrapper(file, codec, errors="replace", newline="\n")
+    try:
+        return _skip_lines(text, sys.maxsize) or 0
+    finally:
+        text.detach()
+
+
+def _refuse_zero(first: int, limit: int | None) -> None:
+    if first < 1 or (limit is not None and limit < 1):
+        raise ToolError("offset and limit count from 1")
 
 
 def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window:
@@ -63,21 +101,33 @@ def _read_line(text: io.TextIOWrapper, number: int) -> tuple[str, bool]:
     line = text.readline(MAX_LINE_CHARS + 1)
     if not line:
         return "", False
-    ended, cut = line.endswith("\n"), ""
+    ended, rest = line.endswith("\n"), 0
     if not ended and len(line) > MAX_LINE_CHARS:
-        rest, ended = _skip_rest(text)
-        line, cut = line[:MAX_LINE_CHARS], f" [... {rest + 1:,} more characters]"
-    plain = line.removesuffix("\n").removesuffix("\r").replace("\0", "\ufffd")
-    return f"{number}\t{plain}{cut}\n", ended
+        rest, ended = _skip_rest(text, MAX_COUNTED_CHARS)
+        line, rest = line[:MAX_LINE_CHARS], rest + 1
+    return f"{number}\t{_show_line(line, rest)}", ended
 
 
-def _skip_rest(text: io.TextIOWrapper) -> tuple[int, bool]:
-    """Skip the rest of a line; its length in characters, and whether it ended with a newline."""
+def _show_line(line: str, rest: int) -> str:
+    """The line as it is shown, of which `rest` more characters are not."""
+    least = "more than " if rest > MAX_COUNTED_CHARS else ""
+    cut = f" [... {least}{min(rest, MAX_COUNTED_CHARS):,} more characters]" if rest > 0 else ""
+    return line.removesuffix("\n").removesuffix("\r").replace("\0", "\ufffd") + cut + "\n"
+
+
+def _skip_rest(text: io.TextIOWrapper, max_chars: int = sys.maxsize) -> tuple[int, bool]:
+    """Skip the rest of a line; its length in characters, and whether it ended with a newline.
+
+    If it has more than `max_chars`, the rest of the text is skipped, and how the line ends is not known: True.
+    """
     length = 0
     for piece in iter(partial(text.readline, READ_BYTES), ""):
         length += len(piece)
         if piece.endswith("\n"):
             return length - 1, True
+        if length > max_chars:
+            text.seek(0, os.SEEK_END)
+            return length, True
     return length, False
 
 

@@ -55,9 +55,10 @@ WINDOWS = [
     ({"offset": 3}, "3\tthree\n" + END),
     ({"offset": 4}, ERROR + "a.txt has no line 4: its last is 3"),
     ({"offset": 0}, ERROR + "offset and limit count from 1"),
-    ({"offset": -1}, ERROR + "offset and limit count from 1"),
     ({"limit": 0}, ERROR + "offset and limit count from 1"),
     ({"offset": None, "limit": None}, "1\tone\n2\ttwo\n3\tthree\n" + END),
+    ({"offset": -2}, "2\ttwo\n3\tthree\n" + END),
+    ({"offset": -9}, "1\tone\n2\ttwo\n3\tthree\n" + END),
 ]
 
 
@@ -98,6 +99,28 @@ def test_a_huge_file_is_read_by_window_and_never_held_whole(run, workspace):
     assert shown.startswith("1\tfirst\n2\txxx")
     assert shown.endswith("\n[more lines follow; read on with offset=3]\n"
                           "[sha256 not computed: the file has 5,000,000,000 bytes]")  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le"])
+def test_the_last_lines_of_a_huge_file_are_read_without_counting_the_others(codec, run, workspace):
+    first = ("\ufeff" * (codec != "utf-8") + "first\n").encode(codec)
+    with (workspace / "huge.txt").open("wb") as file:
+        file.write(first)
+        file.truncate(5_000_000_000)
+        file.seek(0, os.SEEK_END)
+        file.write(f"\nbefore\n{'é' * 2_001}\nlast\n".encode(codec))
+    options = {"max_file_bytes": len(first)}  # what tells the encoding
+    shown = run("read", options, path="huge.txt", offset=-2).value
+    assert shown.startswith(f"{'é' * 2_000} [... 1 more characters]\nlast\n[from the end of the file; the")
+    assert run("read", options, path="huge.txt", offset=-3, limit=1).value.startswith("before\n[from the end")
+
+
+def test_the_rest_of_a_huge_line_is_not_counted(run, workspace):
+    with (workspace / "huge.txt").open("wb") as file:
+        file.write(b"first\nsecond")
+        file.truncate(5_000_000_000)
+    shown = run("read", {"max_file_bytes": 6}, path="huge.txt", offset=2).value
+    assert shown.partition(" [")[2].startswith("... more than 50,000,000 more characters]\n[sha256 not computed")
 
 
 def test_what_is_held_depends_on_what_is_shown_and_not_on_the_file(run, workspace):
