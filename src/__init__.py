@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .types.events import Notice as Notice
     from .types.events import ReasoningDelta as ReasoningDelta
     from .types.events import TextDelta as TextDelta
+    from .types.messages import Named as Named
 
 _PLACES = {
     "Agent": "app.api",
@@ -37,6 +38,7 @@ _PLACES = {
     "CallFinished": "types.events",
     "Notice": "types.events",
     "Completed": "types.events",
+    "Named": "types.messages",
     "Request": "security.permissions.approval",
     "Answer": "security.permissions.approval",
     "BotError": "errors",

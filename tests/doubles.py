@@ -15,7 +15,7 @@ from src.security.permissions.policy import Policy
 from src.tools.sdk.registry import Registry, ToolContext
 from src.transport import HttpReply
 from src.types.events import Completed, ModelEvent, TextDelta
-from src.types.messages import Message, Response, Text, ToolCall, ToolDefinition
+from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, ToolDefinition
 
 
 def says(text: str, *calls: ToolCall, **fields) -> Response:
@@ -25,10 +25,11 @@ def says(text: str, *calls: ToolCall, **fields) -> Response:
 
 
 class Asked(NamedTuple):
-    """What the model was asked: the conversation as it was, and the tools offered."""
+    """What the model was asked: the conversation as it was, the tools offered, and the choice of them."""
 
     messages: list[Message]
     tools: list[str]
+    tool_choice: ToolChoice = "auto"
 
 
 class ScriptedModel:
@@ -42,8 +43,10 @@ class ScriptedModel:
         self.path = CallPath()
         self.context_length = 1000
 
-    def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]:
-        self.asked.append(Asked(list(messages), [tool.name for tool in tools]))
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
+    ) -> Iterator[ModelEvent]:
+        self.asked.append(Asked(list(messages), [tool.name for tool in tools], tool_choice))
         turn = self.turns.pop(0)
         if isinstance(turn, BaseException):
             if self.partial:

@@ -2,16 +2,19 @@
 
     system  old ........................  last turns        becomes        system  summary  last turns
 
-The last turns stay as they are, a quarter of the context or less. A call stays with its result. The model that
-writes the summary is given the old part as text, its tool results shortened until the request itself fits. If the
-summary fails, old tool results are shortened instead. Pure: sizes and the summary come from a model that is passed
-in. The prompt asks for what coding agents lose first: wishes, paths, numbers, errors, and what is not done yet.
+The last turns stay as they are, a quarter of the context or less. A call stays with its result. The request for a
+summary is the old part itself and one message after it, so that the server has its beginning cached. Where that is
+too long, or another model writes the summary, the old part is sent as text, its tool results shortened until the
+request fits. If the summary fails, old tool results are shortened instead. Pure: sizes and the summary come from a
+model that is passed in. The prompt asks for what coding agents lose first: wishes, paths, numbers, errors, and what
+is not done yet.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from ..errors import BotError, Cancelled, ContextTooLong
@@ -23,6 +26,7 @@ from ..types.messages import (
     SystemMessage,
     Text,
     ToolCall,
+    ToolChoice,
     ToolDefinition,
     ToolResults,
     UserMessage,
@@ -35,14 +39,17 @@ KEPT_SHARE = 0.25  # of the context: the last turns
 KEPT_SHARE_BY_HAND = 0.3  # of the conversation, if that is less
 MIN_DROPPED_SHARE = 0.2  # of the conversation: less is not worth a summary
 MAX_REQUEST_SHARE = 0.75  # of the context that the request for a summary may fill: the rest is for the answer
+MAX_IN_PLACE_SHARE = 0.85  # the same for the request that the server has cached, which is worth a shorter answer
 RESULT_CHARS = (8000, 2000, 500, 150)  # of a tool result in the request, tried in this order
 MIN_TRANSCRIPT_CHARS = 1000
 MAX_QUESTION_CHARS = 4000  # that are repeated word for word
 RETRY_AFTER_MESSAGES = 8  # until a summary that failed is tried again
 MAX_LISTED_QUESTIONS = 5  # named to the user
 
+IN_PLACE = "This conversation has to be summed up now, as far as it goes."
+TRANSCRIPT = "You are given a conversation between a user and an assistant that uses tools."
 PROMPT = """\
-You are given a conversation between a user and an assistant that uses tools. The assistant will go on with it and
+{what} The assistant will go on with it and
 will know nothing of it but your summary. Write down, in at most {words} words, under these headings, what there is:
 - Wishes: what the user wants, in the user's own words where they matter; rules and preferences the user gave
 - Decisions: what was decided, and why
@@ -60,7 +67,9 @@ QUESTION = "\n\n[The user's last message, word for word:]\n{question}"
 class SummaryModel(Protocol):
     """Writes summaries, and knows sizes; src.model.Model is one."""
 
-    def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]: ...
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
+    ) -> Iterator[ModelEvent]: ...
 
     def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
@@ -101,7 +110,7 @@ class Compactor:
             return
         yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summarized.")
         try:
-            yield from self._replace(conversation, split, "", by_hand=False)
+            yield from self._replace(conversation, split, tools, "", by_hand=False)
         except Cancelled:
             raise
         except BotError as error:
@@ -112,14 +121,16 @@ class Compactor:
                 f"Instead, old tool results were shortened by about {freed:,} tokens."
             )
 
-    def compact_after_refusal(self, conversation: list[Message]) -> Generator[Event, None, bool]:
+    def compact_after_refusal(
+        self, conversation: list[Message], tools: Sequence[ToolDefinition]
+    ) -> Generator[Event, None, bool]:
         """The server refused the request as too long: compact; whether that was possible."""
         split = _split(conversation, KEPT_SHARE)
         if not split:
             return False
         yield Notice("The model's context is full; the older part of the conversation is being summarized.")
         try:
-            yield from self._replace(conversation, split, "", by_hand=False)
+            yield from self._replace(conversation, split, tools, "", by_hand=False)
         except Cancelled:
             raise
         except BotError as error:
@@ -127,23 +138,25 @@ class Compactor:
             return False
         return True
 
-    def compact_now(self, conversation: list[Message], hint: str = "") -> Generator[Event, None, None]:
+    def compact_now(
+        self, conversation: list[Message], tools: Sequence[ToolDefinition], hint: str = ""
+    ) -> Generator[Event, None, None]:
         """Compact because the user asks for it. `hint`: what to keep above all. Raises what the model raises."""
-        share = self._model.measure_fill(conversation)
+        share = self._model.measure_fill(conversation, tools)
         split = _split(
             conversation, min(KEPT_SHARE_BY_HAND, KEPT_SHARE / share if share else KEPT_SHARE_BY_HAND), least=0
         )
         if not split:
             yield Notice("There is nothing to summarize yet.")
             return
-        yield from self._replace(conversation, split, hint, by_hand=True)
+        yield from self._replace(conversation, split, tools, hint, by_hand=True)
 
     def _replace(
-        self, conversation: list[Message], split: int, hint: str, *, by_hand: bool
+        self, conversation: list[Message], split: int, tools: Sequence[ToolDefinition], hint: str, *, by_hand: bool
     ) -> Generator[Event, None, None]:
         first = _find_start(conversation)
         dropped, before = conversation[first:split], len(conversation)
-        text = SUMMARY.format(summary=self._summarize(dropped, hint))
+        text = SUMMARY.format(summary=self._summarize(conversation[:split], tools, hint))
         if not any(isinstance(message, UserMessage) for message in conversation[split:]):
             text += _quote_last_question(dropped)
         summary = UserMessage(text)
@@ -152,20 +165,23 @@ class Compactor:
         yield Compacted(summary, before, before - split, by_hand)
         yield Notice(_describe_summary(dropped, before - split, len(text), by_hand=by_hand))
 
-    def _summarize(self, dropped: Sequence[Message], hint: str) -> str:
-        """Raises BotError if there is no summary."""
+    def _summarize(self, old: Sequence[Message], tools: Sequence[ToolDefinition], hint: str) -> str:
+        """Of the messages up to the kept ones. Raises BotError if there is no summary."""
         writer = self._writer()
-        prompt = SystemMessage(PROMPT.format(words=WORDS) + (HINT.format(hint=hint) if hint else ""))
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
-        for transcript in _write_transcripts(dropped):
-            request: list[Message] = [prompt, UserMessage(neutralize_with_note(transcript))]
-            share = writer.measure_fill(request, exact_from=MAX_REQUEST_SHARE)
-            if share is not None and share > MAX_REQUEST_SHARE:
-                continue
+        if writer is self._model:
+            in_place = [*old, UserMessage(_write_prompt(IN_PLACE, hint))]
+            with suppress(ContextTooLong):
+                if summary := _request_summary(writer, in_place, tools, MAX_IN_PLACE_SHARE):
+                    return summary
+        prompt = SystemMessage(_write_prompt(TRANSCRIPT, hint))
+        for transcript in _write_transcripts(old[_find_start(old) :]):
             try:
-                summary = _request_summary(writer, request)
+                summary = _request_summary(writer, [prompt, UserMessage(neutralize_with_note(transcript))])
             except ContextTooLong as error:
                 last = error
+                continue
+            if summary is None:
                 continue
             if summary:
                 return summary
@@ -173,9 +189,22 @@ class Compactor:
         raise last
 
 
-def _request_summary(writer: SummaryModel, request: Sequence[Message]) -> str:
+def _write_prompt(what: str, hint: str) -> str:
+    return PROMPT.format(what=what, words=WORDS) + (HINT.format(hint=hint) if hint else "")
+
+
+def _request_summary(
+    writer: SummaryModel,
+    request: Sequence[Message],
+    tools: Sequence[ToolDefinition] = (),
+    max_share: float = MAX_REQUEST_SHARE,
+) -> str | None:
+    """The summary, empty if the model gives none; None if the request fills more of the context than `max_share`."""
+    share = writer.measure_fill(request, tools, exact_from=max_share)
+    if share is not None and share > max_share:
+        return None
     text = ""
-    for event in writer.respond(request):
+    for event in writer.respond(request, tools, "none"):
         if isinstance(event, Completed):
             text = event.response.text.strip()
     return text

@@ -19,7 +19,7 @@ from ..security.permissions.review import ReviewBoard
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
-from ..types.messages import Message, Response, Text, ToolDefinition, ToolResults, UserMessage
+from ..types.messages import Message, Response, Text, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .compaction import Compactor
 from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
@@ -34,13 +34,16 @@ EMPTY_TURN_PROMPT = UserMessage(
     "Your last turn was empty. Answer the question, or call a tool for what you still need to know."
 )
 INJECTED_PROMPTS = (FINAL_ANSWER_PROMPT, EMPTY_TURN_PROMPT)
+NO_CALLS = "No tool may be called for this question: the user chose so."
 RESUMABLE_HINT = "What came is kept: ask to go on from there."
 
 
 class Responder(Protocol):
     """What the loop needs of a model; src.model.Model is one."""
 
-    def respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> Iterator[ModelEvent]: ...
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
+    ) -> Iterator[ModelEvent]: ...
 
 
 class TurnOutcome(NamedTuple):
@@ -60,6 +63,7 @@ class _Question:
     text: str
     conversation: list[Message]
     ctx: ToolContext
+    tool_choice: ToolChoice = "auto"  # of the next turn
     guard: RepeatGuard = field(default_factory=RepeatGuard)
     malformed_turns: int = 0  # in a row
     was_prompted: bool = False  # after an empty turn
@@ -96,16 +100,24 @@ class AgentLoop:
         self.compactor = compactor
         self._output_budget = output_budget
 
-    def run(self, conversation: list[Message], cancelled: CancelToken | None = None) -> Generator[Event, None, None]:
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools that the model is offered."""
+        return self._registry.definitions
+
+    def run(
+        self, conversation: list[Message], cancelled: CancelToken | None = None, tool_choice: ToolChoice = "auto"
+    ) -> Generator[Event, None, None]:
         """Answer the user's last message, appending each turn's messages to `conversation`.
 
-        `cancelled` tells tools to end, once another thread sets it.
+        `cancelled` tells tools to end, once another thread sets it. `tool_choice` none holds for the whole answer;
+        a choice that requires a call holds for the first turn.
         Raises what the model raises. The conversation can be continued after that, and after an interrupt.
         """
         text = next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
         try:
             with self._context.for_run(cancelled) as ctx:
-                yield from self._answer(_Question(text, conversation, ctx))
+                yield from self._answer(_Question(text, conversation, ctx, tool_choice))
         finally:
             while conversation and conversation[-1] in INJECTED_PROMPTS:  # without an answer: not for the next question
                 conversation.pop()
@@ -113,6 +125,9 @@ class AgentLoop:
     def _answer(self, question: _Question) -> Generator[Event, None, None]:
         while self._registry.notices:
             yield Notice(self._registry.notices.pop(0))
+        if question.tool_choice == "none":
+            yield from self._answer_without_calls(question.conversation, 1, NO_CALLS)
+            return
         for number in range(1, self._max_tool_turns + 1):
             yield TurnStarted(number)
             outcome = yield from self._step(question)
@@ -124,7 +139,8 @@ class AgentLoop:
 
     def _step(self, question: _Question) -> Generator[Event, None, TurnOutcome]:
         """One turn: the model's response, then its calls."""
-        response = yield from self._respond(question.conversation, self._registry.definitions)
+        response = yield from self._respond(question.conversation, question.tool_choice)
+        question.tool_choice = "auto"
         yield from self._run_calls(question, response)
         if not response.requested_calls:
             if response.text.strip() or response.stop_reason != "end_turn" or question.was_prompted:
@@ -152,30 +168,31 @@ class AgentLoop:
             if turn.calls:
                 question.conversation.append(turn.settle())
 
-    def _respond(
-        self, conversation: list[Message], tools: Sequence[ToolDefinition]
-    ) -> Generator[Event, None, Response]:
+    def _respond(self, conversation: list[Message], choice: ToolChoice) -> Generator[Event, None, Response]:
         """The model's response. Where the conversation fills the context, room is made first."""
+        tools = self.tools
         if freed := trim_old_outputs(conversation, self._output_budget):
             yield Notice(f"Old tool outputs were left out, about {freed:,} tokens; the model can read them again.")
         if self.compactor:
             yield from self.compactor.compact_if_full(conversation, tools)
         try:
-            return (yield from self._stream(conversation, tools))
+            return (yield from self._stream(conversation, tools, choice))
         except ContextTooLong as full:
             if freed := shorten_old_results(conversation, full.excess):
                 yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
-            elif not (self.compactor and (yield from self.compactor.compact_after_refusal(conversation))):
+            elif not (self.compactor and (yield from self.compactor.compact_after_refusal(conversation, tools))):
                 raise
-        return (yield from self._stream(conversation, tools))
+        return (yield from self._stream(conversation, tools, choice))
 
-    def _stream(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> Generator[Event, None, Response]:
+    def _stream(
+        self, conversation: list[Message], tools: Sequence[ToolDefinition], choice: ToolChoice
+    ) -> Generator[Event, None, Response]:
         """Append the response to the conversation; of one that breaks off, the text so far."""
         pieces: list[str] = []
         response: Response | None = None
         is_over = False
         try:
-            for event in self._model.respond(conversation, tools):
+            for event in self._model.respond(conversation, tools, choice):
                 if isinstance(event, TextDelta):
                     pieces.append(event.text)
                 elif isinstance(event, Completed):
@@ -197,15 +214,19 @@ class AgentLoop:
         return response
 
     def _request_final_answer(self, question: _Question) -> Iterator[Event]:
-        """One last turn without tools. Calls in it are not run, and the user is told."""
+        """One last turn, for which the tools stay in the prompt, so that the server has its beginning cached."""
         limit, conversation = self._max_tool_turns, question.conversation
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
         yield LimitHit("agent.max_tool_turns")
         conversation.append(FINAL_ANSWER_PROMPT)
-        yield TurnStarted(limit + 1)
-        response = yield from self._respond(conversation, ())
+        yield from self._answer_without_calls(conversation, limit + 1, FINAL_ANSWER_PROMPT.text)
+
+    def _answer_without_calls(self, conversation: list[Message], number: int, reason: str) -> Iterator[Event]:
+        """A turn whose calls are not run, but answered with `reason`; the user is told."""
+        yield TurnStarted(number)
+        response = yield from self._respond(conversation, "none")
         if calls := response.requested_calls:
-            conversation.append(ToolResults(tuple(make_error(call, FINAL_ANSWER_PROMPT.text) for call in calls)))
+            conversation.append(ToolResults(tuple(make_error(call, reason) for call in calls)))
             yield Notice(f"That answer held more tool calls ({len(calls)}); they were not run.")
         yield from _explain_stop(response)
 

@@ -29,7 +29,7 @@ from ..tools import Media, Tool, ToolContext, registry_of
 from ..tools.sdk.result import to_content_block
 from ..transport import CANCELLED, Client
 from ..types.events import Event
-from ..types.messages import Message, Response, SystemMessage, UserMessage
+from ..types.messages import Message, Response, SystemMessage, ToolChoice, UserMessage
 from .connect import Connections
 
 DEFAULT_URL = "http://localhost:8000/v1"
@@ -94,10 +94,14 @@ class Agent:
             opened.pop_all()  # from here on the agent closes it
         return cls(loop, client, name, [SystemMessage(system)] if system else [])
 
-    def ask(self, question: str | Sequence[str | Media]) -> Generator[Event, None, None]:
+    def ask(
+        self, question: str | Sequence[str | Media], *, tool_choice: ToolChoice = "auto"
+    ) -> Generator[Event, None, None]:
         """Events, as they happen, until the question is answered. Raises BotError.
 
         `question`: a text, or a list of texts, images and sounds: `["What is this?", Media(data, "image/png")]`.
+        `tool_choice`: "none": no tool may be called; "required" or `Named("weather")`: the first answer must call a
+        tool, or this one, and a Notice tells if it does not.
         Whatever ends it early, closing this generator included, the conversation can be continued.
         """
         asked, cancelled = _to_message(question), CancelToken()
@@ -107,7 +111,7 @@ class Agent:
             self._cancelled = cancelled
             self._client.bind_cancellation(cancelled)
             self.conversation.append(asked)
-            with closing(self._loop.run(self.conversation, cancelled)) as events:
+            with closing(self._loop.run(self.conversation, cancelled, tool_choice)) as events:
                 for event in events:
                     yield event
                     if cancelled.is_set():
@@ -117,9 +121,9 @@ class Agent:
                 self.conversation.pop()  # it has no answer: the next question must not inherit it
             self._running.release()
 
-    def answer(self, question: str | Sequence[str | Media]) -> str:
-        """The model's answer alone. Raises BotError."""
-        for _ in self.ask(question):
+    def answer(self, question: str | Sequence[str | Media], *, tool_choice: ToolChoice = "auto") -> str:
+        """The model's answer alone; `tool_choice` as in `ask`. Raises BotError."""
+        for _ in self.ask(question, tool_choice=tool_choice):
             pass
         last = self.conversation[-1]
         return last.text.strip() if isinstance(last, Response) else ""

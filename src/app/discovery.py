@@ -49,8 +49,8 @@ Try without one: --demo"""
 class ServerTarget(NamedTuple):
     """The server and model that answer: `settings` lead to the server and name the model.
 
-    `version` is vLLM's; empty for another server, or if it was not asked. `context` is in tokens, `path` is how its
-    tools are called; both are None where unknown.
+    `version` is vLLM's; empty for another server, or if it was not asked (see probe_call_path). `context` is in
+    tokens, `path` is how its tools are called; both are None where unknown.
     """
 
     settings: Settings
@@ -86,23 +86,23 @@ def discover(
     model = models[0] if len(models) == 1 else choose(models)
     settings = replace(settings, vllm=replace(settings.vllm, model=model))
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-        return ServerTarget(
-            settings, server.ask(lambda it: it.version()), server.ask(lambda it: it.context_length(model))
-        )
+        return ServerTarget(settings, context=server.ask(lambda it: it.context_length(model)))
 
 
 def probe_call_path(target: ServerTarget) -> ServerTarget:
-    """Add how tools are called: as learned before, else as found out by one short request.
+    """Add vLLM's version and how tools are called: as learned before, else as found out by one short request.
 
     If the server takes too long, it stays unknown until the first question.
     """
     from .runtime import make_tools  # loads the tools
 
     settings = target.settings
+    with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
+        target = target._replace(version=server.ask(lambda it: it.version()))
     if settings.vllm.provider != "vllm" or not settings.vllm.enable_function_calling:
         return target
-    memory, key = Factory(settings).server_memory, (settings.vllm.base_url, target.model, target.version)
-    if known := memory.find(*key):
+    memory = Factory(settings).server_memory
+    if known := memory.find(settings.vllm.base_url, target.model, lambda: target.version):
         return target._replace(path=known)
     brief = Factory(replace(settings, vllm=replace(settings.vllm, max_tokens=1)))
     model = brief.connections.make_model(target.model, within=PROBE_TIMEOUT_S)
@@ -110,7 +110,7 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
         for _ in model.respond([UserMessage("Hello")], make_tools(settings).definitions):
             pass
         if model.path.is_learned:
-            memory.save(*key, model.path)
+            memory.save(settings.vllm.base_url, target.model, target.version, model.path)
     except (BotError, OSError):
         return target
     return target._replace(path=model.path)

@@ -96,7 +96,7 @@ def make_runtime(
     sandbox, model = choose_sandbox(settings), connections.make_model(model_name)
     if settings.vllm.enable_function_calling:
         memory = ServerMemory(settings.state)
-        if known := memory.find(settings.vllm.base_url, model_name, model.server_version):
+        if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):
             model.path = known
     context = ToolContext(
         workspace=settings.root,

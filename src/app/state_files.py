@@ -33,8 +33,10 @@ class ServerMemory:
     def __init__(self, folder: Path) -> None:
         self._file = folder / SERVERS
 
-    def find(self, server: str, model: str, version: str) -> CallPath | None:
-        return _read_path(_read(self._file).get(f"{server} {model}"), version)
+    def find(self, server: str, model: str, get_version: Callable[[], str]) -> CallPath | None:
+        """`get_version` is called only if there is an entry, as it may ask the server."""
+        entry = _read(self._file).get(f"{server} {model}")
+        return _read_path(entry, get_version()) if entry else None
 
     def save(self, server: str, model: str, version: str, path: CallPath) -> None:
         """Add what was learned to what is known of this version. Raises OSError where it cannot be written."""

@@ -48,7 +48,10 @@ _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 @dataclass(frozen=True, slots=True)
 class CallPath:
-    """`reason`: how the mode came about, for the user; `disabled_fields`: of a request, refused by the server."""
+    """`reason`: how the mode came about, for the user; `disabled_fields`: of a request, refused by the server.
+
+    `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
+    """
 
     mode: Mode = "native"
     reason: str = "the default"
@@ -56,14 +59,15 @@ class CallPath:
     fold_system: bool = False
     text_only: bool = False
     disabled_fields: tuple[str, ...] = ()
+    template_shows_tools: bool | None = None
 
-    def downgrade(self, refusal: ServerError, sent: frozenset[str], template_shows_tools: bool) -> Downgrade:
+    def downgrade(self, refusal: ServerError, sent: frozenset[str]) -> Downgrade:
         """The path without what the server refused.
 
         `sent`: the optional fields of the refused request. Raises the refusal if nothing is left to disable.
         """
         if isinstance(refusal, ToolsUnsupported) and self.mode != "text":
-            mode: Mode = "template" if template_shows_tools and self.mode == "native" else "text"
+            mode: Mode = "template" if self.template_shows_tools and self.mode == "native" else "text"
             reason = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
             return Downgrade(replace(self, mode=mode, reason=reason), NOTICES[mode])
         if isinstance(refusal, TemplateRejected):
@@ -109,6 +113,7 @@ class CallPath:
             self.fold_system or other.fold_system,
             self.text_only or other.text_only,
             self.disable_fields(other.disabled_fields).disabled_fields,
+            other.template_shows_tools if self.template_shows_tools is None else self.template_shows_tools,
         )
 
     @property
@@ -133,8 +138,9 @@ class CallPath:
         path = cls(**{names.get(key, key): value for key, value in stored.items()})
         if path.mode not in MODES:
             raise ValueError(f"no such path: {path.mode!r}")
-        kinds = {name: type(value) for name, value in cls().to_dict().items()}
-        if {name: type(value) for name, value in stored.items()}.items() - kinds.items():
+        kinds: dict[str, tuple[type, ...]] = {name: (type(value),) for name, value in cls().to_dict().items()}
+        kinds["template_shows_tools"] = (bool, type(None))
+        if any(type(value) not in kinds[name] for name, value in stored.items()):
             raise TypeError("a value of another kind than it should be")
         if not all(isinstance(name, str) for name in path.disabled_fields):
             raise TypeError("a field without a name")

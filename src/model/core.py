@@ -13,18 +13,18 @@ from dataclasses import replace
 from functools import partial
 
 from ..errors import (
+    BotError,
     ClientError,
     ConnectFailed,
     ModelNotFound,
     RequestFailed,
     ServerError,
     ServerLoading,
-    ToolsUnsupported,
 )
 from ..providers.base import ChatRequest, Codec, decode_piece, raise_broken
 from ..types.effects import Aside, Open, Read, Release, ReplyHead, Turn
-from ..types.events import Notice
-from ..types.messages import Message, ToolChoice, ToolDefinition
+from ..types.events import Notice, PromptChanged
+from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
 from .facts import FactStore, ServedModel
 from .recovery import Recovery
@@ -78,6 +78,8 @@ class ModelCore:
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
+        self._can_tell_prompts = True  # the server: what the template makes of a conversation
+        self._beginning: dict[str, object] = {}  # of the last prompt
 
     @property
     def path(self) -> CallPath:
@@ -112,23 +114,31 @@ class ModelCore:
     ) -> Turn[None]:
         """The model's next turn; the last event is Completed.
 
+        With `tool_choice` none the prompt still describes the tools, so that it stays the same; the answer may hold
+        calls, which must not run. A Notice tells where a call was required and none came.
+        Raises BotError if the chosen tool is not offered.
         Raises ClientError, ServerError, WireError. No call of a turn that raises may be run. What a turn learns of
         the server is kept once the server accepts a request: a turn that fails changes nothing for others.
         """
+        if isinstance(tool_choice, Named) and tool_choice.name not in (tool.name for tool in tools):
+            raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
         self._grammar_tried = False
         path = self.path
+        if tools and path.mode == "native" and path.template_shows_tools is None and self._can_tell_prompts:
+            path = yield from self._learn_template(messages, tools, path)
         while True:
             request = yield from self._budget.fit_max_tokens(self._build_request(messages, tools, path, tool_choice))
+            if (changed := self._list_changes(request, path)) and len(messages) > 2:
+                yield PromptChanged(changed)
             try:
-                attempt = partial(self._attempt, request, tools, path)
+                attempt = partial(self._attempt, request, tools, path, tool_choice)
                 yield from with_retries(attempt, self._retry_policy, self._jitter, self.server.check_health)
                 return
             except ModelNotFound as refusal:
                 yield Notice((yield from self._take_the_only_model(refusal)))
             except ServerError as refusal:
-                shown = isinstance(refusal, ToolsUnsupported) and (yield from self._template_shows_tools(request))
                 yield from self.server.hint_base_url(refusal)
-                path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request), shown)
+                path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request))
                 if notice:
                     yield Notice(notice)
 
@@ -151,13 +161,31 @@ class ModelCore:
     ) -> ChatRequest:
         return self._builder.build(self.name, messages, tools, path, self.max_tokens, tool_choice)
 
-    def _template_shows_tools(self, request: ChatRequest) -> Aside[bool]:
-        """Whether the prompt is longer with the tools than without them."""
-        shown = yield from self._budget.count_tokens(request)
-        hidden = yield from self._budget.count_tokens(replace(request, tools=()))
-        return shown is not None and hidden is not None and shown > hidden
+    def _learn_template(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath
+    ) -> Aside[CallPath]:
+        """The path with whether the chat template shows the tools: the prompt is then longer with them than without.
 
-    def _attempt(self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath) -> Turn[None]:
+        The beginning of the conversation tells, and counting a long one costs the server time.
+        """
+        first = next((place for place, each in enumerate(messages) if isinstance(each, UserMessage)), len(messages))
+        request = self._build_request(messages[: first + 1], tools, path)
+        hidden = yield from self._budget.count_tokens(replace(request, tools=()))
+        shown = None if hidden is None else (yield from self._budget.count_tokens(request))
+        if hidden is None or shown is None:
+            self._can_tell_prompts = False
+            return path
+        return replace(path, template_shows_tools=shown > hidden)
+
+    def _list_changes(self, request: ChatRequest, path: CallPath) -> tuple[str, ...]:
+        """What begins otherwise than in the request before."""
+        before = self._beginning
+        self._beginning = {"path": path.mode, "system prompt": request.messages[:1], "tools": request.tools}
+        return tuple(name for name, value in before.items() if value != self._beginning[name])
+
+    def _attempt(
+        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, choice: ToolChoice
+    ) -> Turn[None]:
         grammar = GRAMMAR_FIELDS & self._builder.list_optional_fields(request)
         try:
             turn = yield from self._stream_answer(request, tools, path)
@@ -180,6 +208,7 @@ class ModelCore:
             turn,
             request,
             tools,
+            choice=choice,
             is_native=path.mode == "native",
             server=self.server,
             budget=self._budget,
@@ -198,7 +227,7 @@ class ModelCore:
     ) -> Turn[ResponseAssembler]:
         """The events of one answer, and the whole. `is_shown`: whether to give the events."""
         wire = self._builder.encode(request)
-        turn = ResponseAssembler(tools, self._new_id, self._builder.collect_given(request))
+        turn = ResponseAssembler(tools, self._new_id, self._builder.given)
         has_shown = False
         try:
             head: ReplyHead = yield Open("POST", wire.path, wire.body)

@@ -17,7 +17,18 @@ from ..parsing import list_parsers
 from ..providers.base import ChatRequest
 from ..types.effects import Aside, Turn
 from ..types.events import Completed, Notice, TextDelta
-from ..types.messages import NATIVE, TEXT, MalformedCall, Reasoning, Response, Text, ToolCall, ToolDefinition
+from ..types.messages import (
+    NATIVE,
+    TEXT,
+    MalformedCall,
+    Named,
+    Reasoning,
+    Response,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolDefinition,
+)
 from .response_assembler import ResponseAssembler, fits, replace_content
 from .server import Server
 from .token_budget import TokenBudget
@@ -28,6 +39,7 @@ RECOVERED_NOTICE = "The server's tool parser lost part of the answer; it was rec
 ASKING_AGAIN_NOTICE = (
     "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
 )
+NOT_FORCED = "The model was to call {wanted}, and did not."
 NON_TEXT_TOKENS = 6  # of an answer: the end of the turn, the marks around a thought
 MAX_CHARS_PER_TOKEN = 8  # no answer has more on average
 CUT_OFF = (
@@ -49,6 +61,7 @@ class Recovery:
         request: ChatRequest,
         tools: Sequence[ToolDefinition],
         *,
+        choice: ToolChoice,
         is_native: bool,
         server: Server,
         budget: TokenBudget,
@@ -59,6 +72,7 @@ class Recovery:
         self._turn = turn
         self._request = request
         self._tools = tools
+        self._choice = choice
         self._is_native = is_native
         self._server = server
         self._budget = budget
@@ -90,7 +104,10 @@ class Recovery:
         if leaked := self._describe_leak(whole):
             yield from self._notify(leaked)
         cap = yield from self._budget.limit_output(self._request, whole.usage)
-        yield Completed(mark_truncated(whole, self._tools, cap))
+        whole = mark_truncated(whole, self._tools, cap)
+        if unmet := _describe_unmet(self._choice, whole):
+            yield Notice(unmet)
+        yield Completed(whole)
 
     def _notify(self, text: str) -> Iterator[Notice]:
         if text not in self._sent_notices:
@@ -166,11 +183,19 @@ class Recovery:
         """The notice on calls that a native server left in the text: their format, and which parser reads it."""
         clean = (call.origin for call in response.calls if not call.repaired)
         leaked = next((origin for origin in clean if origin not in (NATIVE, TEXT)), "")
-        if not leaked or not self._is_native:
+        if not leaked or not self._is_native or self._choice == "none":
             return ""
         parsers = list_parsers(leaked)
         advice = f"--tool-call-parser {parsers[0]} reads it" if parsers else "no --tool-call-parser reads it"
         return f"The model's calls came in the text, in the format {leaked}; {advice}."
+
+
+def _describe_unmet(choice: ToolChoice, response: Response) -> str:
+    """That a call was required and none came; else an empty string."""
+    names = [call.name for call in response.requested_calls]
+    if isinstance(choice, Named):
+        return "" if choice.name in names else NOT_FORCED.format(wanted=choice.name)
+    return NOT_FORCED.format(wanted="a tool") if choice == "required" and not names else ""
 
 
 def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from ..parsing import mentions_call
+from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import MessageMemo
@@ -44,7 +44,9 @@ class RequestBuilder:
         self._options = options
         self._renderer = MessageRenderer()
         # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
-        self._mentions = MessageMemo(lambda message: any(map(mentions_call, collect_inputs([message]))))
+        self._mentions = MessageMemo(lambda message: any(map(mentions_call, _list_inputs(message))))
+        self._prepared = MessageMemo(lambda message: [*map(GivenText, _list_inputs(message))])
+        self.given: list[GivenText] = []  # what the model is given in the last request, but for the system prompt
         self._strict_tools: tuple[Sequence[ToolDefinition], Sequence[ToolDefinition]] = (), ()
         self._plain_tools: tuple[Sequence[ToolDefinition], Sequence[ToolDefinition]] = (), ()
         self._encoded: tuple[ChatRequest, HttpRequest] | None = None
@@ -61,9 +63,12 @@ class RequestBuilder:
         allow_grammar = not any(self._mentions(messages))
         options = {
             name: value
-            for name, value in self._build_options(tools, path, allow_grammar).items()
+            for name, value in self._build_options(tools, path, allow_grammar, choice).items()
             if name not in path.disabled_fields
         }
+        self.given = [text for texts in self._prepared(messages) for text in texts]
+        if path.mode != "native" and "structured_outputs" not in options and (wish := render_choice(choice)):
+            messages = [*messages, UserMessage(wish)]
         return ChatRequest(
             model,
             self._renderer.render(messages, tools, path),
@@ -90,10 +95,6 @@ class RequestBuilder:
         wanted = ["structured_outputs"] if self._options.constrained == "on" else []
         return frozenset([*request.options, *strict]) - frozenset(wanted)
 
-    def collect_given(self, request: ChatRequest) -> list[str]:
-        """The texts that the model was given, but for the instructions."""
-        return collect_inputs(request.messages, self._renderer.system)
-
     def _offer_tools(
         self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool
     ) -> Sequence[ToolDefinition]:
@@ -115,7 +116,9 @@ class RequestBuilder:
         full = tool.strict_parameters
         return replace(tool, strict=True, parameters=full) if full and is_strict(full) else tool
 
-    def _build_options(self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool) -> dict[str, JSON]:
+    def _build_options(
+        self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool, choice: ToolChoice
+    ) -> dict[str, JSON]:
         given = self._options
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
         if given.answer_schema and self._codec.has_json_schema:
@@ -124,26 +127,20 @@ class RequestBuilder:
         if not given.is_vllm:
             return options
         options["return_token_ids"] = True
-        if tools and path.mode == "template":
+        if tools and (path.mode == "template" or (path.mode == "native" and choice == "none")):
             options["skip_special_tokens"] = False  # in many formats the markers are special tokens
+        allow_grammar = allow_grammar or choice not in ("auto", "none")  # a call that is forced is no mention of one
         wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
-        if tools and path.mode == "text" and wanted:
-            options["structured_outputs"] = vllm.constrain_calls(tools)
+        if tools and path.mode == "text" and choice != "none" and wanted:
+            options["structured_outputs"] = vllm.constrain_calls(tools, choice)
         return options
 
 
-def collect_inputs(messages: Sequence[Message], system: str = "") -> list[str]:
-    """The texts that the model was given.
-
-    `system` is left out where it was put before the first question: its examples of calls are no echo.
-    """
-    texts: list[str] = []
-    for message in messages:
-        if isinstance(message, UserMessage):
-            texts.append(message.text.removeprefix(system))
-        elif isinstance(message, ToolResults):
-            texts += [result.value for result in message.results if isinstance(result.value, str)]
-    return texts
+def _list_inputs(message: Message) -> list[str]:
+    """The texts of a message that the model was given, and did not write itself."""
+    if isinstance(message, UserMessage):
+        return [message.text]
+    return [result.text for result in message.results] if isinstance(message, ToolResults) else []
 
 
 def remove_fields(request: ChatRequest, fields: Set[str]) -> ChatRequest:

@@ -36,7 +36,6 @@ class MessageRenderer:
         self._instructed = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
         self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
-        self.system = ""  # the text of the system message as last rendered, wherever it was put
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
         """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed."""
@@ -45,18 +44,18 @@ class MessageRenderer:
         self._instruct_for(tools, path)
         exchanges = self._render_exchanges(self._neutralized(messages[1:]), path)
         rendered = [*self._instructed(messages[:1]), *exchanges]
-        self.system = rendered[0].text if isinstance(rendered[0], SystemMessage) else ""
         if path.fold_system:
             rendered = _fold_system(rendered)
         return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
 
     def _instruct_for(self, tools: Sequence[ToolDefinition], path: CallPath) -> None:
-        wanted = tools, path.mode
+        # Where the chat template shows the tools, a second list would only take up context.
+        shown = path.mode == "template" or (path.mode == "native" and path.template_shows_tools)
+        wanted = () if shown else tools, path.mode
         if wanted == self._instructed_for:
             return
         self._instructed_for = wanted
-        # On the template path, the template shows the tools.
-        text = "" if path.mode == "template" else render_instructions(tools, native=path.mode == "native")
+        text = render_instructions(wanted[0], native=path.mode == "native")
         self._instructed = MessageMemo(lambda message: _instruct(message, text))
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:

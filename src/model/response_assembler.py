@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..parsing import EventFold, Malformed, ParserEvent, StreamParser, render_example
+from ..parsing import EventFold, GivenText, Malformed, ParserEvent, StreamParser, render_example
 from ..providers.base import Broken, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
@@ -24,7 +24,9 @@ _PROBE_CHARS = 64
 class ResponseAssembler:
     """Turns the server's events into events to show; `response` is the whole, after the server's Completed."""
 
-    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[GivenText] = ()
+    ) -> None:
         """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo."""
         self._tools = tools
         self._new_id = new_id

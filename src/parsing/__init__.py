@@ -7,9 +7,10 @@ calling, `render_message` renders the messages of the conversation for it.
 
 from __future__ import annotations
 
+from .classify import GivenText
 from .events import Cut, EventFold, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gathered
 from .formats.table import list_parsers, mentions_call
-from .prompt import render_call, render_example, render_instructions, render_message, render_results
+from .prompt import render_call, render_choice, render_example, render_instructions, render_message, render_results
 from .stream.parser import MAX_CALLS, StreamParser, extract_tool_calls
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Cut",
     "EventFold",
     "Extraction",
+    "GivenText",
     "Malformed",
     "ParsedCall",
     "ParserEvent",
@@ -27,6 +29,7 @@ __all__ = [
     "list_parsers",
     "mentions_call",
     "render_call",
+    "render_choice",
     "render_example",
     "render_instructions",
     "render_message",

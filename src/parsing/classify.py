@@ -36,14 +36,32 @@ _MIN_ECHO_CHARS = 12  # shorter text is found in any other
 Classification = Union[ToolCall, MalformedCall]
 
 
+class GivenText:
+    """A text that the model was given. Its whitespace is removed once, when a call is first looked for in it.
+
+    So a turn costs no more after long results, as long as the same objects are given in every turn.
+    """
+
+    __slots__ = ("_text", "_without_blanks")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._without_blanks: str | None = None
+
+    @property
+    def without_blanks(self) -> str:
+        if self._without_blanks is None:
+            self._without_blanks = _remove_blanks(self._text)
+        return self._without_blanks
+
+
 class CallClassifier:
     """Classifies the calls of one answer; a call that stands in one of the `given` texts is an echo."""
 
-    def __init__(self, tools: ToolIndex, new_id: Callable[[], str], given: Iterable[str], max_calls: int) -> None:
+    def __init__(self, tools: ToolIndex, new_id: Callable[[], str], given: Iterable[GivenText], max_calls: int) -> None:
         self._tools = tools
         self._new_id = new_id
-        self._given = tuple(text for text in given if len(text) >= _MIN_ECHO_CHARS)
-        self._squeezed: tuple[str, ...] | None = None  # `_given` without whitespace, made when first needed
+        self._given = tuple(given)
         self._max_calls = max_calls
         self._count = 0
         self._made: list[ToolCall] = []
@@ -153,12 +171,12 @@ class CallClassifier:
 
     def _is_echo(self, raw: str) -> bool:
         """Whether the block stands in a given text; whitespace, which templates change, is ignored."""
-        block = "".join(raw.split())
-        if len(block) < _MIN_ECHO_CHARS:
-            return False
-        if self._squeezed is None:
-            self._squeezed = tuple("".join(text.split()) for text in self._given)
-        return any(block in text for text in self._squeezed)
+        block = _remove_blanks(raw)
+        return len(block) >= _MIN_ECHO_CHARS and any(block in text.without_blanks for text in self._given)
+
+
+def _remove_blanks(text: str) -> str:
+    return "".join(text.split())
 
 
 def make_id_source() -> Callable[[], str]:

@@ -16,10 +16,12 @@ from ..types.messages import (
     JSON,
     MalformedCall,
     Message,
+    Named,
     Reasoning,
     Response,
     Text,
     ToolCall,
+    ToolChoice,
     ToolDefinition,
     ToolResult,
     ToolResults,
@@ -55,6 +57,13 @@ def render_instructions(tools: Sequence[ToolDefinition], *, native: bool = False
         return ""
     listing = "\n".join(_render_tool(tool) for tool in tools)
     return f"## Available Tools\n\n{listing}\n\n{_FORMAT}{render_example(tools[0])}\n{_PREFER_NATIVE if native else ''}"
+
+
+def render_choice(choice: ToolChoice) -> str:
+    """What asks for the calls of `choice` where the server cannot hold the model to it; empty if none must be made."""
+    if isinstance(choice, Named):
+        return f"Answer this with a call of the tool {choice.name}."
+    return "Answer this with a call of at least one tool." if choice == "required" else ""
 
 
 def render_call(call: ToolCall) -> str:

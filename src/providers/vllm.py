@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import WireError
-from ..types.messages import JSON, Response, StopReason, Text, ToolDefinition
+from ..types.messages import JSON, Named, Response, StopReason, Text, ToolChoice, ToolDefinition
 from .base import ChatRequest
 from .openai import COMPLETIONS, read_usage
 from .wire_json import as_dicts, as_str, load_json
@@ -83,17 +83,25 @@ def read_detokenized(body: bytes) -> str:
     return text
 
 
-def constrain_calls(tools: Sequence[ToolDefinition]) -> dict[str, JSON]:
-    """structured_outputs that allow any text, but after TOOL_CALL: only a call of an offered tool."""
-    calls: list[JSON] = [_build_call_schema(tool) for tool in tools]
+def constrain_calls(tools: Sequence[ToolDefinition], choice: ToolChoice = "auto") -> dict[str, JSON]:
+    """structured_outputs that allow any text, but after TOOL_CALL: only a call of an offered tool.
+
+    If `choice` requires a call, the answer begins with one, and with Named is nothing but one.
+    """
+    named = choice.name if isinstance(choice, Named) else ""
+    calls: list[JSON] = [_build_call_schema(tool) for tool in tools if named in ("", tool.name)]
     body: dict[str, JSON] = {
         "type": "json_schema",
         "json_schema": {"anyOf": calls},
         "max_whitespace_cnt": MAX_BLANKS,
     }
     tag: dict[str, JSON] = {"begin": f"{TRIGGER} ", "content": body, "end": ""}
-    structure = {"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": [TRIGGER], "tags": [tag]}}
-    return {"structural_tag": json.dumps(structure)}
+    form: dict[str, JSON] = {"type": "triggered_tags", "triggers": [TRIGGER], "tags": [tag]}
+    if choice not in ("auto", "none"):
+        form["at_least_one"] = True
+    if named:
+        form["stop_after_first"] = True
+    return {"structural_tag": json.dumps({"type": "structural_tag", "format": form})}
 
 
 def _build_call_schema(tool: ToolDefinition) -> dict[str, JSON]:

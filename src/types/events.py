@@ -67,6 +67,15 @@ class Notice(NamedTuple):
     text: str
 
 
+class PromptChanged(NamedTuple):
+    """A request begins otherwise than the one before it, so that nothing of it is in the server's prefix cache.
+
+    `parts`: what changed, of path, system prompt and tools.
+    """
+
+    parts: tuple[str, ...]
+
+
 class Compacted(NamedTuple):
     """A summary replaced the older messages of the conversation.
 
@@ -79,5 +88,5 @@ class Compacted(NamedTuple):
     by_hand: bool = False
 
 
-ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, Completed]
+ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, PromptChanged, Completed]
 Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit, Compacted]

@@ -38,9 +38,11 @@ class SizedModel:
     def measure_fill(self, messages, tools=(), *, exact_from=0.0):
         return size(messages) / self.context if self.context else None
 
-    def respond(self, messages, tools=()):
-        if "You are given" in messages[0].text:
+    def respond(self, messages, tools=(), tool_choice="auto"):
+        if any("call no tool" in getattr(message, "text", "") for message in (messages[0], messages[-1])):
+            assert tool_choice == "none"
             self.summed.append(list(messages))
+            self.offered = tools
             if isinstance(self.summary, Exception):
                 raise self.summary
             yield Completed(says(self.summary))
@@ -81,7 +83,14 @@ def is_sendable(messages):
 
 def run(model, messages, hint=None):
     compactor = Compactor(model)
-    return list(compactor.compact_if_full(messages, ()) if hint is None else compactor.compact_now(messages, hint))
+    return list(compactor.compact_if_full(messages, ()) if hint is None else compactor.compact_now(messages, (), hint))
+
+
+def transcribe(messages):
+    """The request for a summary that another model is sent."""
+    writer = SizedModel()
+    list(Compactor(SizedModel(), writer=lambda: writer).compact_if_full(messages, ()))
+    return writer.summed[0]
 
 
 class TestBeforeItIsFull:
@@ -140,6 +149,26 @@ class TestBeforeItIsFull:
 
 
 class TestTheRequestForASummary:
+    def test_it_is_the_beginning_of_the_conversation_with_its_tools_and_one_message_more(self):
+        model = SizedModel()
+        messages, (registry, _) = [*conversation(10), UserMessage("and now?")], toolbox()
+        before = list(messages)
+        list(Compactor(model).compact_if_full(messages, registry.definitions))
+        *old, prompt = model.summed[0]
+        assert all(one is other for one, other in zip(old, before, strict=False))
+        assert isinstance(prompt, UserMessage)
+        assert before[len(old) :] == messages[2:]
+        assert model.offered == registry.definitions
+
+    def test_where_the_model_answers_it_with_nothing_it_is_sent_the_conversation_as_text(self):
+        model = SizedModel()
+        model.summary = ""
+        messages = [*conversation(10), UserMessage("and now?")]
+        run(model, messages)
+        in_place, transcript = model.summed
+        assert (len(transcript), transcript[1].text.startswith("USER:\nquestion 0")) == (2, True)
+        assert len(in_place) > 2
+
     def test_it_fits_itself(self):
         model = SizedModel()
         run(model, [*conversation(14, length=3000), UserMessage("and now?")])
@@ -152,16 +181,13 @@ class TestTheRequestForASummary:
         assert size(model.summed[0]) <= MAX_REQUEST_SHARE * CONTEXT
 
     def test_it_holds_the_speaker_of_each_message(self):
-        model = SizedModel()
-        run(model, [*conversation(12), UserMessage("and now?")])
-        text = model.summed[0][1].text
+        text = transcribe([*conversation(12), UserMessage("and now?")])[1].text
         assert re.search(r"USER:\nquestion 0\n\nCALL of look:\n\{\"path\": \"file0\"\}\n\nRESULT of look:\nxxx", text)
 
     def test_it_holds_calls_that_could_not_be_read(self):
-        model = SizedModel()
         broken = Response((MalformedCall("c", "look", "look(", "It has no end.", "text"),))
-        run(model, [SYSTEM, UserMessage("go"), broken, *conversation(12)[1:], UserMessage("and now?")])
-        assert "UNREADABLE CALL:\nlook(" in model.summed[0][1].text
+        sent = transcribe([SYSTEM, UserMessage("go"), broken, *conversation(12)[1:], UserMessage("and now?")])
+        assert "UNREADABLE CALL:\nlook(" in sent[1].text
 
     def test_where_it_fits_in_no_way_old_results_are_shortened(self):
         class Full(SizedModel):
@@ -174,21 +200,20 @@ class TestTheRequestForASummary:
         assert "characters left out" in messages[3].results[0].value
 
     def test_nothing_in_it_can_end_the_turn_and_speak_as_another(self):
-        model = SizedModel()
-        run(model, [UserMessage("<|im_end|>"), *conversation(12)[1:], UserMessage("and now?")])
-        assert "USER:\n< |im_end|>" in model.summed[0][1].text
+        sent = transcribe([UserMessage("<|im_end|>"), *conversation(12)[1:], UserMessage("and now?")])
+        assert "USER:\n< |im_end|>" in sent[1].text
 
     def test_a_hint_says_what_to_keep(self):
         model = SizedModel()
         run(model, conversation(3), hint="the port numbers")
-        assert "the port numbers" in model.summed[0][0].text
+        assert "the port numbers" in model.summed[0][-1].text
 
     def test_where_the_server_finds_it_too_long_all_the_same_it_gets_shorter(self):
         class Strict(SizedModel):
-            def respond(self, messages, tools=()):
+            def respond(self, messages, *rest):
                 if size(messages) > 4000:
                     raise ContextTooLong("full")
-                return super().respond(messages, tools)
+                return super().respond(messages, *rest)
 
         messages = [*conversation(12), UserMessage("and now?")]
         run(Strict(), messages)
@@ -216,19 +241,21 @@ class TestWhereItFails:
         compactor = Compactor(model, at=0.1)
         messages = [*conversation(12), UserMessage("and now?")]
         list(compactor.compact_if_full(messages, ()))
+        tries = len(model.summed)
         list(compactor.compact_if_full(messages, ()))
-        assert len(model.summed) == 1
+        assert len(model.summed) == tries > 0
 
     def test_a_shorter_conversation_is_another_one_in_which_it_is_tried(self):
         model = SizedModel(summary="")
         compactor = Compactor(model, at=0.1)
         list(compactor.compact_if_full([*conversation(12), UserMessage("and now?")], ()))
+        model.summed.clear()
         list(compactor.compact_if_full([*conversation(8), UserMessage("and now?")], ()))
-        assert len(model.summed) == 2
+        assert model.summed
 
     def test_an_interrupt_leaves_all_as_it_was(self):
         class Interrupted(SizedModel):
-            def respond(self, messages, tools=()):
+            def respond(self, messages, *_):
                 raise KeyboardInterrupt
                 yield
 

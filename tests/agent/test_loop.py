@@ -1,21 +1,37 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from src.agent.compaction import Compactor
 from src.agent.dispatch import NOT_FINISHED, REPEATED
 from src.agent.loop import EMPTY_TURN_PROMPT, FINAL_ANSWER_PROMPT, MAX_MALFORMED_TURNS, AgentLoop
+from src.app.model import Model
 from src.errors import ContextTooLong, StreamCut, WireError
+from src.model import CallPath
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
 from src.tools import ToolContext
 from src.types.events import CallDenied, CallFinished, CallStarted, LimitHit, Notice, TextDelta, TurnStarted
-from src.types.messages import MalformedCall, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from src.types.messages import (
+    MalformedCall,
+    Named,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
 
-from ..doubles import POLICY, ScriptedApprover, ScriptedModel, context, says, toolbox
+from ..doubles import POLICY, ScriptedApprover, ScriptedClient, ScriptedModel, context, says, toolbox
 
 LOOK = ToolCall("c1", "look", {"path": "a"})
+HELLO = ({"content": "Hello"}, {"finish": "stop"})
+GIST = ({"content": "The gist."}, {"finish": "stop"})
 CHANGE = ToolCall("c2", "change", {"path": "a"})
 
 
@@ -101,7 +117,7 @@ def test_notices_of_the_tools_come_first_and_once():
 
 def test_a_turn_without_an_answer_is_an_error():
     run = Run()
-    run.model.respond = lambda messages, tools=(): iter(())
+    run.model.respond = lambda *_: iter(())
     with pytest.raises(WireError, match="without an answer"):
         run.all()
 
@@ -143,11 +159,25 @@ class TestMalformed:
         assert Run(*turns).all().conversation[-1] == says("ok")
 
 
+class TestToolChoice:
+    def test_a_call_is_forced_in_the_first_turn_alone(self):
+        run = Run(says("", LOOK), says("Done."))
+        run.events = list(run.agent.run(run.conversation, None, Named("look")))
+        assert [asked.tool_choice for asked in run.model.asked] == [Named("look"), "auto"]
+
+    def test_with_none_a_call_is_not_run_and_the_user_is_told(self):
+        run = Run(says("Let me look.", LOOK))
+        run.events = list(run.agent.run(run.conversation, None, "none"))
+        assert run.model.asked[0].tool_choice == "none"
+        assert (run.ran, run.results()[-1].kind) == ([], "error")
+        assert "more tool calls (1)" in run.of(Notice)[-1].text
+
+
 class TestLimits:
-    def test_after_the_last_tool_turn_the_model_sums_up_without_tools(self):
+    def test_after_the_last_tool_turn_the_model_sums_up_and_may_call_none_of_the_tools(self):
         run = Run(says("", LOOK), says("", LOOK), says("So far."), max_tool_turns=2).all()
-        assert run.model.asked[1].tools == ["look", "change", "wait"]
-        assert run.model.asked[2].tools == []
+        assert {tuple(asked.tools) for asked in run.model.asked} == {("look", "change", "wait")}
+        assert [asked.tool_choice for asked in run.model.asked] == ["auto", "auto", "none"]
         assert run.model.asked[2].messages[-1] == FINAL_ANSWER_PROMPT
         assert "Stopped after 2" in run.of(Notice)[0].text
         assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
@@ -351,3 +381,52 @@ class TestATurnThatEndsTheRun:
         run = self.finishing(says("", ToolCall("c8", "done", {"summary": ""})))
         assert run.of(TextDelta) == []
         assert run.conversation[-1] == says("")
+
+
+class TestTheBeginningOfThePrompt:
+    """It stays the same, so that the server has it cached: seen in the bodies of the requests."""
+
+    MODELS = {"data": [{"id": "tiny", "max_model_len": 4000}]}  # noqa: RUF012 - as a server answers
+    CALL = (  # of a tool, on every path
+        {"tool_calls": [{"index": 0, "id": "n1", "function": {"name": "look", "arguments": '{"path": "a"}'}}]},
+        {"finish": "tool_calls"},
+    )
+    TEXT_CALL = ({"content": 'TOOL_CALL: {"name": "look", "args": {"path": "a"}}'}, {"finish": "stop"})
+
+    def ask(self, path, conversation, *answers, **options):
+        """The bodies of the requests; a prompt has a token for three bytes."""
+        client = ScriptedClient(
+            *map(list, answers),
+            models=self.MODELS,
+            tokenize=lambda body: {"tokens": [1] * (len(json.dumps(body)) // 3), "max_model_len": 4000},
+        )
+        model = Model(client, "tiny", path=path)
+        registry, _ = toolbox()
+        compactor = Compactor(model) if options.pop("compacts", False) else None
+        loop = AgentLoop(model, registry, context(), ScriptedApprover(), POLICY, compactor=compactor, **options)
+        list(loop.run(conversation))
+        return client.requests
+
+    @pytest.mark.parametrize(
+        ("mode", "call"),
+        [("native", CALL), ("template", CALL), ("text", TEXT_CALL)],
+        ids=["native", "template", "text"],
+    )
+    def test_at_the_limit_of_turns_the_request_goes_on_from_the_one_before(self, mode, call):
+        first, last = self.ask(CallPath(mode), [SystemMessage("s"), UserMessage("go")], call, HELLO, max_tool_turns=1)
+        assert last["messages"][: len(first["messages"])] == first["messages"]
+        assert last.get("tools") == first.get("tools")
+        assert last.get("tool_choice") == (None if mode == "text" else "none")
+
+    @pytest.mark.parametrize("mode", ["native", "template", "text"])
+    def test_a_request_for_a_summary_is_the_beginning_of_the_one_before_and_one_message_more(self, mode):
+        old = [SystemMessage("s"), *(m for n in range(8) for m in (UserMessage(f"{n}" * 500), says("ok")))]
+        more = [*old, UserMessage("x" * 5200)]
+        (before,) = self.ask(CallPath(mode), old, HELLO)
+        summary, _ = self.ask(CallPath(mode), more, GIST, HELLO, compacts=True)
+        *beginning, prompt = summary["messages"]
+        assert beginning == before["messages"][: len(beginning)]
+        assert len(beginning) > len(before["messages"]) / 2
+        assert "summed up" in prompt["content"]
+        assert summary.get("tools") == before.get("tools")
+        assert summary.get("tool_choice") == (None if mode == "text" else "none")

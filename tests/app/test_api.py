@@ -20,6 +20,7 @@ from src import (
     CallStarted,
     Cancelled,
     Media,
+    Named,
     Notice,
     TextDelta,
     ToolContext,
@@ -121,6 +122,17 @@ class TestTheConversation:
             said = len(agent.conversation)
             assert agent.answer("Still?")
             assert len(agent.conversation) > said
+
+    def test_a_tool_can_be_forced_and_forbidden(self, forgotten):
+        answers = [[{"content": "Hello"}, {"finish": "stop"}] for _ in range(3)]
+        with ScriptedServer(*answers) as scripted:
+            agent = Agent.connect(scripted.url, tools=[src.tool(risk="low")(weather)])
+            (told,) = [event for event in agent.ask("Rain?", tool_choice=Named("weather")) if isinstance(event, Notice)]
+            agent.answer("Rain?", tool_choice="none")
+            agent.answer("Rain?")
+        forced = {"type": "function", "function": {"name": "weather"}}
+        assert [request["tool_choice"] for request in scripted.requests] == [forced, "none", "auto"]
+        assert "was to call weather" in told.text
 
     def test_its_pieces_are_the_answer(self):
         with ScriptedServer([{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]) as scripted:
@@ -300,7 +312,7 @@ class TestTheNames:
         assert f"`{name}`" in PAGE
 
     def test_there_are_few(self):
-        assert len(src.__all__) <= 17
+        assert len(src.__all__) <= 18
         assert set(src.__all__) <= set(dir(src))
 
     def test_another_is_none(self):

@@ -7,10 +7,52 @@ from pathlib import Path
 
 import pytest
 
+from src.app.connect import FACTS
+from src.app.discovery import discover
+from src.app.factory import Factory
 from src.app.runtime import make_policy, make_tools
+from src.cli.demo.loopback import serve
+from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
-from src.config.settings import ToolSettings
-from src.types.messages import ToolCall
+from src.config.settings import ToolSettings, VllmSettings
+from src.security.permissions.approval import REFUSE_ALL
+from src.types.messages import ToolCall, UserMessage
+
+
+def list_requests(state, ask_twice=False):
+    """The requests of one question to a server that was not asked anything before."""
+    paths = []
+    server = DemoServer(lambda _: DemoTurn("Hello."), lambda _: None)
+    with serve(lambda request: paths.append(request.path) or server(request)) as address:
+        for _ in range(1 + ask_twice):
+            paths.clear()
+            FACTS.clear()  # as in a new program
+            settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=state, state=state)
+            *_, target = gather(discover(Factory(settings), lambda names: names[0]))
+            runtime = Factory(target.settings).make_runtime(target.model, REFUSE_ALL)
+            session = Factory(target.settings).make_session(target.model)
+            session.messages.append(UserMessage("Hi."))
+            list(runtime.answer(session))
+            assert runtime.save_server_facts() == ""
+    return paths[: paths.index("/v1/chat/completions")]
+
+
+def gather(events):
+    """The events, and what the generator returned."""
+    while True:
+        try:
+            yield next(events)
+        except StopIteration as end:
+            yield end.value
+            return
+
+
+def test_three_requests_go_out_before_the_first_question(tmp_path):
+    assert list_requests(tmp_path) == ["/v1/models", "/tokenize", "/tokenize"]
+
+
+def test_what_was_learned_of_the_server_is_not_asked_again_at_the_next_start(tmp_path):
+    assert list_requests(tmp_path, ask_twice=True) == ["/v1/models", "/version"]
 
 
 @pytest.mark.parametrize("enabled", [True, False])

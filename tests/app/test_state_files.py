@@ -17,7 +17,7 @@ def test_facts_are_found_again_for_the_same_server_model_and_version(tmp_path):
     memory = ServerMemory(tmp_path / "state")
     memory.save("http://a", "tiny", "0.32.0", PATH)
     memory.save("http://b", "tiny", "0.32.0", CallPath("template"))
-    assert ServerMemory(tmp_path / "state").find("http://a", "tiny", "0.32.0") == PATH
+    assert ServerMemory(tmp_path / "state").find("http://a", "tiny", lambda: "0.32.0") == PATH
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_facts_are_found_again_for_the_same_server_model_and_version(tmp_path):
 def test_facts_about_another_server_model_or_version_are_not_used(tmp_path, server, model, version):
     memory = ServerMemory(tmp_path)
     memory.save("http://a", "m", "1", PATH)
-    assert memory.find(server, model, version) is None
+    assert memory.find(server, model, lambda: version) is None
 
 
 def test_what_two_programs_learn_of_one_server_is_joined(tmp_path):
@@ -34,7 +34,7 @@ def test_what_two_programs_learn_of_one_server_is_joined(tmp_path):
     one.save("http://a", "m", "1", CallPath(disabled_fields=("strict",)))
     other.save("http://a", "m", "1", CallPath("text", "because", disabled_fields=("stream_options",)))
     one.save("http://a", "m", "1", CallPath(alternate=True))
-    assert one.find("http://a", "m", "1") == CallPath(
+    assert one.find("http://a", "m", lambda: "1") == CallPath(
         "text", "because", alternate=True, disabled_fields=("strict", "stream_options")
     )
 
@@ -43,7 +43,7 @@ def test_what_is_learned_of_a_new_version_replaces_what_was_known_of_another(tmp
     memory = ServerMemory(tmp_path)
     memory.save("http://a", "m", "1", PATH)
     memory.save("http://a", "m", "2", CallPath(text_only=True))
-    assert memory.find("http://a", "m", "2") == CallPath(text_only=True)
+    assert memory.find("http://a", "m", lambda: "2") == CallPath(text_only=True)
 
 
 def test_forgotten_facts_are_gone(tmp_path):
@@ -51,7 +51,7 @@ def test_forgotten_facts_are_gone(tmp_path):
     memory.forget()
     memory.save("http://a", "m", "1", PATH)
     memory.forget()
-    assert memory.find("http://a", "m", "1") is None
+    assert memory.find("http://a", "m", lambda: "1") is None
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_forgotten_facts_are_gone(tmp_path):
 def test_a_file_with_other_content_counts_as_empty(tmp_path, text):
     (tmp_path / SERVERS).write_text(text)
     memory = ServerMemory(tmp_path)
-    assert memory.find("http://a", "m", "1") is None
+    assert memory.find("http://a", "m", lambda: "1") is None
     memory.save("http://a", "m", "1", PATH)
-    assert memory.find("http://a", "m", "1") == PATH
+    assert memory.find("http://a", "m", lambda: "1") == PATH
 
 
 def test_the_file_holds_the_version_and_the_path_only(tmp_path):

@@ -72,8 +72,8 @@ class Scripted:
     def measure_fill(self, messages, tools=(), *, exact_from=0.0):
         return sum(len(getattr(message, "text", "x" * 600)) for message in messages) / CONTEXT
 
-    def respond(self, messages, tools=()):
-        if not tools:
+    def respond(self, messages, tools=(), tool_choice="auto"):
+        if tool_choice == "none":
             yield Completed(Response((Text("The gist of it all. " * 20),)))
         elif isinstance(messages[-1], UserMessage):
             yield Completed(Response((ToolCall(f"c{len(messages)}", "look", {"path": "a" * 200}),), "tool_use"))
@@ -155,11 +155,11 @@ def journal_of(session: Session, length: int, compacting: bool) -> Path:
         return text
 
     class Shows(Scripted):
-        def respond(self, messages, tools=()):
-            if tools and isinstance(messages[-1], UserMessage):
+        def respond(self, messages, tools=(), tool_choice="auto"):
+            if tool_choice == "auto" and isinstance(messages[-1], UserMessage):
                 yield Completed(Response((ToolCall(f"c{len(messages)}", "show", {}),), "tool_use"))
             else:
-                yield from model.respond(messages, tools)
+                yield from model.respond(messages, tools, tool_choice)
 
     agent = AgentLoop(
         Shows(), registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(Shows()) if compacting else None

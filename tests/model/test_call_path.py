@@ -22,27 +22,27 @@ def refused(status, body):
 
 
 def test_without_a_tool_parser_the_template_shows_the_tools_where_it_can():
-    path, notice = CallPath().downgrade(NO_TOOLS, SENT, template_shows_tools=True)
+    path, notice = CallPath(template_shows_tools=True).downgrade(NO_TOOLS, SENT)
     assert (path.mode, notice) == ("template", NOTICES["template"])
 
 
 @pytest.mark.parametrize("mode", ["native", "template"])
 def test_else_calls_go_through_the_text(mode):
-    path, notice = CallPath(mode).downgrade(NO_TOOLS, SENT, template_shows_tools=mode == "template")
+    path, notice = CallPath(mode, template_shows_tools=mode == "template").downgrade(NO_TOOLS, SENT)
     assert (path.mode, notice) == ("text", NOTICES["text"])
 
 
 def test_on_the_text_path_there_is_nothing_left_to_give_up():
     with pytest.raises(ToolsUnsupported):
-        CallPath("text").downgrade(NO_TOOLS, SENT, template_shows_tools=True)
+        CallPath("text", template_shows_tools=True).downgrade(NO_TOOLS, SENT)
 
 
 def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
-    path, merged = CallPath().downgrade(TEMPLATE, SENT, False)
-    path, folded = path.downgrade(TEMPLATE, SENT, False)
+    path, merged = CallPath().downgrade(TEMPLATE, SENT)
+    path, folded = path.downgrade(TEMPLATE, SENT)
     assert (merged, folded) == (ROLES_MERGED, SYSTEM_FOLDED)
     with pytest.raises(TemplateRejected):
-        path.downgrade(TEMPLATE, SENT, False)
+        path.downgrade(TEMPLATE, SENT)
 
 
 @pytest.mark.parametrize(
@@ -55,24 +55,24 @@ def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
     ],
 )
 def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, field):
-    path, notice = CallPath().downgrade(refusal, SENT, False)
+    path, notice = CallPath().downgrade(refusal, SENT)
     assert (path.disabled_fields, notice) == ((field,), "")
     with pytest.raises(ServerError):
-        path.downgrade(refusal, SENT, False)
+        path.downgrade(refusal, SENT)
 
 
 def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
     refusal = ContentRejected("tiny is not a multimodal model", status=400)
-    path, notice = CallPath().downgrade(refusal, SENT, False)
+    path, notice = CallPath().downgrade(refusal, SENT)
     assert notice == TEXT_ONLY
     with pytest.raises(ContentRejected):
-        path.downgrade(refusal, SENT, False)
+        path.downgrade(refusal, SENT)
 
 
 @pytest.mark.parametrize("field", ["strict", "structured_outputs"])
 def test_a_grammar_that_cannot_be_compiled_is_that_of_the_field_that_brought_it(field):
     refusal = refused(400, "Invalid grammar specification: 'triggers'")  # vLLM 0.32
-    path, notice = CallPath().downgrade(refusal, frozenset({field, "stream_options"}), False)
+    path, notice = CallPath().downgrade(refusal, frozenset({field, "stream_options"}))
     assert (path.disabled_fields, notice) == ((field,), "")
 
 
@@ -83,12 +83,12 @@ def test_a_server_that_speaks_of_calls_and_gives_none_is_asked_for_text_from_the
 
 def test_a_refusal_of_what_was_not_sent_is_an_error():
     with pytest.raises(ServerError):
-        CallPath().downgrade(refused(400, "structured_outputs: bad"), frozenset({"strict"}), False)
+        CallPath().downgrade(refused(400, "structured_outputs: bad"), frozenset({"strict"}))
 
 
 def test_an_error_that_names_nothing_is_an_error():
     with pytest.raises(ServerError):
-        CallPath().downgrade(refused(400, "temperature must be below 2"), SENT, False)
+        CallPath().downgrade(refused(400, "temperature must be below 2"), SENT)
 
 
 def test_what_is_learnt_can_be_kept_and_had_back():

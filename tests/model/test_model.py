@@ -1,14 +1,25 @@
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
 
 from src.app.model import Model, list_models, random_id
-from src.errors import ConnectFailed, ContextTooLong, ModelNotFound, ServerError, StreamCut, TemplateRejected, WireError
+from src.errors import (
+    BotError,
+    ConnectFailed,
+    ContextTooLong,
+    ModelNotFound,
+    ServerError,
+    StreamCut,
+    TemplateRejected,
+    WireError,
+)
 from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
 from src.providers.vllm import fits_openai_strict, fits_xgrammar
-from src.types.events import Completed, Notice, TextDelta
+from src.types.events import Completed, Notice, PromptChanged, TextDelta
 from src.types.messages import (
+    Named,
     Reasoning,
     Response,
     SystemMessage,
@@ -278,6 +289,146 @@ class TestTemplatePath:
         served = Served(HELLO, path=CallPath("template"))
         served.ask(UserMessage("go"), tools=())
         assert "tool_choice" not in served.sent
+
+
+class TestWhetherTheTemplateShowsTheTools:
+    """/tokenize tells, before the first request with tools."""
+
+    def served(self, *answers, shown, **options):
+        self.asked = []
+
+        def tokenize(body):
+            self.asked.append(body)
+            return {"tokens": [1] * (200 if shown and "tools" in body else 20), "max_model_len": 4096}
+
+        return Served(*answers, tokenize=tokenize, **options)
+
+    def test_where_it_does_the_system_prompt_says_nothing_of_tools(self):
+        served = self.served(HELLO, shown=True)
+        served.ask()
+        assert served.sent["messages"][0] == {"role": "system", "content": "Be brief."}
+        assert [tool["function"]["name"] for tool in served.sent["tools"]] == ["read"]
+
+    def test_where_it_does_not_the_system_prompt_lists_them(self):
+        served = self.served(HELLO, shown=False)
+        served.ask()
+        assert served.sent["messages"][0]["content"].startswith("Be brief.\n\n## Available Tools")
+
+    def test_two_prompts_are_compared_once_in_a_conversation(self):
+        served = self.served(HELLO, HELLO, shown=True)
+        served.ask()
+        served.ask()
+        assert ["tools" in body for body in self.asked] == [False, True]
+
+    def test_a_server_that_cannot_tell_is_asked_once_and_its_model_told_of_the_tools(self):
+        asked = []
+        served = Served(HELLO, HELLO, tokenize=lambda body: asked.append(body) or {})
+        for _ in range(2):
+            served.ask()
+            assert "## Available Tools" in served.sent["messages"][0]["content"]
+        assert len(asked) == 1
+
+    @pytest.mark.parametrize("shown", [True, False])
+    def test_what_was_learned_is_not_asked_again(self, shown):
+        first = self.served(HELLO, shown=shown)
+        first.ask()
+        path = CallPath.from_dict(first.model.path.to_dict())
+        assert (path.template_shows_tools, path.is_learned) == (shown, True)
+        served = self.served(HELLO, shown=shown, path=path)
+        served.ask()
+        assert self.asked == []
+
+    def test_without_tools_nothing_is_asked(self):
+        served = self.served(HELLO, shown=True)
+        served.ask(tools=())
+        assert self.asked == []
+
+
+class TestToolChoice:
+    def ask(self, served, choice, *messages):
+        served.events = list(served.model.respond(messages or [UserMessage("go")], (READ,), choice))
+        return served.events[-1].response
+
+    @pytest.mark.parametrize("choice", ["auto", "none", "required"])
+    def test_a_server_with_native_calls_is_sent_it(self, choice):
+        served = Served(NATIVE_CALL)
+        self.ask(served, choice)
+        assert (served.sent["tool_choice"], len(served.sent["tools"])) == (choice, 1)
+
+    def test_a_call_that_is_forced_on_the_text_path_is_forced_by_the_grammar(self):
+        served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], path=CallPath("text"))
+        self.ask(served, Named("read"))
+        form = json.loads(served.sent["structured_outputs"]["structural_tag"])["format"]
+        assert (form["at_least_one"], form["stop_after_first"]) == (True, True)
+        assert served.sent["messages"][-1]["content"] == "go"
+        assert served.notices == []
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"path": CallPath("text"), "is_vllm": False},
+            {"path": CallPath("text"), "constrained": "off"},
+            {"path": CallPath("text", disabled_fields=["structured_outputs"])},
+            {"path": CallPath("template")},
+        ],
+    )
+    @pytest.mark.parametrize(("choice", "wish"), [("required", "at least one tool"), (Named("read"), "the tool read")])
+    def test_where_the_server_cannot_force_it_the_model_is_asked_for_it(self, options, choice, wish):
+        served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], **options)
+        self.ask(served, choice)
+        assert wish in served.sent["messages"][-1]["content"]
+        assert served.notices == []
+
+    def test_that_no_call_came_is_told_before_the_end(self):
+        served = Served(HELLO, HELLO, path=CallPath("text"))
+        for choice, wanted in (("required", "a tool"), (Named("read"), "read")):
+            self.ask(served, choice)
+            assert served.events[-2] == Notice(f"The model was to call {wanted}, and did not.")
+
+    def test_a_tool_that_is_not_offered_cannot_be_forced(self):
+        served = Served()
+        with pytest.raises(BotError, match="There is no tool list"):
+            self.ask(served, Named("list"))
+        assert served.client.requests == []
+
+    def test_none_leaves_the_text_paths_prompt_as_it_is_and_sends_no_grammar(self):
+        served = Served(HELLO, HELLO, path=CallPath("text"))
+        self.ask(served, "auto")
+        self.ask(served, "none")
+        auto, none = served.client.requests
+        assert auto["messages"] == none["messages"]
+        assert "structured_outputs" not in none
+
+    def test_with_none_calls_that_a_server_left_in_the_text_are_no_fault_of_its_parser(self):
+        served = Served([{"content": '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'}])
+        served.client.answers[0].append({"finish": "stop"})
+        assert [call.origin for call in self.ask(served, "none").calls] == ["hermes"]
+        assert served.notices == []
+
+
+class TestPromptChanged:
+    LONG = (SystemMessage("s"), UserMessage("go"), *NATIVE_EXCHANGE)
+
+    def changes(self, served):
+        return [event.parts for event in served.events if isinstance(event, PromptChanged)]
+
+    def test_a_conversation_goes_on_without_one(self):
+        served = Served(HELLO, HELLO)
+        served.ask(*self.LONG)
+        served.ask(*self.LONG, UserMessage("more"))
+        assert self.changes(served) == []
+
+    def test_another_path_changes_the_system_prompt_and_the_tools(self):
+        served = Served(HELLO, NO_PARSER, HELLO)
+        served.ask(*self.LONG)
+        served.ask(*self.LONG)
+        assert self.changes(served) == [("path", "system prompt", "tools")]
+
+    def test_other_tools_change_both(self):
+        served = Served(HELLO, HELLO)
+        served.ask(*self.LONG)
+        served.ask(*self.LONG, tools=(READ, replace(READ, name="list")))
+        assert self.changes(served) == [("system prompt", "tools")]
 
 
 class TestOptions:

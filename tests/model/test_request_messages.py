@@ -33,10 +33,14 @@ def kinds(messages):
     return [type(message).__name__ for message in messages]
 
 
-def test_the_native_and_the_text_path_tell_of_the_tools_in_the_system_prompt():
-    for mode in ("native", "text"):
-        system = rendered(SystemMessage("Be brief."), path=CallPath(mode))[0]
-        assert system.text.startswith("Be brief.\n\n## Available Tools")
+@pytest.mark.parametrize("shown", [True, False, None])
+def test_the_system_prompt_lists_the_tools_on_the_native_path_unless_the_template_does_and_on_the_text_path(shown):
+    native, text = (
+        rendered(SystemMessage("Be brief."), path=CallPath(mode, template_shows_tools=shown))[0].text
+        for mode in ("native", "text")
+    )
+    assert native.startswith("Be brief.\n\n## Available Tools") == (shown is not True)
+    assert text.startswith("Be brief.\n\n## Available Tools")
 
 
 def test_a_model_that_takes_nothing_but_text_is_told_of_the_rest():

@@ -1,7 +1,7 @@
 """Blocks become calls, malformed calls or text."""
 
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.classify import CallClassifier, make_id_source
+from src.parsing.classify import CallClassifier, GivenText, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
 from src.types.messages import MalformedCall, ToolCall
 from tests.parsing.laws import TOOLS
@@ -11,9 +11,9 @@ def make_classifier(given=(), max_calls=32):
     return CallClassifier(ToolIndex(TOOLS), make_id_source(), given, max_calls)
 
 
-def classify(call, *, explicit=True, repairs=(), after_text=False, classifier=None):
+def classify(call, *, explicit=True, repairs=(), after_text=False, classifier=None, raw="raw"):
     classification = (classifier or make_classifier()).classify(
-        DecodedBlock([call], repairs), "raw", "text", explicit=explicit, after_text=after_text
+        DecodedBlock([call], repairs), raw, "text", explicit=explicit, after_text=after_text
     )
     return classification[0] if classification else None
 
@@ -100,3 +100,19 @@ def test_ids_are_nine_digits_and_differ():
 
 def test_two_sources_give_the_same_ids():
     assert make_id_source()() == make_id_source()()
+
+
+def test_the_blanks_of_a_given_text_are_removed_once_and_only_when_a_call_is_found():
+    class Counted(str):
+        splits = 0
+
+        def split(self, *arguments):
+            Counted.splits += 1
+            return super().split(*arguments)
+
+    given = GivenText(Counted('The file says: {"name": "get_weather", ...}'))
+    for _ in range(3):
+        classifier = make_classifier([given])
+        assert Counted.splits == min(_, 1)
+        classify(RawCall("get_weather", {"city": "Oslo"}, []), classifier=classifier, raw='{"name": "get_weather"')
+    assert Counted.splits == 1

@@ -7,7 +7,7 @@ from src.providers import vllm
 from src.providers.base import ChatRequest
 from src.providers.vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 from src.tools import REGISTRY
-from src.types.messages import Response, Text, ToolDefinition, Usage
+from src.types.messages import Named, Response, Text, ToolDefinition, Usage
 
 READ = ToolDefinition("read", "Read.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -59,6 +59,22 @@ def test_the_grammar_allows_free_text_and_after_the_trigger_only_offered_calls()
     (call,) = tag["content"]["json_schema"]["anyOf"]
     assert call["properties"] == {"name": {"const": "read"}, "args": READ.parameters}
     assert call["required"] == ["name", "args"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "bounds"),
+    [
+        ("auto", ["read", "list"], {}),
+        ("required", ["read", "list"], {"at_least_one": True}),
+        (Named("list"), ["list"], {"at_least_one": True, "stop_after_first": True}),
+    ],
+)
+def test_the_grammar_of_a_forced_call_begins_with_it(choice, names, bounds):
+    tools = [READ, ToolDefinition("list", "List files.", READ.parameters)]
+    form = json.loads(vllm.constrain_calls(tools, choice)["structural_tag"])["format"]
+    calls = form["tags"][0]["content"]["json_schema"]["anyOf"]
+    assert [call["properties"]["name"]["const"] for call in calls] == names
+    assert {name: form[name] for name in ("at_least_one", "stop_after_first") if name in form} == bounds
 
 
 OPEN = {

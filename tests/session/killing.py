@@ -39,7 +39,7 @@ AT_ONCE = 3  # calls a turn
 class Worker:
     """A model that has each job done once: not again what is done or may be, again what was not run."""
 
-    def respond(self, messages, tools=()):
+    def respond(self, messages, tools=(), tool_choice="auto"):
         settled = {
             result.tool_call_id.partition("-")[0]
             for message in messages

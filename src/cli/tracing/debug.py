@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ...security.text.sanitize import sanitize
-from ...types.events import Completed, Event, TurnStarted
+from ...types.events import Completed, Event, PromptChanged, TurnStarted
 from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Debug:
             return
         if isinstance(event, TurnStarted):
             self._print(f"Iteration {event.number}")
+        elif isinstance(event, PromptChanged):
+            self._print(f"The beginning of the prompt changed: {', '.join(event.parts)}")
         elif isinstance(event, Completed):
             for line in _list_call_lines(event.response):
                 self._print(line)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from ...types.messages import ToolDefinition
 from ..arguments.tool_index import ToolIndex
-from ..classify import CallClassifier, make_id_source
+from ..classify import CallClassifier, GivenText, make_id_source
 from ..events import Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader
@@ -49,7 +49,7 @@ class StreamParser:
         tools: Iterable[ToolDefinition | Mapping[str, Any]],
         *,
         new_id: Callable[[], str] | None = None,
-        given: Iterable[str] = (),
+        given: Iterable[GivenText] = (),
         max_calls: int = MAX_CALLS,
         previews: bool = False,
     ) -> None:
@@ -284,5 +284,5 @@ def extract_tool_calls(
     truncated: bool = False,
 ) -> Extraction:
     """The tool calls in `text`; never raises on a text. The other arguments are those of StreamParser and `close`."""
-    parser = StreamParser(tools, new_id=new_id, given=given, max_calls=max_calls)
+    parser = StreamParser(tools, new_id=new_id, given=map(GivenText, given), max_calls=max_calls)
     return gathered(parser.feed(text) + parser.close(truncated=truncated))

@@ -199,12 +199,13 @@ def _export(state: State, file: str) -> None:
 
 
 def _compact(state: State, hint: str) -> None:
-    compactor = state.ensure_runtime().agent.compactor
+    agent = state.ensure_runtime().agent
+    compactor = agent.compactor
     if compactor is None:
         raise BotError("This conversation cannot be summarized.")
     state.screen.say("Summarizing the conversation...")
     try:
-        for event in state.session.follow(compactor.compact_now(state.conversation, hint)):
+        for event in state.session.follow(compactor.compact_now(state.conversation, agent.tools, hint)):
             state.screen.draw(event)
     except KeyboardInterrupt:
         state.screen.say("(stopped; nothing was summarized)")
