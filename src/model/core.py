@@ -175,7 +175,8 @@ class ModelCore:
         if hidden is None or shown is None:
             self._can_tell_prompts = False
             return path
-        return replace(path, template_shows_tools=shown > hidden)
+        self.path = replace(path, template_shows_tools=shown > hidden)  # so, whatever becomes of the turn
+        return self.path
 
     def _list_changes(self, request: ChatRequest, path: CallPath) -> tuple[str, ...]:
         """What begins otherwise than in the request before."""
