@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.events import CallDenied, CallFinished, CallStarted, Notice
-from ..types.messages import JSON, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
+from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import PermissionGate
 
 Events: TypeAlias = Generator["CallStarted | CallDenied | CallFinished | Notice", None, None]
@@ -26,6 +26,8 @@ Events: TypeAlias = Generator["CallStarted | CallDenied | CallFinished | Notice"
 MAX_REPEATS = 3  # of the same call in a row
 CANCEL_GRACE_S = 2.0  # that interrupted calls have to end
 
+TOO_MANY = f"Not run: an answer may hold at most {MAX_CALLS} calls. Make the others again, fewer at once."
+TOO_MANY_NOTICE = f"The answer held more than {MAX_CALLS} calls; the others were not run, and the model is told so."
 NOT_FINISHED = "The call did not finish: the user interrupted it."
 REPEATED = (
     f"Not run: this is the same call with the same arguments for the {MAX_REPEATS}rd time in a row. "
@@ -91,9 +93,11 @@ class ToolDispatcher:
     def run(self, turn: TurnCalls, ctx: ToolContext, guard: RepeatGuard) -> Events:
         """Finish each call of the turn. Raises what interrupts it; the calls finished by then keep their results."""
         guard.next_turn()
+        if len(turn.calls) > MAX_CALLS:
+            yield Notice(TOO_MANY_NOTICE)
         free: dict[int, ToolCall] = {}
         for place, call in enumerate(turn.calls):
-            error = self._find_error(call, guard)
+            error = self._find_error(place, call, guard)
             if isinstance(call, ToolCall) and not error and self._gate.is_free(call):
                 free[place] = call
                 continue
@@ -105,11 +109,13 @@ class ToolDispatcher:
                 yield from self._run_alone(turn, place, call, ctx)
         yield from self._run_parallel(turn, free, ctx)
 
-    def _find_error(self, call: RequestedCall, guard: RepeatGuard) -> ToolResult | None:
+    def _find_error(self, place: int, call: RequestedCall, guard: RepeatGuard) -> ToolResult | None:
         """The answer to a call that cannot run, even with permission."""
         if isinstance(call, MalformedCall):
             usage = self._registry.signature(call.name)
             return make_error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
+        if place >= MAX_CALLS:
+            return make_error(call, TOO_MANY)
         if guard.register(call):
             return make_error(call, REPEATED)
         return self._registry.check(call)

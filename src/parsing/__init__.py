@@ -11,10 +11,9 @@ from .classify import GivenText
 from .events import Cut, EventFold, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gathered
 from .formats.table import list_parsers, mentions_call
 from .prompt import render_call, render_choice, render_example, render_instructions, render_message, render_results
-from .stream.parser import MAX_CALLS, StreamParser, extract_tool_calls
+from .stream.parser import StreamParser, extract_tool_calls
 
 __all__ = [
-    "MAX_CALLS",
     "Cut",
     "EventFold",
     "Extraction",

@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias, Union, cast
 
 from .serialization import Serializable, read_as
 
+MAX_CALLS = 32  # of one answer that may run, malformed ones counted
+
 JSON: TypeAlias = Union[bool, int, float, str, list["JSON"], dict[str, "JSON"], None]
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "repetition", "other"]

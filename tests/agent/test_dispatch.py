@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
-from src.agent.dispatch import NOT_FINISHED
+from src.agent.dispatch import NOT_FINISHED, TOO_MANY, TOO_MANY_NOTICE
 from src.security.permissions.approval import Answer
 from src.tools import ToolContext
+from src.types.events import Notice
+from src.types.messages import MAX_CALLS
 
 from .turns import Turn
 
@@ -42,6 +44,32 @@ class TestOrder:
         turn = Turn().tool(first).tool(second).run(("first", {}), ("second", {}))
         assert turn.values == ["True", "quick"]
         assert turn.order() == ["start c0", "start c1", "finish c0", "finish c1"]
+
+    @pytest.mark.parametrize("risk", ["low", "high"])
+    def test_of_more_calls_than_an_answer_may_hold_the_first_ones_run(self, risk):
+        ran = []
+
+        def note(number: int) -> str:
+            """Note that it ran."""
+            ran.append(number)
+            return str(number)
+
+        yes = [Answer(True)] * MAX_CALLS
+        turn = Turn(*yes).tool(note, risk).run(*[("note", {"number": number}) for number in range(10_000)])
+        assert sorted(ran) == list(range(MAX_CALLS))
+        assert turn.values == [*map(str, range(MAX_CALLS)), *[TOO_MANY] * (10_000 - MAX_CALLS)]
+        assert {result.kind for result in turn.results[MAX_CALLS:]} == {"error"}
+        assert [result.tool_call_id for result in turn.results] == [f"c{place}" for place in range(10_000)]
+        assert [event for event in turn.events if isinstance(event, Notice)] == [Notice(TOO_MANY_NOTICE)]
+
+    def test_as_many_calls_as_an_answer_may_hold_run_without_a_notice(self):
+        def note(number: int) -> str:
+            """Say the number."""
+            return str(number)
+
+        turn = Turn().tool(note).run(*[("note", {"number": number}) for number in range(MAX_CALLS)])
+        assert turn.values == list(map(str, range(MAX_CALLS)))
+        assert not any(isinstance(event, Notice) for event in turn.events)
 
     def test_no_more_run_at_once_than_may(self):
         now, most = [], []

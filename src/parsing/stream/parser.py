@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
-from ...types.messages import ToolDefinition
+from ...types.messages import MAX_CALLS, ToolDefinition
 from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, GivenText, make_id_source
 from ..events import Cut, Extraction, ParsedCall, ParserEvent, gathered
@@ -30,7 +30,6 @@ from .prefilter import Prefilter
 from .prefix_regex import MAX_MATCH_CHARS
 from .reasoning import ReasoningMarker, ReasoningReader
 
-MAX_CALLS = 32  # in one answer
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 _ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
