@@ -86,7 +86,8 @@ _KEYS = (
 
 
 _KEY = re.compile(_AT + f"(?:{'|'.join(_KEYS)})", re.ASCII)
-_RUN = re.compile(r"[A-Za-z0-9_.:/+=%-]{15,}", re.ASCII)  # every key of _KEYS lies within one; the shortest has 15
+MIN_KEY_CHARS = 15  # of the shortest key of _KEYS
+_RUN = re.compile(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # every key lies within one
 
 Replacement = Union[str, Callable[[re.Match[str]], str]]
 
@@ -185,19 +186,28 @@ _LINE_SHAPES = (
 )
 
 
+_LINE_WORDS = tuple((word, shape) for shape in _LINE_SHAPES for word in shape.words.split())
+
+
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with known secrets, and whatever has the shape of a secret, replaced by MARK."""
-    for form in _list_forms(secrets):
+    for form in _list_forms(tuple(secrets)):
         text = text.replace(form, MARK)
+    if len(text) < MIN_KEY_CHARS and (text.isidentifier() or text.isalnum()):
+        return text  # most names, ids and kinds in a record: every other shape holds a blank or punctuation
     lowered = text.lower()
     for shape in _BLOCK_SHAPES:
         if shape.words in lowered:
             text = shape.substitute(text)
-    lines, lowered = text.split("\n"), text.lower()
+    lowered = text.lower()
+    shapes = dict.fromkeys(shape for word, shape in _LINE_WORDS if word in lowered)
     keys = [run for run in set(_RUN.findall(text)) if _KEY.search(run)]
+    if not shapes and not keys:
+        return text
+    lines = text.split("\n")
     for number in _find_lines(keys, text):
         lines[number] = _KEY.sub(MARK, lines[number])
-    for shape in _LINE_SHAPES:
+    for shape in shapes:
         for number in _find_lines(shape.words.split(), lowered):
             lines[number] = shape.substitute(lines[number])
     return "\n".join(lines)
@@ -216,8 +226,9 @@ def _find_lines(words: Iterable[str], text: str) -> set[int]:
     return numbers
 
 
-def _list_forms(secrets: Iterable[str]) -> list[str]:
+@cache
+def _list_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
     """Each secret as it is, inside JSON and inside a URL; the longest first, since one may contain another."""
     values = {value for value in secrets if len(value) >= MIN_SECRET_CHARS}
     forms = {form for each in values for form in (each, json.dumps(each)[1:-1], quote(each, safe=""))}
-    return sorted(forms, key=len, reverse=True)
+    return tuple(sorted(forms, key=len, reverse=True))

@@ -167,3 +167,12 @@ class TestKnownValues:
 def test_what_is_redacted_stays_as_it_is():
     for text in [*SHAPES.values(), *(text for text, _ in NAMED), PEM]:
         assert redact(redact(text)) == redact(text)
+
+
+@pytest.mark.parametrize("word", ["call_0123456", "read", "toolCall2", "1234567890123"])
+def test_a_short_name_or_number_is_no_secret(word):
+    assert redact(word) == word
+
+
+def test_a_known_secret_is_redacted_however_short():
+    assert redact("abcd", ["abcd"]) == MARK
