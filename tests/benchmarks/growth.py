@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from src.cli.render.blocks import BlockSplitter
 from src.errors import ToolError
-from src.security.shell.scripts import AWK, FORMAT, JQ, SED
+from src.security.shell.scripts import FORMAT, compile_language
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
 from src.session.replay import Replay, read_records
@@ -101,9 +101,9 @@ JOURNAL_LINES = (
 STREAMED = ("x" * 8_000, "x1" * 3_900 + " ", "key" * 2_600 + " ", "-----BEGIN" * 700, "x1yz" * 20)
 MARKDOWN = ("word ", "- item\n", "```\ncode\n```\n", "| a | b |\n", "> ", "x\n\n")
 SCRIPTS = {
-    "sed": (SED, ("p ", " ; p", "s/a", "1,")),
-    "awk": (AWK, ("a ", "{print a  }", "a&&", "{x=1;", "NR", "1")),
-    "jq": (JQ, (".a | ", ".a,", "map(.a | ", "[.a]", ".a == .b | ")),
+    "sed": (compile_language("sed"), ("p ", " ; p", "s/a", "1,")),
+    "awk": (compile_language("awk"), ("a ", "{print a  }", "a&&", "{x=1;", "NR", "1")),
+    "jq": (compile_language("jq"), (".a | ", ".a,", "map(.a | ", "[.a]", ".a == .b | ")),
     "format": (FORMAT, ("%-",)),
 }
 ROWS = [

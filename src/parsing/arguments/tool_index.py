@@ -16,7 +16,7 @@ NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api",
 _PUNCTUATION = re.compile(r"[\W_]+")
 _PARTS = re.compile(r"[.:/]+|__+")
 _SUFFIX = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
-_SUFFIX_PREFIX = re.compile(
+_SUFFIX_PREFIX = (  # compiled when needed: that takes 7 ms
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
 )
 _MIN_SIMILARITY = 0.5
@@ -93,7 +93,7 @@ class ToolIndex:
         if not self._prefixes:
             names = [*self._by_normalized, *(normalize(name) for name in NAMESPACES), *self._by_tail]
             self._prefixes = frozenset(name[:end] for name in names for end in range(len(name) + 1))
-        word = _SUFFIX_PREFIX.sub("", word.replace("\\", ""))
+        word = re.sub(_SUFFIX_PREFIX, "", word.replace("\\", ""))
         head, dot, rest = word.rpartition(".")
         return normalize(word) in self._prefixes or bool(
             dot and head in NAMESPACES and normalize(rest) in self._prefixes

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from .option_table import FIND, Row, list_options
 from .scanner import UnsafeToParse
-from .scripts import AWK, FORMAT, JQ, SED
+from .scripts import FORMAT, compile_language
 from .workspace import Workspace
 
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?[A-Za-z%]{0,3}")
 COUNT = re.compile("-[0-9]+")
 FIND_OPTION = re.compile("-[PHL]|-O[0-9]")
 TESTS = frozenset(f"-{letter}" for letter in "defhrswxL")  # of a file
-LANGUAGES = {"sed": SED, "awk": AWK, "jq": JQ}
 
 
 class FileAccess(NamedTuple):
@@ -164,7 +163,7 @@ class _OptionReader:
             self.paths.append(value)
 
     def check_script(self, script: str) -> None:
-        if not LANGUAGES[self._name].fullmatch(script):
+        if not compile_language(self._name).fullmatch(script):
             raise UnsafeToParse(f"{self._name} would be given a script that is not known to be harmless")
 
 

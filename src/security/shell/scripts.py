@@ -3,18 +3,19 @@
 Each expression matches whole scripts that are known to be harmless, and matches each in one way only, so that it is
 linear. It leaves out what writes, runs or reads a file (`w`, `e` and `r` of sed, `>`, `|`, `getline` and `system` of
 awk, `env` of jq), and what is seldom used. Source: the manuals of GNU sed 4.9, gawk 5.2, mawk 1.3, jq 1.7 and
-bash 5.2.
+bash 5.2. Those of languages take 60 ms to compile, so they are compiled when a script is first seen.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
 
 # No %n, which stores, and no numbered escapes, of which one might become a %.
 FORMAT = re.compile(r"(?:[^%\\]|\\[abefnrtv\\\"']|%%|%[-+ #0]*[0-9]*(?:\.[0-9]+)?[sdiouxXeEfgGcbq])*")
 
 
-def _sed() -> re.Pattern[str]:
+def _build_sed() -> str:
     def till(sign: str) -> str:
         return rf"(?:[^{sign}\\\n]|\\[^cdox0\n])*"
 
@@ -23,10 +24,10 @@ def _sed() -> re.Pattern[str]:
     address = rf"{place}(?: ?, ?(?:\+?[0-9]+|\$|{searched}))?(?: ?!)? ?"
     replace = "|".join(rf"s{sign}{till(sign)}{sign}{till(sign)}{sign}[gpI0-9]*" for sign in ("/", r"\|", *"#,:@_"))
     step = rf" ?(?:{address})?(?:[pdq=]|{replace}) ?"
-    return re.compile(rf"{step}(?:[;\n]{step})*;?")
+    return rf"{step}(?:[;\n]{step})*;?"
 
 
-def _awk() -> re.Pattern[str]:
+def _build_awk() -> str:
     text = r'"(?:[^"\\\n]|\\[tn"\\])*"'
     searched = r"/(?:[^/\\\n\[\]]|\\[^\n0-9x]|\[\^?(?:\[:[a-z]+:\]|[\w .,:;=+@%$-])+\])+/"
     name = r"(?!(?:getline|system|printf?|close|length|next|exit|func|delete)\b)[a-z]{1,10}\b"
@@ -41,10 +42,10 @@ def _awk() -> re.Pattern[str]:
     step = rf"(?:{show}|{count}|next|exit)"
     action = rf"\{{ ?{step}(?: ?; ?{step})*(?: ?;)? ?\}}"
     rule = rf"(?:{pattern} ?{action}|{action}|{pattern}(?= ?[;\n]|$))"
-    return re.compile(rf" ?(?:{rule}(?: ?[;\n] ?| )?)+")
+    return rf" ?(?:{rule}(?: ?[;\n] ?| )?)+"
 
 
-def _jq() -> re.Pattern[str]:
+def _build_jq() -> str:
     text = r'"[^"\\\n]*"'
     key = rf"(?:[A-Za-z_]\w*|{text})"
     inside = rf"\[(?:-?[0-9]*(?::-?[0-9]*)?|{text})\]"
@@ -64,9 +65,13 @@ def _jq() -> re.Pattern[str]:
     line = rf"{call}(?: ?[|,] ?{call})*"
     pair = rf"{key}(?: ?: ?{value})?"
     made = rf"(?:{call}|\[ ?{line} ?\]|\{{ ?{pair}(?: ?, ?{pair})* ?\}})"
-    return re.compile(rf" ?{made}(?: ?[|,] ?{made})* ?")
+    return rf" ?{made}(?: ?[|,] ?{made})* ?"
 
 
-SED = _sed()
-AWK = _awk()
-JQ = _jq()
+_SCRIPTS = {"sed": _build_sed, "awk": _build_awk, "jq": _build_jq}
+
+
+@cache
+def compile_language(language: str) -> re.Pattern[str]:
+    """The expression that matches harmless scripts of sed, awk or jq."""
+    return re.compile(_SCRIPTS[language]())
