@@ -51,7 +51,7 @@ def replace_or_refuse(text: str, old: str) -> None:
         replace_text(text, old, "new")
 
 
-def almost(size: int) -> tuple[str, str]:
+def make_similar_line(size: int) -> tuple[str, str]:
     """So many lines, and one that is like the last of them."""
     words = random.Random(1)
     lines = ["".join(words.choices("abcdefghij ", k=160)) for _ in range(size)]
@@ -122,7 +122,7 @@ ROWS = [
         for opening in ("", "{", "{print ")
     ),
     *(Row(f"diff of every {step}", diff_changed(step), 10_000) for step in (1, 3, 7)),
-    Row("replace: a similar line", lambda size: partial(replace_or_refuse, *almost(size)), 500),
+    Row("replace: a similar line", lambda size: partial(replace_or_refuse, *make_similar_line(size)), 500),
     Row("replace: lines", lambda size: partial(replace_or_refuse, "a\n" * size, "a\n" * (size // 10) + "b"), 50_000),
     Row("replace: anchors", lambda size: partial(replace_or_refuse, "begin\n" + "middle of it\nend\nbegin\n" * size,
                                                  "begin\n" + "xyz\n" * 300 + "end\n"), 5_000),

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .program import JSON_TYPE, STREAM_TYPE, Answer, Answers, as_json
+from .program import JSON_TYPE, STREAM_TYPE, Answer, Answers, answer_json
 
 USAGE = {"prompt_tokens": 120, "completion_tokens": 12, "total_tokens": 132}
 CONTEXT = 200_000  # tokens
 
 
-def call(name: str, arguments: Any, identifier: str = "call_1", index: int = 0) -> dict[str, Any]:
+def make_call(name: str, arguments: Any, identifier: str = "call_1", index: int = 0) -> dict[str, Any]:
     """A native call; `arguments` as text are sent as they are."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"index": index, "id": identifier, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def chat(
+def stream_chat(
     text: str = "",
     *calls: dict[str, Any],
     finish: str = "",
@@ -39,17 +39,17 @@ def chat(
     return Answer(200, STREAM_TYPE, "".join([*lines, "data: [DONE]\n\n"]).encode())
 
 
-def whole_chat(text: str) -> Answer:
+def make_chat(text: str) -> Answer:
     message = {"role": "assistant", "content": text}
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    return as_json(200, {"model": "tiny", "choices": choices, "usage": USAGE})
+    return answer_json(200, {"model": "tiny", "choices": choices, "usage": USAGE})
 
 
-def anthropic(text: str, *, stream: bool) -> Answer:
+def answer_as_anthropic(text: str, *, stream: bool) -> Answer:
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "tiny", "stop_reason": "end_turn"}
     usage = {"input_tokens": 120, "output_tokens": 12}
     if not stream:
-        return as_json(200, {**message, "content": [{"type": "text", "text": text}], "usage": usage})
+        return answer_json(200, {**message, "content": [{"type": "text", "text": text}], "usage": usage})
     begin = {**message, "content": [], "stop_reason": None, "usage": usage}
     events = [
         {"type": "message_start", "message": begin},
@@ -63,29 +63,29 @@ def anthropic(text: str, *, stream: bool) -> Answer:
     return Answer(200, STREAM_TYPE, "".join(lines).encode())
 
 
-def gemini(text: str, *, stream: bool) -> Answer:
+def answer_as_gemini(text: str, *, stream: bool) -> Answer:
     candidate = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}
     usage = {"promptTokenCount": 120, "candidatesTokenCount": 12}
     chunk = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "tiny"}
     if not stream:
-        return as_json(200, chunk)
+        return answer_json(200, chunk)
     return Answer(200, STREAM_TYPE, f"data: {json.dumps(chunk)}\n\n".encode())
 
 
-def of_provider(provider: str, text: str, *, stream: bool = True) -> Answer:
+def answer_as(provider: str, text: str, *, stream: bool = True) -> Answer:
     if provider == "anthropic":
-        return anthropic(text, stream=stream)
+        return answer_as_anthropic(text, stream=stream)
     if provider in ("gemini", "vertex"):
-        return gemini(text, stream=stream)
-    return chat(text) if stream else whole_chat(text)
+        return answer_as_gemini(text, stream=stream)
+    return stream_chat(text) if stream else make_chat(text)
 
 
-def refusal(status: int, message: str, provider: str = "vllm") -> Answer:
+def refuse(status: int, message: str, provider: str = "vllm") -> Answer:
     error = {"message": message, "type": "BadRequestError", "code": status}
-    return as_json(status, {"type": "error", "error": error} if provider == "anthropic" else {"error": error})
+    return answer_json(status, {"type": "error", "error": error} if provider == "anthropic" else {"error": error})
 
 
-def vllm_asides(
+def serve_vllm_asides(
     prompt_tokens: int = 120, *, context: int = CONTEXT, template_shows_tools: bool = False, text: str = ""
 ) -> Answers:
     """What vLLM serves beside the chat. `text`: what /detokenize gives; `template_shows_tools`: longer with tools."""
@@ -93,14 +93,14 @@ def vllm_asides(
     def tokenize(body: Any) -> Answer:
         more = 80 if template_shows_tools and body.get("tools") else 0
         count = prompt_tokens + more
-        return as_json(200, {"count": count, "max_model_len": context, "tokens": list(range(count))})
+        return answer_json(200, {"count": count, "max_model_len": context, "tokens": list(range(count))})
 
     asides: dict[str, Any] = {
-        "/v1/models": as_json(200, {"object": "list", "data": [{"id": "tiny", "max_model_len": context}]}),
-        "/version": as_json(200, {"version": "0.32.0"}),
+        "/v1/models": answer_json(200, {"object": "list", "data": [{"id": "tiny", "max_model_len": context}]}),
+        "/version": answer_json(200, {"version": "0.32.0"}),
         "/health": Answer(200, JSON_TYPE, b""),
         "/tokenize": tokenize,
     }
     if text:
-        asides["/detokenize"] = as_json(200, {"prompt": text})
+        asides["/detokenize"] = answer_json(200, {"prompt": text})
     return asides

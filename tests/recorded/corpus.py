@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.thorough import sample
 
+from .asking import DATA, hash_text
 from .program import World
-from .scenarios import DATA, digest
 from .subjects import StreamParser, describe_events, describe_extraction, extract_tool_calls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -29,18 +29,18 @@ def read_cases(name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def places(name: str, count: int) -> Sequence[int]:
+def choose_places(name: str, count: int) -> Sequence[int]:
     """The places of the cases that are replayed."""
     return sample(range(count), CORPUS.get(name, POLICY_STEP))
 
 
-def digest_case(case: dict[str, Any]) -> str:
+def hash_case(case: dict[str, Any]) -> str:
     """Of a text at once, fed whole, and fed in chunks: the calls, and the events but for where text is divided."""
     text, tools = case["text"], case["tools"]
     found = describe_extraction(extract_tool_calls(text, tools))
     whole = describe_events(_feed(text, tools, max(len(text), 1)))
     chunked = describe_events(_feed(text, tools, CHUNK_CHARS))
-    return digest(json.dumps([found, whole, chunked], sort_keys=True))
+    return hash_text(json.dumps([found, whole, chunked], sort_keys=True))
 
 
 def _feed(text: str, tools: Any, size: int) -> list[Any]:
@@ -65,7 +65,7 @@ def _build_attacked(world: World) -> None:
         (world.base / name).symlink_to(target)
 
 
-def attacks() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
+def read_attacks() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
     """By file: the settings of each case, and its call."""
     facts = {
         name: json.loads((SHARED / "facts" / f"{name}.json").read_text(encoding="utf-8"))
@@ -73,17 +73,19 @@ def attacks() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
     }
     narrow = {"allowed_commands": NARROW}
     return {
-        "exec_commands": [(narrow, _exec(case)) for case in facts["exec_commands"]],
-        "exec_commands_2": [(case["config"], _exec(case)) for case in facts["exec_commands_2"]],
-        "io_cases": [({}, call) for case in facts["io_cases"] if case["kind"] == "path" for call in _file_calls(case)],
+        "exec_commands": [(narrow, _call_exec(case)) for case in facts["exec_commands"]],
+        "exec_commands_2": [(case["config"], _call_exec(case)) for case in facts["exec_commands_2"]],
+        "io_cases": [
+            ({}, call) for case in facts["io_cases"] if case["kind"] == "path" for call in _call_file_tools(case)
+        ],
     }
 
 
-def _exec(case: dict[str, Any]) -> dict[str, Any]:
+def _call_exec(case: dict[str, Any]) -> dict[str, Any]:
     return {"tool": "exec", "arguments": {"command": case["command"]}}
 
 
-def _file_calls(case: dict[str, Any]) -> list[dict[str, Any]]:
+def _call_file_tools(case: dict[str, Any]) -> list[dict[str, Any]]:
     path = case["input"].partition(" (")[0].removeprefix("glob pattern ")
     return [
         {"tool": "read", "arguments": {"path": path}},
@@ -108,7 +110,7 @@ def decide(world: World, cases: list[tuple[dict[str, Any], dict[str, Any]]], pro
             raise AssertionError(f"{len(decisions)} decisions for {len(found)} calls: {ran.err}")
         for at, decision in zip(found, decisions, strict=True):
             reason = world.normalize(f"{decision['reason']}\n{decision['rule']}")
-            decided[at] = f"{decision['decision']} {digest(reason)}"
+            decided[at] = f"{decision['decision']} {hash_text(reason)}"
     return [decided[at] for at in range(len(cases))]
 
 

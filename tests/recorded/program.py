@@ -44,7 +44,7 @@ class Server:
     @contextmanager
     def serve(self) -> Iterator[int]:
         """The port."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(self))
         thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
         thread.start()
         try:
@@ -58,14 +58,16 @@ class Server:
         kept = {name.lower(): value for name, value in headers.items() if name.lower() not in LEFT_OUT_HEADERS}
         self.requests.append({"request": f"{method} {path}", "headers": kept, "body": body.decode()})
         if path.endswith(("chat/completions", "messages")) or "enerateContent" in path:
-            return self.answers.pop(0) if self.answers else as_json(500, {"error": {"message": "No answer is left."}})
+            return (
+                self.answers.pop(0) if self.answers else answer_json(500, {"error": {"message": "No answer is left."}})
+            )
         aside = self.asides.get(path)
         if aside is None:
-            return as_json(404, {"detail": "Not Found"})
+            return answer_json(404, {"detail": "Not Found"})
         return aside if isinstance(aside, Answer) else aside(json.loads(body) if body else None)
 
 
-def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
+def _make_handler(server: Server) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # head and body in one packet
@@ -90,7 +92,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def as_json(status: int, value: object) -> Answer:
+def answer_json(status: int, value: object) -> Answer:
     return Answer(status, JSON_TYPE, json.dumps(value).encode())
 
 
@@ -138,9 +140,9 @@ class World:
         random.seed(10)
         variables = self._variables(environment or {})
         with (
-            _environment(variables),
-            _folder(self.workspace),
-            _stdin(stdin, is_terminal),
+            _use_environment(variables),
+            _use_folder(self.workspace),
+            _use_stdin(stdin, is_terminal),
             redirect_stdout(out),
             redirect_stderr(err),
         ):
@@ -165,7 +167,7 @@ class World:
             text = text.replace(f"127.0.0.1:{port}", "127.0.0.1:{port}")
         text = re.sub(r"\d{8}-\d{6}-[a-z2-9]{4}", "{session}", text)
         text = re.sub(r"\bo[0-9a-f]{8}\b", "{output}", text)
-        text = _number(r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9]{9}(?![A-Za-z0-9_]))(?=\w+[A-Z0-9])\w{9}", text)
+        text = _number_matches(r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9]{9}(?![A-Za-z0-9_]))(?=\w+[A-Z0-9])\w{9}", text)
         text = re.sub(r'(\\*"(?:seconds|time|created|used|size)\\*":) ?[\d.]+', r"\1 0", text)
         text = re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?", "{date}", text)
         return re.sub(r"\b\d+\.\d s\b", "0.0 s", text)
@@ -181,14 +183,14 @@ class World:
         return {**fixed, "HOME": str(self.home), "XDG_STATE_HOME": str(self.state), **more}
 
 
-def _number(pattern: str, text: str) -> str:
+def _number_matches(pattern: str, text: str) -> str:
     """The text with what matches replaced by {id1}, {id2} and so on, by the order of first appearance."""
     found: dict[str, str] = {}
     return re.sub(pattern, lambda match: found.setdefault(match[0], f"{{id{len(found) + 1}}}"), text)
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _use_environment(variables: Mapping[str, str]) -> Iterator[None]:
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(variables)
@@ -202,7 +204,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _folder(folder: Path) -> Iterator[None]:
+def _use_folder(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -212,7 +214,7 @@ def _folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _stdin(text: str, is_terminal: bool) -> Iterator[None]:
+def _use_stdin(text: str, is_terminal: bool) -> Iterator[None]:
     before = sys.stdin
     sys.stdin = Terminal(text, is_terminal=is_terminal)
     try:

@@ -20,16 +20,16 @@ pytestmark = [
 def test_the_parser_gives_the_recorded_calls_and_events(name):
     cases, recorded = corpus.read_cases(name), corpus.load(name)
     assert len(cases) == len(recorded)
-    changed = [at for at in corpus.places(name, len(cases)) if corpus.digest_case(cases[at]) != recorded[at]]
+    changed = [at for at in corpus.choose_places(name, len(cases)) if corpus.hash_case(cases[at]) != recorded[at]]
     assert changed == [], f"lines of {name}.jsonl, counted from 0"
 
 
 @pytest.mark.parametrize("profile", corpus.PROFILES)
 @pytest.mark.parametrize("name", ["exec_commands", "exec_commands_2", "io_cases"])
 def test_the_policy_gives_the_recorded_decisions(name, profile, tmp_path):
-    cases, recorded = corpus.attacks()[name], corpus.load(name)
+    cases, recorded = corpus.read_attacks()[name], corpus.load(name)
     assert len(cases) == len(recorded)
-    chosen = list(corpus.places(name, len(cases)))
+    chosen = list(corpus.choose_places(name, len(cases)))
     column = corpus.PROFILES.index(profile)
     expected = {at: recorded[at].split("  ")[column] for at in chosen}
     found = dict(

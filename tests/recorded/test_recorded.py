@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from . import storage
+from .asking import DATA
 from .program import World
-from .scenarios import DATA, KINDS, scenarios
+from .scenarios import KINDS, list_scenarios
 
 RECORDED = {kind: storage.load(DATA / f"{kind}.json") for kind in KINDS}
 CASES = [(kind, name) for kind in KINDS for name in RECORDED[kind]]
@@ -21,10 +22,10 @@ CASES = [(kind, name) for kind in KINDS for name in RECORDED[kind]]
 def test_a_scenario_comes_out_as_recorded(kind, name, tmp_path):
     if name.endswith("help") and sys.version_info >= (3, 13):
         pytest.skip("argparse lists options in another way from Python 3.13 on")
-    found = scenarios(kind)[name](World(tmp_path / "world"))
+    found = list_scenarios(kind)[name](World(tmp_path / "world"))
     assert storage.find_difference(RECORDED[kind][name], found) == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_scenario_is_recorded(kind):
-    assert list(RECORDED[kind]) == list(scenarios(kind))
+    assert list(RECORDED[kind]) == list(list_scenarios(kind))
