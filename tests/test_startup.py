@@ -178,3 +178,42 @@ def test_on_a_full_terminal_neither_rich_nor_prompt_toolkit_is_waited_for(tmp_pa
     assert set(before) & NOT_BEFORE_THE_PROMPT == set()
     ours = {name.split(".")[1] for name in before if name.startswith("src.")}
     assert ours & BEHIND_THE_PROMPT == set()
+
+
+# One question, until the first connection is opened: Python itself tells of it.
+TO_THE_REQUEST = """
+import json, os, sys
+
+def report(event, args):
+    if event == "socket.connect":
+        from src.security.shell.scripts import compile_language
+        print(json.dumps([sorted(sys.modules), compile_language.cache_info().currsize]), flush=True)
+        os._exit(0)
+
+sys.addaudithook(report)
+from src.cli.main import main
+main(["-p", "hi"])
+"""
+
+
+def test_a_question_is_sent_before_what_few_answers_need_is_loaded(tmp_path):
+    environment = {
+        **os.environ,
+        "VLLM_MODEL": "any",
+        "VLLM_BASE_URL": "http://127.0.0.1:9/v1",
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", TO_THE_REQUEST],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    modules, compiled = json.loads(done.stdout)
+    unneeded = {"asyncio", "sqlite3", "yaml", "rich", "prompt_toolkit", "regex", "fastjsonschema"}
+    assert set(modules) & unneeded == set()
+    assert compiled == 0  # expressions of sed, awk and jq
