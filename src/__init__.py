@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
     from .app.api import Agent as Agent
+    from .app.async_model import AsyncModel as AsyncModel
+    from .app.model import Model as Model
     from .errors import BotError as BotError
     from .errors import Cancelled as Cancelled
     from .errors import ToolError as ToolError
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Agent": "app.api",
+    "Model": "app.model",
+    "AsyncModel": "app.async_model",
     "tool": "tools",
     "ToolContext": "tools",
     "Media": "tools",

@@ -30,8 +30,8 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.getbasetemp() / "states" / str(next(NUMBERS))
     os.environ["XDG_STATE_HOME"] = str(folder)
     yield folder
-    if connect := sys.modules.get("src.app.connect"):  # another server may have that port next
-        connect.FACTS.clear()
+    if endpoint := sys.modules.get("src.app.endpoint"):  # another server may have that port next
+        endpoint.FACTS.clear()
     if before is None:
         del os.environ["XDG_STATE_HOME"]
     else:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
+from src.model import FactStore, Server
 from src.model.call_path import CallPath
+from src.providers.openai import OpenAICodec
 from src.security.permissions.approval import Answer, Request
 from src.security.permissions.policy import Policy
 from src.tools.sdk.registry import Registry, ToolContext
 from src.transport import HttpReply
+from src.transport.driver import run
 from src.types.events import Completed, ModelEvent, TextDelta
 from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, ToolDefinition
 
@@ -142,6 +145,11 @@ class ScriptedClient:
         if isinstance(answer, BaseException):
             raise answer
         return 200, answer(asked) if callable(answer) else answer
+
+
+def list_models(client, codec=None) -> list[str]:
+    server = Server(codec or OpenAICodec(str), client.base_url, FactStore(), is_vllm=False)
+    return run(server.list_models(), client)
 
 
 def is_chat(path: str) -> bool:

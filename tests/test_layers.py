@@ -40,7 +40,14 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "model": {"parsing", "providers", *VALUES},  # without I/O: a driver of `transport` runs its turns
     "agent": {"model", "tools.sdk.registry", "tools.sdk.context", "security", *VALUES},
     "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
-    "": {"app.api", "tools", "security.permissions.approval", *VALUES},  # the public names, loaded on first use
+    "": {
+        "app.api",
+        "app.model",
+        "app.async_model",
+        "tools",
+        "security.permissions.approval",
+        *VALUES,
+    },  # the public names, loaded on first use
     "cli": EVERYTHING,
 }
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
@@ -50,9 +57,10 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     # security: the sandbox restores protected files after a command (src/security/sandbox/snapshot.py)
     "open": {"app", "cli", "config", "security", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
-    "os": {"app", "cli", "config", "security", "session", "tools"},  # security resolves where a path leads
+    "os": {"app", "cli", "config", "security", "session", "tools", "transport"},  # security resolves where a path leads
     "os.environ": {"app", "cli", "config"},
     "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
+    "asyncio": {"tools", "transport"},
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
     "logging": {"cli", "providers", "tools", "transport"},  # providers log the events they skip
     "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
@@ -63,6 +71,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
 MAY_USE = {  # package from outside -> the rooms that use it
     "requests": {"transport"},
     "urllib3": {"transport"},
+    "aiohttp": {"transport"},
     "yaml": {"config", "tools"},
     "mcp": {"tools"},
     "anyio": {"tools"},

@@ -19,10 +19,7 @@ from threading import Lock
 from types import TracebackType
 
 from ..agent.loop import AgentLoop
-from ..config import Settings
-from ..config.settings import VllmSettings
 from ..errors import BotError, Cancelled, ConfigError
-from ..providers.table import PROVIDERS
 from ..security.permissions.approval import REFUSE_ALL, Answer, Request
 from ..security.permissions.policy import Policy
 from ..tools import Media, Tool, ToolContext, registry_of
@@ -31,8 +28,9 @@ from ..transport import CANCELLED, Client
 from ..types.events import Event
 from ..types.messages import Message, Response, SystemMessage, ToolChoice, UserMessage
 from .connect import Connections
+from .endpoint import DEFAULT_URL, make_settings, take_only
+from .model import find_models
 
-DEFAULT_URL = "http://localhost:8000/v1"
 SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
 
 
@@ -76,13 +74,15 @@ class Agent:
         TypeError or ValueError for tools that cannot be offered. Nothing is left open then.
         """
         folder = Path(workspace).resolve()
-        _check(base_url, provider, folder, max_tool_turns)
+        _check(folder, max_tool_turns)
         registry = registry_of(tools)
-        vllm = VllmSettings(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
-        connections = Connections(Settings(vllm=vllm, root=folder, state=folder))  # nothing is kept in `state`
+        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
+        connections = Connections(settings)
         with ExitStack() as opened:
             client = opened.enter_context(connections.make_client())
-            name = model or _take_only(connections.find_models(client), base_url)
+            name = model or take_only(
+                find_models(client, connections.make_codec(), is_vllm=provider == "vllm"), base_url
+            )
             loop = AgentLoop(
                 connections.make_model(name, client=client),
                 registry,
@@ -161,20 +161,9 @@ class _Asking:
         return Answer(True) if answer else Answer(False, "it was not approved.")
 
 
-def _check(base_url: str, provider: str, workspace: Path, max_tool_turns: int) -> None:
+def _check(workspace: Path, max_tool_turns: int) -> None:
     """Raises ConfigError for impossible arguments, before the server is asked anything."""
     if not workspace.is_dir():
         raise ConfigError(f"workspace: there is no folder {workspace}.")
-    if not base_url.startswith(("http://", "https://")):
-        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
     if max_tool_turns < 1:
         raise ConfigError(f"max_tool_turns: expected at least 1, got {max_tool_turns}.")
-    if provider not in PROVIDERS:
-        raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
-
-
-def _take_only(names: list[str], base_url: str) -> str:
-    if len(names) == 1:
-        return names[0]
-    serves = f"several models: {', '.join(names)}" if names else "no model"
-    raise ConfigError(f"The server at {base_url} serves {serves}.", "Name one: Agent.connect(base_url, model).")

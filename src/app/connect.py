@@ -13,19 +13,19 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ..config import Settings
-from ..model import BY_CONFIGURATION, CallPath, FactStore, Server
+from ..model import Server
 from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
 from ..providers.table import PROVIDERS
-from ..providers.vllm import fits_nothing
 from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
-from ..transport import Client, Timeouts
+from ..transport import Client
 from ..transport.driver import drive, run
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
-from .model import Model, ask_once, random_id
+from .endpoint import FACTS, make_client_options, make_model_options, random_id
+from .model import Model
 
 T = TypeVar("T")
 
@@ -39,9 +39,6 @@ class OpenServer(NamedTuple):
     def ask(self, question: Callable[[Server], Aside[T]]) -> T:
         """Run one of the server's questions. Raises what it raises."""
         return run(question(self.server), self.client)
-
-
-FACTS = FactStore()  # what this program knows of servers: its agents share it
 
 
 class ReviewerModel(NamedTuple):
@@ -77,18 +74,7 @@ class Connections:
 
     def make_client(self, within: float | None = None) -> Client:
         """Raises ConfigError where the API key cannot be sent."""
-        vllm, row = self.settings.vllm, self._provider
-        limits = Timeouts(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
-        return Client(
-            vllm.base_url,
-            vllm.api_key,
-            limits if within is None else Timeouts(*(min(limit, within) for limit in limits)),
-            key_header=row.key_header,
-            key_prefix=row.key_prefix,
-            headers=row.headers,
-            ssl_verify=vllm.ssl_verify,
-            sleep=self.sleep,
-        )
+        return Client(**make_client_options(self.settings, within), sleep=self.sleep)
 
     def make_server(self) -> Server:
         return Server(
@@ -108,13 +94,6 @@ class Connections:
             lengths = server.ask(Server.context_lengths)
         return {name: lengths.get(name) for name in names}
 
-    def find_models(self, client: Client) -> list[str]:
-        """The names of the models, asked for by one thread only, and only if they are not known. Raises BotError."""
-        server = self.make_server()
-        if server.info.models is None:
-            ask_once(client.base_url, lambda: run(server.list_models(), client))
-        return list(server.info.models or ()) or run(server.list_models(), client)
-
     def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:
         """The names of the models, asked for again as often as the settings allow. Raises BotError."""
         with self.open_server() as (client, server):
@@ -130,22 +109,8 @@ class Connections:
         answer_schema: Mapping[str, JSON] | None = None,
     ) -> Model:
         """With `within` nothing is tried twice. `answer_schema`: as in Model."""
-        vllm = self.settings.vllm
-        return Model(
-            client or self.make_client(within),
-            name,
-            codec=self.make_codec(),
-            is_vllm=vllm.provider == "vllm",
-            path=CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
-            strict=self._provider.strict if vllm.strict_tools else fits_nothing,
-            stream=vllm.stream,
-            temperature=vllm.temperature,
-            max_tokens=vllm.max_tokens,
-            constrained=self.settings.text_protocol.constrained,
-            answer_schema=answer_schema,
-            retry_policy=self._retry_policy if within is None else RetryPolicy(0, 0),
-            facts=FACTS,
-        )
+        options = make_model_options(self.settings, is_retried=within is None)
+        return Model(client or self.make_client(within), name, answer_schema=answer_schema, **options)
 
     def make_review_board(self) -> ReviewBoard | None:
         """The configured reviewers; None if there are none. Raises ConfigError."""

@@ -1,96 +1,61 @@
 """One model for a program that runs its own loop: calls out, results back in. `from vllm_bot import Model`.
 
-with Model.connect("http://localhost:8000/v1") as model:
-    for event in model.respond(messages, tools=[weather.definition]):
-        ...  # the last event is Completed, with the response and its calls
+    with Model.connect("http://localhost:8000/v1") as model:
+        for event in model.respond(messages, [weather]):
+            ...  # the last event is Completed, with the response and its calls
+
+async_model.py is the same for asyncio.
 """
 
 from __future__ import annotations
 
-import random
-import string
-from collections.abc import Callable, Generator, Mapping, Sequence
-from threading import Event, Lock
+from collections.abc import Generator, Sequence
 from typing import Any
 
-from ..model import CallPath, FactStore, ModelCore, ModelOptions, Server
-from ..model.retry import RetryPolicy
-from ..model.server import ASIDE_TIMEOUT_S
+from ..model import CallPath, Server
 from ..providers.base import Codec
-from ..providers.openai import OpenAICodec
-from ..providers.vllm import fits_nothing
 from ..transport import Client
 from ..transport.driver import drive, run
 from ..types.events import ModelEvent
-from ..types.messages import JSON, Message, ToolChoice, ToolDefinition
-
-_ASKING: dict[str, Event] = {}  # by address
-_ASKING_LOCK = Lock()
-_ALPHANUMERIC = string.ascii_letters + string.digits
-
-
-def random_id() -> str:
-    """9 letters and digits: the only shape that every chat template takes (Mistral's raises on others)."""
-    return "".join(random.choices(_ALPHANUMERIC, k=9))  # noqa: S311 - names a call, guards nothing
-
-
-def make_core(
-    address: str,
-    name: str,
-    *,
-    codec: Codec | None = None,
-    is_vllm: bool = True,
-    path: CallPath | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing,
-    stream: bool = True,
-    constrained: str = "auto",
-    answer_schema: Mapping[str, JSON] | None = None,
-    new_id: Callable[[], str] = random_id,
-    jitter: Callable[[], float] = random.random,
-    retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
-    facts: FactStore | None = None,
-) -> ModelCore:
-    """`codec`: OpenAI's by default. `facts`: shared with other models; by default its own. See ModelOptions."""
-    return ModelCore(
-        name,
-        codec or OpenAICodec(new_id),
-        address,
-        facts or FactStore(),
-        options=ModelOptions(is_vllm, temperature, strict, stream, constrained, answer_schema),
-        path=path or CallPath(),
-        max_tokens=max_tokens,
-        new_id=new_id,
-        jitter=jitter,
-        retry_policy=retry_policy,
-    )
-
-
-def list_models(client: Client, codec: Codec | None = None) -> list[str]:
-    """The names of the models that the server has. Raises ClientError, ServerError, WireError."""
-    server = Server(codec or OpenAICodec(random_id), client.base_url, FactStore(), is_vllm=False)
-    return run(server.list_models(), client)
-
-
-def ask_once(address: str, question: Callable[[], object]) -> None:
-    """Run `question` about a server, or wait for the end of one that another thread is running."""
-    with _ASKING_LOCK:
-        running = _ASKING.get(address)
-        if running is None:
-            _ASKING[address] = over = Event()
-    if running is not None:
-        running.wait(ASIDE_TIMEOUT_S)
-        return
-    try:
-        question()
-    finally:
-        del _ASKING[address]
-        over.set()
+from ..types.messages import Message, ToolChoice, ToolDefinition
+from .endpoint import (
+    DEFAULT_URL,
+    FACTS,
+    ask_once,
+    make_client_options,
+    make_core,
+    make_model_options,
+    make_settings,
+    take_only,
+)
 
 
 class Model:
     """A model that answers conversations, one at a time. `options`: see make_core."""
+
+    @classmethod
+    def connect(
+        cls,
+        base_url: str = DEFAULT_URL,
+        model: str = "",
+        *,
+        api_key: str = "",
+        provider: str = "vllm",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> Model:
+        """A model on a server. Without `model` it is the only one that the server has. See Agent.connect.
+
+        Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named.
+        """
+        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
+        client, options = Client(**make_client_options(settings)), make_model_options(settings)
+        try:
+            name = model or take_only(find_models(client, options["codec"], is_vllm=options["is_vllm"]), base_url)
+        except BaseException:
+            client.__exit__()
+            raise
+        return cls(client, name, **options)
 
     def __init__(self, client: Client, name: str, **options: Any) -> None:
         self._client = client
@@ -150,3 +115,17 @@ class Model:
         if not self._core.server.is_described:
             ask_once(self._client.base_url, lambda: self.context_length)
         yield from drive(self._core.respond(messages, tools, tool_choice), self._client)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._client.__exit__()
+
+
+def find_models(client: Client, codec: Codec, *, is_vllm: bool) -> list[str]:
+    """The names of the models, asked for by one thread only, and only if they are not known. Raises BotError."""
+    server = Server(codec, client.base_url, FACTS, is_vllm=is_vllm)
+    if server.info.models is None:
+        ask_once(client.base_url, lambda: run(server.list_models(), client))
+    return list(server.info.models or ()) or run(server.list_models(), client)

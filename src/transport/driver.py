@@ -8,7 +8,7 @@ after that the generator is closed.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from ..errors import BotError, Cancelled, WireError
@@ -25,29 +25,37 @@ def drive(turn: Turn[T], client: Client) -> Generator[ModelEvent, None, T]:
     answers = _Answers(client)
     perform, is_cancelled = answers.perform, client.is_cancelled
     try:
-        step = next(turn)
-        while True:
-            if is_cancelled():
-                step = turn.throw(Cancelled(CANCELLED))
-            elif isinstance(step, EFFECTS):
-                try:
-                    answer = perform(step)
-                except BotError as error:
-                    step = turn.throw(error)
+        with naming_server(client.base_url):
+            step = next(turn)
+            while True:
+                if is_cancelled():
+                    step = turn.throw(Cancelled(CANCELLED))
+                elif isinstance(step, EFFECTS):
+                    try:
+                        answer = perform(step)
+                    except BotError as error:
+                        step = turn.throw(error)
+                    else:
+                        step = turn.send(answer)
                 else:
-                    step = turn.send(answer)
-            else:
-                yield step
-                step = next(turn)
+                    yield step
+                    step = next(turn)
     except StopIteration as end:
         result: T = end.value
         return result
-    except WireError as error:  # who reads the body does not know the address
-        error.hint = f"{error.hint} The server is {client.base_url}.".lstrip()
-        raise
     finally:
         turn.close()
         answers.abandon()
+
+
+@contextmanager
+def naming_server(base_url: str) -> Iterator[None]:
+    """Name the server in the hint of a WireError: who reads the body does not know the address."""
+    try:
+        yield
+    except WireError as error:
+        error.hint = f"{error.hint} The server is {base_url}.".lstrip()
+        raise
 
 
 def run(aside: Aside[T], client: Client) -> T:

@@ -106,9 +106,7 @@ class Client:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if not (api_key.isascii() and api_key.isprintable()):
-            hint = "Check VLLM_API_KEY and vllm.api_key."
-            raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
+        check_key(api_key)
         self.base_url = base_url
         self.sleep = sleep
         self._api_key = api_key
@@ -117,8 +115,7 @@ class Client:
         self._key = key_header, key_prefix
         self._headers = {**HEADERS, **(headers or {})}
         # Proxies and CA bundles of the environment, read once; requests would read them for each request.
-        settings = requests.Session().merge_environment_settings(base_url, {}, True, ssl_verify, None)
-        self._settings: dict[str, Any] = dict(settings)
+        self._settings = read_environment(base_url, ssl_verify)
         proxies = tuple(sorted(self._settings["proxies"].items()))
         self._pool = _Pool.join(self, (base_url, api_key, str(self._settings["verify"]), proxies))
         if not ssl_verify:
@@ -152,7 +149,7 @@ class Client:
         `within`: a tighter limit on the total time, in seconds.
         Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut and Timeout.
         """
-        url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        url = build_url(self.base_url, path)
         log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
         self._deadline.start()
         if within is not None:
@@ -165,7 +162,7 @@ class Client:
                 headers.get("Content-Type", ""),
                 headers.get("Location", ""),
                 chunks if answer.status_code < 400 else self._redact_key(chunks),
-                _parse_retry_after(headers.get("Retry-After", "")),
+                parse_retry_after(headers.get("Retry-After", "")),
             )
             self._deadline.cap(DRAIN_TIMEOUT_S)
             with suppress(ClientError):
@@ -175,12 +172,12 @@ class Client:
         """The answer, following redirects within this server."""
         for _ in range(MAX_REDIRECTS + 1):
             answer = self._send(method, url, body)
-            target = urljoin(url, answer.headers.get("Location", ""))
-            if answer.status_code not in SAME_METHOD or _get_origin(target) != _get_origin(url):
+            target = find_redirect(url, answer.status_code, answer.headers.get("Location", ""))
+            if target is None:
                 return answer
             answer.close()
             url = target
-        raise ClientError(f"{self.base_url} redirects in a loop, last to {url}.", "Check vllm.base_url.")
+        raise build_loop_error(self.base_url, url)
 
     def _send(self, method: str, url: str, body: bytes | None) -> requests.Response:
         try:
@@ -256,12 +253,38 @@ def _read_all(chunks: Iterator[bytes]) -> bytes:
     return bytes(body)
 
 
+def check_key(api_key: str) -> None:
+    """Raises ConfigError if a header cannot hold it."""
+    if not (api_key.isascii() and api_key.isprintable()):
+        hint = "Check VLLM_API_KEY and vllm.api_key."
+        raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
+
+
+def read_environment(base_url: str, ssl_verify: bool | str) -> dict[str, Any]:
+    """The arguments of a request that the environment determines: `proxies` and `verify`, a CA bundle, among them."""
+    return dict(requests.Session().merge_environment_settings(base_url, {}, True, ssl_verify, None))
+
+
+def build_url(base_url: str, path: str) -> str:
+    return f"{base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{base_url}/{path}"
+
+
+def find_redirect(url: str, status: int, location: str) -> str | None:
+    """The address to follow; None if there is none within the same server."""
+    target = urljoin(url, location)
+    return target if status in SAME_METHOD and _get_origin(target) == _get_origin(url) else None
+
+
+def build_loop_error(base_url: str, last: str) -> ClientError:
+    return ClientError(f"{base_url} redirects in a loop, last to {last}.", "Check vllm.base_url.")
+
+
 def _get_origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc
 
 
-def _parse_retry_after(retry_after: str) -> float | None:
+def parse_retry_after(retry_after: str) -> float | None:
     """Seconds from a Retry-After header, which holds seconds or a date."""
     with suppress(ValueError):
         return max(0.0, float(retry_after))

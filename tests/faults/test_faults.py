@@ -12,11 +12,26 @@ from .server import FaultServer
 from .table import KEY, ROWS, fine
 
 LONG_BYTES = 20_000_000 if is_thorough() else 2_000_000  # an event may have 64 MB
+# aiohttp drops what came in one piece with it.
+LOST_BY_AIOHTTP = {"bad chunk header"}
 CHANCE = 0.75  # the least part of a wait that chance leaves
 
 
+@pytest.fixture(params=["threads", "asyncio"])
+def driver(request, monkeypatch):
+    """Both drivers of the model's turns."""
+    if request.param == "threads":
+        yield request.param
+        return
+    pytest.importorskip("aiohttp")
+    from tests.bridge import bridging
+
+    with bridging(monkeypatch):
+        yield request.param
+
+
 @pytest.fixture
-def ask(tmp_path, capsys):
+def ask(tmp_path, capsys, driver):
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "b.txt").write_text("bravo")
     (tmp_path / "big.txt").write_text("many words\n" * 3000)
@@ -35,7 +50,7 @@ def ask(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.number} {row.name}")
-def test_fault(row, ask):
+def test_fault(row, ask, driver):
     with FaultServer(*row.scripts, aside=row.aside) as server:
         url = (row.url or "http://127.0.0.1:{port}/v1").format(port=server.port)
         code, out, err, waits = ask(url, row.settings)
@@ -43,6 +58,9 @@ def test_fault(row, ask):
     assert "Unexpected" not in err
     assert KEY not in err
     assert [each for each in row.said if each not in err] == [], err
+    if driver == "asyncio" and row.name in LOST_BY_AIOHTTP:  # and so it is asked again
+        assert (code, out) == (row.code, ""), err
+        return
     assert (code, out) == (row.code, row.out), err
     assert not (row.silent and err), err
     assert len(server.requests) == row.requests
@@ -50,11 +68,11 @@ def test_fault(row, ask):
 
 
 @pytest.mark.thorough
-def test_one_line_of_20_mb_is_read(ask):
+def test_one_line_of_20_mb_is_read(ask, driver):
     """With few examples, one of 2 MB."""
     words = (f"{number} and so on, and on; " for number in range(LONG_BYTES // 25))
     long = "".join(words)[:LONG_BYTES].strip()
-    test_fault(fine(44, "one long line", stream(text(long), *HELLO_PARTS[3:]), out=f"{long}\n"), ask)
+    test_fault(fine(44, "one long line", stream(text(long), *HELLO_PARTS[3:]), out=f"{long}\n"), ask, driver)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.traced], ids=lambda row: row.name)

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from src.app.model import list_models, random_id
+from src.app.endpoint import random_id
 from src.providers.anthropic import AnthropicCodec
 from src.providers.base import ChatRequest
 from src.providers.server_errors import read_refusal
 from src.transport import Client
 from src.types.events import Completed, TextDelta, ToolCallDelta
 from src.types.messages import Named, ToolDefinition, ToolResult, ToolResults, UserMessage
+from tests.doubles import list_models
 
 ANTHROPIC = {"provider": "anthropic"}
 READ = ToolDefinition(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from src.app.model import Model, list_models
+from src.app.model import Model
 from src.transport import Client
 from src.types.events import Completed, TextDelta
 from src.types.messages import UserMessage
+from tests.doubles import list_models
 
 from .rig import Server, free_port
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from src.app.model import Model, list_models, random_id
+from src.app.endpoint import random_id
+from src.app.model import Model
 from src.errors import (
     BotError,
     ConnectFailed,
@@ -30,7 +31,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, list_models
 from tests.providers.doubles import codec
 
 READ = ToolDefinition(

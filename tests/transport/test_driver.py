@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 import pytest
 
+from src.app.async_model import AsyncModel
 from src.app.model import Model
 from src.errors import Cancelled
+from src.types.effects import ReplyHead
 from src.types.events import Completed, Notice, TextDelta
 from src.types.messages import ToolDefinition, UserMessage
 from tests.doubles import ScriptedClient
@@ -66,7 +71,107 @@ def start(name, cancel_at=None):
     """A client, and the turn of a scenario on it."""
     answers, aside = SCENARIOS[name]
     client = WatchedClient(*answers, cancel_at=cancel_at, **aside)
-    return client, Model(client, "tiny", jitter=lambda: 0.5).respond([UserMessage("go")], [READ])
+    return client, Model(client, "tiny", jitter=lambda: 0.5, new_id=lambda: "made").respond([UserMessage("go")], [READ])
+
+
+class AsyncReply(NamedTuple):
+    """An answer of a WatchedClient, as AsyncClient gives it."""
+
+    head: ReplyHead
+    chunks: Iterator[bytes]
+    opened: ExitStack
+    look: Callable[[], Awaitable[None]]
+
+    async def read(self):
+        await self.look()
+        return next(self.chunks, None)
+
+    async def read_all(self):
+        await self.look()
+        return b"".join(self.chunks)
+
+    async def release(self):
+        await self.look()
+        self.close()
+
+    def close(self):
+        self.opened.close()
+
+
+class AsyncWatchedClient:
+    """A WatchedClient for asyncio, whose task is cancelled at the wait `cancel_at`."""
+
+    def __init__(self, *answers, cancel_at=None, **aside):
+        self.client = WatchedClient(*answers, **aside)
+        self.base_url = self.client.base_url
+        self.cancel_at = cancel_at
+        self.waits = 0
+
+    async def _look(self):
+        self.waits += 1
+        if self.cancel_at is not None and self.waits > self.cancel_at:
+            asyncio.current_task().cancel()
+        await asyncio.sleep(0)
+
+    async def sleep(self, seconds):
+        await self._look()
+
+    async def open(self, *given, **options):
+        await self._look()
+        opened = ExitStack()
+        status, content_type, location, chunks, *_ = opened.enter_context(self.client.open(*given, **options))
+        return AsyncReply(ReplyHead(status, content_type, location), chunks, opened, self._look)
+
+
+async def collect_async(name, events, cancel_at=None):
+    """The client; the events of the scenario's turn are added to `events`."""
+    answers, aside = SCENARIOS[name]
+    client = AsyncWatchedClient(*answers, cancel_at=cancel_at, **aside)
+    turn = AsyncModel(client, "tiny", jitter=lambda: 0.5, new_id=lambda: "made").respond([UserMessage("go")], [READ])
+    try:
+        async for event in turn:
+            events.append(event)
+    except asyncio.CancelledError:
+        assert [event async for event in turn] == []
+        assert cancel_at is not None
+        asyncio.current_task().uncancel() if hasattr(asyncio.Task, "uncancel") else None
+    return client
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_both_drivers_give_the_same_events(name):
+    events = []
+    client = asyncio.run(collect_async(name, events))
+    assert events == list(start(name)[1])
+    assert (client.client.is_open, client.client.answers) == (0, [])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_task_can_be_cancelled_at_each_of_its_waits_and_gives_nothing_more(name):
+    whole = []
+    waits = asyncio.run(collect_async(name, whole)).waits
+    for wait in range(waits):
+        events = []
+        client = asyncio.run(collect_async(name, events, cancel_at=wait))
+        assert events == whole[: len(events)]
+        assert not any(isinstance(event, Completed) for event in events)
+        assert (client.client.is_open, client.waits) == (0, wait + 1)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_asynchronous_turn_can_be_closed_at_each_of_its_events(name):
+    async def close_at(place):
+        answers, aside = SCENARIOS[name]
+        client = AsyncWatchedClient(*answers, **aside)
+        turn = AsyncModel(client, "tiny").respond([UserMessage("go")], [READ])
+        for _ in range(place + 1):
+            await anext(turn)
+        asked = len(client.client.requests)
+        await turn.aclose()
+        assert (client.client.is_open, len(client.client.requests)) == (0, asked)
+
+    for place in range(len(list(start(name)[1]))):
+        asyncio.run(close_at(place))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,0 +1,76 @@
+"""One model on asyncio, as model.py. It needs aiohttp: `pip install "vllm-bot[async]"`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from ..model import CallPath
+from ..transport.async_driver import drive_async, run_async
+from ..transport.async_http import AsyncClient
+from ..types.events import ModelEvent
+from ..types.messages import Message, ToolChoice, ToolDefinition
+from .endpoint import DEFAULT_URL, make_client_options, make_core, make_model_options, make_settings, take_only
+
+
+class AsyncModel:
+    """A model that answers conversations, one at a time; models may share a client. `options`: see make_core."""
+
+    @classmethod
+    async def connect(
+        cls,
+        base_url: str = DEFAULT_URL,
+        model: str = "",
+        *,
+        api_key: str = "",
+        provider: str = "vllm",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> AsyncModel:
+        """See Model.connect."""
+        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
+        connected = cls(AsyncClient(**make_client_options(settings)), model, **make_model_options(settings))
+        if not model:
+            try:
+                core, client = connected._core, connected._client
+                core.name = take_only(await run_async(core.server.list_models(), client), base_url)
+            except BaseException:
+                await connected.close()
+                raise
+        return connected
+
+    def __init__(self, client: AsyncClient, name: str, **options: Any) -> None:
+        self._client = client
+        self._core = make_core(client.base_url, name, **options)
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def path(self) -> CallPath:
+        """How tools are offered to it, with what its server has refused so far."""
+        return self._core.path
+
+    async def respond(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition] = (),
+        tool_choice: ToolChoice = "auto",
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """The model's next turn; the last event is Completed. Raises BotError, and CancelledError where its task is
+        cancelled. No call of a turn that raises may be run."""
+        async with aclosing(drive_async(self._core.respond(messages, tools, tool_choice), self._client)) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        """Close the client's connections."""
+        await self._client.close()
+
+    async def __aenter__(self) -> AsyncModel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,138 @@
+"""What clients and models are made of: settings turned into their arguments, for threads and for asyncio alike.
+
+What this program knows of servers (FACTS) is shared by all of its models.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+from ..config import Settings
+from ..config.settings import VllmSettings
+from ..errors import ConfigError
+from ..model import BY_CONFIGURATION, CallPath, FactStore, ModelCore, ModelOptions
+from ..model.retry import RetryPolicy
+from ..model.server import ASIDE_TIMEOUT_S
+from ..providers.base import Codec
+from ..providers.openai import OpenAICodec
+from ..providers.table import PROVIDERS
+from ..providers.vllm import fits_nothing
+from ..transport import Timeouts
+from ..types.messages import JSON
+
+DEFAULT_URL = "http://localhost:8000/v1"
+FACTS = FactStore()
+_ASKING: dict[str, Event] = {}  # by address
+_ASKING_LOCK = Lock()
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+
+def random_id() -> str:
+    """9 letters and digits: the only shape that every chat template takes (Mistral's raises on others)."""
+    return "".join(random.choices(_ALPHANUMERIC, k=9))  # noqa: S311 - names a call, guards nothing
+
+
+def make_core(
+    address: str,
+    name: str,
+    *,
+    codec: Codec | None = None,
+    is_vllm: bool = True,
+    path: CallPath | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing,
+    stream: bool = True,
+    constrained: str = "auto",
+    answer_schema: Mapping[str, JSON] | None = None,
+    new_id: Callable[[], str] = random_id,
+    jitter: Callable[[], float] = random.random,
+    retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
+    facts: FactStore | None = None,
+) -> ModelCore:
+    """`codec`: OpenAI's by default. `facts`: shared with other models; by default its own. See ModelOptions."""
+    return ModelCore(
+        name,
+        codec or OpenAICodec(new_id),
+        address,
+        facts or FactStore(),
+        options=ModelOptions(is_vllm, temperature, strict, stream, constrained, answer_schema),
+        path=path or CallPath(),
+        max_tokens=max_tokens,
+        new_id=new_id,
+        jitter=jitter,
+        retry_policy=retry_policy,
+    )
+
+
+def ask_once(address: str, question: Callable[[], object]) -> None:
+    """Run `question` about a server, or wait for the end of one that another thread is running."""
+    with _ASKING_LOCK:
+        running = _ASKING.get(address)
+        if running is None:
+            _ASKING[address] = over = Event()
+    if running is not None:
+        running.wait(ASIDE_TIMEOUT_S)
+        return
+    try:
+        question()
+    finally:
+        del _ASKING[address]
+        over.set()
+
+
+def make_settings(
+    base_url: str, model: str, api_key: str, provider: str, temperature: float | None, max_tokens: int | None
+) -> Settings:
+    """The settings of a program that has no configuration file. Raises ConfigError for impossible arguments."""
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
+    if provider not in PROVIDERS:
+        raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
+    vllm = VllmSettings(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
+    return Settings(vllm=vllm, root=Path(), state=Path())  # nothing is kept in `state`
+
+
+def take_only(names: list[str], base_url: str) -> str:
+    """The name of the only model. Raises ConfigError if there is none, or several."""
+    if len(names) == 1:
+        return names[0]
+    serves = f"several models: {', '.join(names)}" if names else "no model"
+    raise ConfigError(f"The server at {base_url} serves {serves}.", "Name one: connect(base_url, model).")
+
+
+def make_client_options(settings: Settings, within: float | None = None) -> dict[str, Any]:
+    """The arguments of Client and AsyncClient, but for `sleep`. `within`: seconds, tighter than the settings' own."""
+    vllm, row = settings.vllm, PROVIDERS[settings.vllm.provider]
+    limits = Timeouts(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
+    return {
+        "base_url": vllm.base_url,
+        "api_key": vllm.api_key,
+        "clocks": limits if within is None else Timeouts(*(min(limit, within) for limit in limits)),
+        "key_header": row.key_header,
+        "key_prefix": row.key_prefix,
+        "headers": row.headers,
+        "ssl_verify": vllm.ssl_verify,
+    }
+
+
+def make_model_options(settings: Settings, *, is_retried: bool = True) -> dict[str, Any]:
+    """The arguments of make_core, but for the address and the name."""
+    vllm, row = settings.vllm, PROVIDERS[settings.vllm.provider]
+    return {
+        "codec": row.codec(random_id),
+        "is_vllm": vllm.provider == "vllm",
+        "path": CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        "strict": row.strict if vllm.strict_tools else fits_nothing,
+        "stream": vllm.stream,
+        "temperature": vllm.temperature,
+        "max_tokens": vllm.max_tokens,
+        "constrained": settings.text_protocol.constrained,
+        "retry_policy": RetryPolicy(vllm.retries, vllm.load_timeout) if is_retried else RetryPolicy(0, 0),
+        "facts": FACTS,
+    }

@@ -1,0 +1,94 @@
+"""As driver.py, on asyncio: performs the effects of a turn on one AsyncClient.
+
+A task that is cancelled raises Cancelled inside the turn, and then CancelledError, as tasks do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ..errors import BotError, Cancelled
+from ..types.effects import EFFECTS, Aside, Effect, Fetch, Read, Release, Reply, Sleep, Turn
+from ..types.events import ModelEvent
+from .async_http import AsyncClient, AsyncReply
+from .deadlines import CANCELLED
+from .driver import naming_server
+
+T = TypeVar("T")
+
+
+async def drive_async(turn: Turn[object], client: AsyncClient) -> AsyncGenerator[ModelEvent, None]:
+    """The events of a turn. Raises what the turn raises."""
+    answers = _AsyncAnswers(client)
+    perform = answers.perform
+    try:
+        with naming_server(client.base_url), suppress(StopIteration):
+            step = next(turn)
+            while True:
+                if not isinstance(step, EFFECTS):
+                    yield step
+                    step = next(turn)
+                    continue
+                try:
+                    answer = await perform(step)
+                except BotError as error:
+                    step = turn.throw(error)
+                except asyncio.CancelledError:
+                    with suppress(Cancelled, StopIteration):
+                        turn.throw(Cancelled(CANCELLED))
+                    raise
+                else:
+                    step = turn.send(answer)
+    finally:
+        turn.close()
+        answers.abandon()
+
+
+async def run_async(aside: Aside[T], client: AsyncClient) -> T:
+    """The result of a generator that gives no events. Raises what it raises."""
+    results: list[T] = []
+
+    def keep() -> Turn[None]:
+        results.append((yield from aside))
+
+    async for _ in drive_async(keep(), client):
+        pass
+    return results[0]
+
+
+class _AsyncAnswers:
+    """Performs effects. At most one answer is open."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._reply: AsyncReply | None = None
+
+    async def perform(self, effect: Effect) -> Any:
+        """Raises ClientError."""
+        if self._reply is not None:
+            if isinstance(effect, Read):
+                return await self._reply.read()
+            if isinstance(effect, Release):
+                reply, self._reply = self._reply, None
+                return await reply.release()
+            self.abandon()
+        if isinstance(effect, Sleep):
+            return await self._client.sleep(effect.seconds)
+        if isinstance(effect, (Read, Release)):
+            return None
+        if isinstance(effect, Fetch):
+            self._reply = asked = await self._client.open(effect.method, effect.path, effect.body, within=effect.within)
+            body = await asked.read_all()
+            await self.perform(Release())
+            return Reply(asked.head, body)
+        self._reply = await self._client.open(effect.method, effect.path, effect.body)
+        return self._reply.head
+
+    def abandon(self) -> None:
+        """End the open answer, if there is one, and its connection."""
+        if self._reply is not None:
+            self._reply.close()
+            self._reply = None

@@ -1,0 +1,282 @@
+"""As http.py, on asyncio with aiohttp: the same limits, errors, redirects and care for the API key.
+
+One client serves any number of requests at once. It belongs to the event loop in which it sends its first request.
+A watch of one timer a request ends a read whose deadline has passed; a chunk costs no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import requests
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
+
+from ..errors import ClientError, StreamCut
+from ..types.effects import ReplyHead
+from .deadlines import Deadline, Timeouts
+from .errors import translate
+from .http import (
+    DRAIN_TIMEOUT_S,
+    HEADERS,
+    MAX_BODY_BYTES,
+    MAX_KEPT_CONNECTIONS,
+    MAX_REDIRECTS,
+    READ_BYTES,
+    build_loop_error,
+    build_url,
+    check_key,
+    find_redirect,
+    parse_retry_after,
+    read_environment,
+)
+
+_UNDECODABLE = re.compile("content-encoding|error in on_body")  # in messages of aiohttp, whose parser decompresses
+_STALE = (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError)
+
+
+class AsyncReply:
+    """An answer that streams."""
+
+    def __init__(self, client: AsyncClient, response: aiohttp.ClientResponse, deadline: Deadline) -> None:
+        self._client = client
+        self._response = response
+        self._deadline = deadline
+        headers = response.headers
+        self.head = ReplyHead(
+            response.status,
+            headers.get("Content-Type", ""),
+            headers.get("Location", ""),
+            parse_retry_after(headers.get("Retry-After", "")),
+        )
+        self._loop = asyncio.get_running_loop()
+        self._watch = self._loop.call_later(0, self._look)
+
+    def _look(self) -> None:
+        try:
+            self._watch = self._loop.call_later(self._deadline.remaining(), self._look)
+        except TimeoutError as error:
+            self._response.content.set_exception(error)
+
+    async def read(self) -> bytes | None:
+        """The next bytes of the body; None at its end. Raises StreamCut and Timeout."""
+        if self.head.status >= 400 and not self._response.content.at_eof():
+            return self._client.redact_key(await self._read_rest())
+        return await self._read_chunk()
+
+    async def read_all(self) -> bytes:
+        """The body, up to MAX_BODY_BYTES bytes."""
+        body = await self._read_rest()
+        return self._client.redact_key(body) if self.head.status >= 400 else body
+
+    async def _read_rest(self) -> bytes:
+        body = bytearray()
+        while len(body) < MAX_BODY_BYTES and (chunk := await self._read_chunk()):
+            body += chunk
+        return bytes(body)
+
+    async def _read_chunk(self) -> bytes | None:
+        base_url = self._client.base_url
+        content = self._response.content
+        try:
+            # An error is raised before what came ahead of it is given; there is no public way around that.
+            chunk = content._read_nowait(-1) if content.exception() else b""
+            chunk = chunk or await content.readany()
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            raise self._deadline.timeout_error(base_url) from error
+        except (aiohttp.ClientError, OSError) as error:
+            if _UNDECODABLE.search(str(error)):
+                self._client.ask_uncompressed()
+                raise StreamCut(f"The answer of {base_url} could not be decompressed.", max_retries=1) from error
+            raise StreamCut(f"The connection to {base_url} broke in the middle of the answer.") from error
+        self._deadline.note_progress(chunk)
+        return chunk or None
+
+    async def release(self) -> None:
+        """Read on for a moment, so that the connection serves the next request too."""
+        content = self._response.content
+        if not content.at_eof():
+            self._deadline.cap(DRAIN_TIMEOUT_S)
+            self._watch.cancel()
+            self._look()
+            with suppress(ClientError):
+                while await self._read_chunk():
+                    pass
+        self.close()
+
+    def close(self) -> None:
+        """End the answer. Its connection is kept only if all of it was read."""
+        self._watch.cancel()
+        self._response.close()
+
+
+class AsyncClient:
+    """One server. The arguments are those of Client. Use it with `async with`, or call `close`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
+        *,
+        key_header: str = "Authorization",
+        key_prefix: str = "Bearer ",
+        headers: Mapping[str, str] | None = None,
+        ssl_verify: bool | str = True,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        check_key(api_key)
+        self.base_url = base_url
+        self.sleep = sleep
+        self._api_key = api_key
+        self._limits = clocks
+        self._now = now
+        self._has_answered = False
+        self._headers = {**HEADERS, **(headers or {})}
+        if api_key:
+            self._headers[key_header] = f"{key_prefix}{api_key}"
+        self._settings = read_environment(base_url, ssl_verify)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def ask_uncompressed(self) -> None:
+        """From now on: this server or its proxy cannot compress."""
+        self._headers["Accept-Encoding"] = "identity"
+
+    def redact_key(self, body: bytes) -> bytes:
+        return body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
+
+    async def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> AsyncReply:
+        """Send a request; see Client.open. The reply is to be released or closed."""
+        url = build_url(self.base_url, path)
+        deadline = Deadline(self._limits, self._now)
+        if within is not None:
+            deadline.cap(within)
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await self._send(method, url, body, deadline)
+            target = find_redirect(url, response.status, response.headers.get("Location", ""))
+            if target is None:
+                return AsyncReply(self, response, deadline)
+            response.close()
+            url = target
+        raise build_loop_error(self.base_url, url)
+
+    async def _send(self, method: str, url: str, body: bytes | None, deadline: Deadline) -> aiohttp.ClientResponse:
+        try:
+            response = await asyncio.wait_for(self._request(method, url, body), deadline.remaining())
+        except aiohttp.ConnectionTimeoutError as error:
+            raise self._translate(requests.ConnectTimeout()) from error
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            raise deadline.timeout_error(self.base_url) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _find_cut(error, self.base_url) or self._translate(_to_known(error)) from error
+        self._has_answered = True
+        return response
+
+    def _translate(self, known: OSError) -> ClientError:
+        return translate(known, self.base_url, self._limits.connect, has_answered=self._has_answered)
+
+    async def _request(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
+        """A kept connection that the server has closed meanwhile is replaced."""
+        if self._session is None:
+            self._session = self._make_session()
+        proxy = select_proxy(url, self._settings["proxies"])
+        left = MAX_KEPT_CONNECTIONS
+        while True:
+            traced = SimpleNamespace(has_connected=False)
+            try:
+                return await self._session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers=self._headers,
+                    allow_redirects=False,
+                    proxy=proxy,
+                    trace_request_ctx=traced,
+                )
+            except (aiohttp.ClientError, OSError) as error:
+                if traced.has_connected or not left or not isinstance(error, _STALE):
+                    raise
+                left -= 1
+
+    def _make_session(self) -> aiohttp.ClientSession:
+        verify = self._settings["verify"]
+        checks: ssl.SSLContext | bool = False
+        if verify:
+            checks = ssl.create_default_context(cafile=verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH)
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_start.append(_note_connection)
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=checks),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect),
+            trace_configs=[trace],
+            read_bufsize=READ_BYTES,
+        )
+
+
+async def _note_connection(_: object, traced: SimpleNamespace, __: object) -> None:
+    traced.trace_request_ctx.has_connected = True
+
+
+_KNOWN: tuple[tuple[type[Exception], Callable[[Any], Any]], ...] = (  # special ones before general ones
+    (aiohttp.ClientProxyConnectionError, requests.exceptions.ProxyError),
+    (aiohttp.ClientConnectorDNSError, lambda error: socket.gaierror(error.os_error)),
+    (aiohttp.ClientConnectorCertificateError, lambda error: error.certificate_error),
+    (aiohttp.ClientConnectorSSLError, lambda error: error.os_error),
+    (aiohttp.ClientConnectorError, lambda error: _shorten(error.os_error)),
+    (aiohttp.ServerDisconnectedError, lambda error: http.client.RemoteDisconnected(str(error))),
+    (aiohttp.ClientResponseError, lambda error: http.client.HTTPException(_unescape(error.message))),
+)
+
+
+def _to_known(error: Exception) -> requests.RequestException:
+    """What requests would raise in its place, for which there are messages."""
+    for kind, convert in _KNOWN:
+        if isinstance(error, kind):
+            known = convert(error)
+            return known if isinstance(known, requests.RequestException) else requests.ConnectionError(known)
+    return requests.ConnectionError(error)
+
+
+def _shorten(error: OSError) -> OSError:
+    """The system's own words; asyncio adds the address, which the message has already."""
+    return OSError(error.errno, os.strerror(error.errno)) if error.errno else error
+
+
+def _find_cut(error: Exception, base_url: str) -> StreamCut | None:
+    """The error for an answer that had begun, where aiohttp reports it instead of its head."""
+    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+        return StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1)
+    if isinstance(error, aiohttp.ClientResponseError) and "chunk size" in error.message:
+        return StreamCut(f"The connection to {base_url} broke in the middle of the answer.")
+    return None
+
+
+def _unescape(message: str) -> str:
+    """The bytes that a parser's message quotes as \\x15 and so on."""
+    with suppress(UnicodeError):
+        return message.encode("latin-1", "replace").decode("unicode_escape")
+    return message

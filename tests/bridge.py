@@ -1,0 +1,83 @@
+"""The whole program on the asynchronous driver: a model that steps through it, in an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from src.app.async_model import AsyncModel
+from src.app.connect import Connections
+from src.app.endpoint import make_client_options, make_model_options
+from src.transport.async_driver import run_async
+from src.transport.async_http import AsyncClient
+
+
+class BridgedModel:
+    """An AsyncModel as a Model."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: AsyncClient, name: str, **options) -> None:
+        self._loop = loop
+        self._client = client
+        self._model = AsyncModel(client, name, **options)
+        self._core = self._model._core
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def __setattr__(self, name, value):
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._core, name, value)
+
+    def _run(self, aside):
+        return self._loop.run_until_complete(run_async(aside, self._client))
+
+    @property
+    def context_length(self):
+        return self._run(self._core.context_length())
+
+    @property
+    def server_version(self):
+        return self._run(self._core.server.version())
+
+    def measure_fill(self, *given, **options):
+        return self._run(self._core.measure_fill(*given, **options))
+
+    def respond(self, *given):
+        events = self._model.respond(*given)
+        try:
+            while True:
+                try:
+                    event = self._loop.run_until_complete(anext(events))
+                except StopAsyncIteration:
+                    return
+                yield event
+        finally:
+            self._loop.run_until_complete(events.aclose())
+
+
+@contextmanager
+def bridging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every model that the program makes runs on the asynchronous driver."""
+    loop, clients = asyncio.new_event_loop(), []
+
+    def make_model(self, name, *, client=None, within=None, answer_schema=None):
+        async def sleep(seconds):
+            self.sleep(seconds)
+
+        options = make_model_options(self.settings, is_retried=within is None)
+        clients.append(AsyncClient(**make_client_options(self.settings, within), sleep=sleep))
+        return BridgedModel(loop, clients[-1], name, answer_schema=answer_schema, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connections, "make_model", make_model)
+        try:
+            yield
+        finally:
+            for each in clients:
+                loop.run_until_complete(each.close())
+            loop.close()
