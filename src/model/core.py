@@ -8,7 +8,7 @@ lost is recovered from the answer's tokens (see recovery.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,9 +21,9 @@ from ..errors import (
     ServerError,
     ServerLoading,
 )
-from ..providers.base import ChatRequest, Codec, decode_piece, raise_broken
+from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
 from ..types.effects import Aside, Open, Read, Release, ReplyHead, Turn
-from ..types.events import Notice, PromptChanged
+from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
 from .facts import FactStore, ServedModel
@@ -36,6 +36,9 @@ from .token_budget import TokenBudget
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
 INTERNAL_ERROR = 500
+MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
+DEFAULT_CONTEXT_TOKENS = 262_144  # where the server does not tell the context's length
+TOO_LONG = "The answer was ended after {size:,} characters: no answer that fits into the model's context is so long."
 MAX_REFUSAL_BYTES = 16 * 1024 * 1024
 # After these, another server may answer at the address.
 _SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)
@@ -229,7 +232,7 @@ class ModelCore:
         """The events of one answer, and the whole. `is_shown`: whether to give the events."""
         wire = self._builder.encode(request)
         turn = ResponseAssembler(tools, self._new_id, self._builder.given)
-        has_shown = False
+        has_shown, limit = False, self._limit_answer()
         try:
             head: ReplyHead = yield Open("POST", wire.path, wire.body)
             if head.status != OK:
@@ -249,7 +252,11 @@ class ModelCore:
                             yield shown
                 raise_broken(events)
                 is_over = is_over or turn.repeats
-            yield Release()
+                if not is_over and turn.size > limit:
+                    yield from self._cut_answer(decoder, turn, is_shown)
+                    break
+            else:
+                yield Release()
         except RequestFailed as error:
             if isinstance(error, _SIGNS_OF_RESTART):
                 self.server.forget()
@@ -259,6 +266,19 @@ class ModelCore:
             raise
         self._budget.record_usage(request, len(wire.body), turn.completed.usage)
         return turn
+
+    def _limit_answer(self) -> int:
+        """In characters: what no answer that fits into the context has."""
+        lengths = self.server.info.context_lengths or {}
+        return MAX_CHARS_PER_TOKEN * lengths.get(self.name, DEFAULT_CONTEXT_TOKENS)
+
+    def _cut_answer(self, decoder: Decoder, turn: ResponseAssembler, is_shown: bool) -> Iterator[ModelEvent]:
+        """End an answer that is longer than its model's context, as if it had ended at max_tokens."""
+        for event in decoder.cut():
+            for shown in turn.feed(event):
+                if is_shown:
+                    yield shown
+        yield Notice(TOO_LONG.format(size=turn.size))
 
 
 def _read_all() -> Aside[bytes]:

@@ -34,6 +34,7 @@ class ResponseAssembler:
         self._parser = StreamParser(tools, new_id=new_id, given=given)
         self._answer = EventFold()
         self.repeats = False  # the answer repeats itself without end: no more of it is read
+        self.size = 0  # in characters, thoughts and arguments of calls included
         self._degeneration = DegenerationDetector()
         self._thought: list[str] = []  # as the server gave it
         self.tokens = RawTokens([], 0)
@@ -63,6 +64,7 @@ class ResponseAssembler:
                 self._watch(event.arguments_delta)
 
     def _watch(self, piece: str) -> None:
+        self.size += len(piece)
         self.repeats = self.repeats or self._degeneration.add(piece)
 
     def flush(self) -> list[ModelEvent]:

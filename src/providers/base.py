@@ -52,7 +52,7 @@ class Broken(NamedTuple):
 WireEvent = Union[ModelEvent, RawTokens, Broken]
 
 
-class Decoder(Protocol):
+class BodyDecoder(Protocol):
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
         """The events of a chunk. If the provider says that this was all, they end with those of close().
 
@@ -65,6 +65,11 @@ class Decoder(Protocol):
 
         Completed holds the text as the server gave it, and the native calls.
         """
+
+
+class Decoder(BodyDecoder, Protocol):
+    def cut(self) -> Sequence[WireEvent]:
+        """Completed, for an answer that is not read further: as if it had ended at max_tokens."""
 
 
 class Codec(Protocol):

@@ -647,3 +647,41 @@ class TestAnswerSchema:
         served = Served((200, whole), answer_schema=ANSWER_SCHEMA, codec=codec("anthropic"), is_vllm=False)
         served.ask(tools=())
         assert "response_format" not in served.client.requests[0]
+
+
+class TestAnAnswerWithoutEnd:
+    """No answer is longer than 16 characters for each token of the context; it is ended as by max_tokens."""
+
+    MODELS = {"data": [{"id": "tiny", "max_model_len": 4096}]}  # noqa: RUF012 - as a server answers
+    LIMIT = 16 * 4096
+
+    def served(self, make_delta):
+        """No two pieces are the same, so that it is no repetition."""
+        pieces = (f"{number} is a number. " for number in range(8000))
+        return Served([make_delta(piece) for piece in pieces], models=self.MODELS)
+
+    def test_text_is_ended_with_a_notice(self):
+        served = self.served(lambda piece: {"content": piece})
+        response = served.ask()
+        assert response.stop_reason == "max_tokens"
+        assert self.LIMIT < len(response.text) < self.LIMIT + 100
+        assert [notice for notice in served.notices if notice.startswith("The answer was ended after 65,5")]
+
+    def test_so_is_a_thought(self):
+        response = self.served(lambda piece: {"reasoning": piece}).ask()
+        assert response.stop_reason == "max_tokens"
+        assert self.LIMIT < len(response.content[0].text) < self.LIMIT + 100
+
+    def test_so_is_a_call_which_is_told_that_it_was_cut_off(self):
+        call = lambda piece: {"tool_calls": [{"index": 0, "id": "n", "function": {"name": "read", "arguments": piece}}]}  # noqa: E731
+        response = self.served(call).ask()
+        (malformed,) = response.malformed
+        assert "cut off" in malformed.reason
+        assert response.calls == ()
+
+    def test_one_that_ends_by_itself_is_left_alone(self):
+        whole = "word " * 100
+        served = Served(
+            [{"content": whole}, {"finish": "stop"}], models={"data": [{"id": "tiny", "max_model_len": 5000}]}
+        )
+        assert (served.ask().text, served.notices) == (whole, [])

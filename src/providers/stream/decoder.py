@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ...errors import ServerError, StreamCut, WireError
 from ...types.events import Completed, ModelEvent
 from ...types.messages import Response, StopReason, Usage
-from ..base import Broken, Decoder, WireEvent
+from ..base import BodyDecoder, Broken, WireEvent
 from ..server_errors import summarize_page
 from ..wire_json import load_json
 from .response_builder import ResponseBuilder
@@ -71,6 +71,10 @@ class StreamDecoder(ABC):
             raise StreamCut("The server's answer ended in the middle.", "None of it was run.")
         return [Completed(self._build())]
 
+    def cut(self) -> list[WireEvent]:
+        """See Decoder."""
+        return [Completed(Response(self._builder.build(truncated=True), "max_tokens", self._usage, self._model))]
+
     def _build(self) -> Response:
         reason = self.STOP_REASONS.get(self._stop_reason, "other")
         content = self._builder.build(truncated=reason == "max_tokens")
@@ -105,7 +109,7 @@ class BodySniffer:
         self._kind = content_type.partition(";")[0].strip().lower()
         self._stream = stream
         self._start = b""
-        self._decoder: Decoder | None = None
+        self._decoder: BodyDecoder | None = None
 
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
         if self._decoder:
@@ -122,7 +126,11 @@ class BodySniffer:
             raise StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1)
         raise _build_page_error(self._kind, self._start)
 
-    def _choose(self, start: bytes) -> Decoder | None:
+    def cut(self) -> Sequence[WireEvent]:
+        """See Decoder."""
+        return self._stream.cut()
+
+    def _choose(self, start: bytes) -> BodyDecoder | None:
         """None while there are too few bytes to tell."""
         if start[:1] in (b"{", b"["):
             return WholeDecoder(self._stream)
