@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from ..model import CallPath
@@ -53,7 +52,7 @@ class AsyncModel:
         """How tools are offered to it, with what its server has refused so far."""
         return self._core.path
 
-    async def respond(
+    def respond(
         self,
         messages: Sequence[Message],
         tools: Sequence[ToolDefinition] = (),
@@ -61,9 +60,7 @@ class AsyncModel:
     ) -> AsyncGenerator[ModelEvent, None]:
         """The model's next turn; the last event is Completed. Raises BotError, and CancelledError where its task is
         cancelled. No call of a turn that raises may be run."""
-        async with aclosing(drive_async(self._core.respond(messages, tools, tool_choice), self._client)) as events:
-            async for event in events:
-                yield event
+        return drive_async(self._core.respond(messages, tools, tool_choice), self._client)
 
     async def close(self) -> None:
         """Close the client's connections."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ..errors import BotError, Cancelled
 from ..types.effects import EFFECTS, Aside, Effect, Fetch, Read, Release, Reply, Sleep, Turn
 from ..types.events import ModelEvent
-from .async_http import AsyncClient, AsyncReply
+from .async_http import MIN_ERROR_STATUS, AsyncClient, AsyncReply
 from .deadlines import CANCELLED
 from .driver import naming_server
 
@@ -70,7 +70,8 @@ class _AsyncAnswers:
         """Raises ClientError."""
         if self._reply is not None:
             if isinstance(effect, Read):
-                return await self._reply.read()
+                is_refusal = self._reply.head.status >= MIN_ERROR_STATUS  # read whole, since the key may span chunks
+                return (await self._reply.read_all() or None) if is_refusal else await self._reply.read()
             if isinstance(effect, Release):
                 reply, self._reply = self._reply, None
                 return await reply.release()

@@ -41,6 +41,7 @@ from .http import (
     read_environment,
 )
 
+MIN_ERROR_STATUS = 400
 _UNDECODABLE = re.compile("content-encoding|error in on_body")  # in messages of aiohttp, whose parser decompresses
 _STALE = (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError)
 
@@ -68,24 +69,15 @@ class AsyncReply:
         except TimeoutError as error:
             self._response.content.set_exception(error)
 
+    async def read_all(self) -> bytes:
+        """The body, up to MAX_BODY_BYTES bytes; without the API key, which a refusal may quote."""
+        body = bytearray()
+        while len(body) < MAX_BODY_BYTES and (chunk := await self.read()):
+            body += chunk
+        return self._client.redact_key(bytes(body)) if self.head.status >= MIN_ERROR_STATUS else bytes(body)
+
     async def read(self) -> bytes | None:
         """The next bytes of the body; None at its end. Raises StreamCut and Timeout."""
-        if self.head.status >= 400 and not self._response.content.at_eof():
-            return self._client.redact_key(await self._read_rest())
-        return await self._read_chunk()
-
-    async def read_all(self) -> bytes:
-        """The body, up to MAX_BODY_BYTES bytes."""
-        body = await self._read_rest()
-        return self._client.redact_key(body) if self.head.status >= 400 else body
-
-    async def _read_rest(self) -> bytes:
-        body = bytearray()
-        while len(body) < MAX_BODY_BYTES and (chunk := await self._read_chunk()):
-            body += chunk
-        return bytes(body)
-
-    async def _read_chunk(self) -> bytes | None:
         base_url = self._client.base_url
         content = self._response.content
         try:
@@ -110,7 +102,7 @@ class AsyncReply:
             self._watch.cancel()
             self._look()
             with suppress(ClientError):
-                while await self._read_chunk():
+                while await self.read():
                     pass
         self.close()
 

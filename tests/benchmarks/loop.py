@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -43,7 +43,8 @@ PATIENCE = 120  # seconds for one peer's runs
 READS, READ_CHARS = 200, 3_500
 TEXT_READS = 158  # 545 KB of results were given after 156
 AROUND = 5  # turns before and after the one that is measured
-AGENTS, AGENT_TURNS = 64, 5
+AGENTS, AGENT_TURNS, ASYNC_CHUNKS = 64, 5, 100
+ASYNC_PACE = 0.01  # seconds between two chunks: each comes on its own, as a model writes it
 
 # argv: the address, the file of the requests to send, the workspace.
 BARE = r"""
@@ -90,6 +91,53 @@ for thread in threads:
 for thread in threads:
     thread.join()
 print(time.process_time() - start)
+"""
+# argv: the address, how many models, how many turns each. Prints the CPU seconds of all of them.
+ASYNC_OURS = """
+import asyncio, sys, time
+from src import AsyncModel, Completed
+from src.transport.async_http import AsyncClient
+from src.types.messages import UserMessage
+
+async def work(client, turns):
+    model = AsyncModel(client, "tiny", is_vllm=False)
+    for _ in range(turns):
+        texts = [event.response.text async for event in model.respond([UserMessage("go")]) if isinstance(event, Completed)]
+        assert texts[0]
+
+async def main():
+    async with AsyncClient(sys.argv[1] + "/v1") as client:
+        await work(client, 1)  # once unmeasured: modules are loaded
+        start = time.process_time()
+        await asyncio.gather(*(work(client, int(sys.argv[3])) for _ in range(int(sys.argv[2]))))
+        print(time.process_time() - start)
+
+asyncio.run(main())
+"""
+ASYNC_BARE = r"""
+import asyncio, json, sys, time
+import aiohttp
+
+async def work(session, turns):
+    for _ in range(turns):
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "go"}], "stream": True}
+        text, rest = "", b""
+        async with session.post(sys.argv[1] + "/v1/chat/completions", json=body) as answer:
+            async for piece in answer.content.iter_any():
+                *events, rest = (rest + piece).split(b"\n\n")
+                for event in events:
+                    if event != b"data: [DONE]" and (choices := json.loads(event[6:])["choices"]):
+                        text += choices[0]["delta"].get("content") or ""
+        assert text
+
+async def main():
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await work(session, 1)
+        start = time.process_time()
+        await asyncio.gather(*(work(session, int(sys.argv[3])) for _ in range(int(sys.argv[2]))))
+        print(time.process_time() - start)
+
+asyncio.run(main())
 """
 AGENTS_BARE = r"""
 import json, sys, threading, time
@@ -300,18 +348,26 @@ def turn_rows(rounds: int, program: Path) -> Iterator[Row]:
 
 
 def agents_row(rounds: int, program: Path) -> Iterator[Row]:
-    costs: dict[str, list[float]] = {AGENTS_OURS: [], AGENTS_BARE: []}
+    costs = measure_together(rounds, program, (AGENTS_OURS, AGENTS_BARE), f"add,turns={AGENT_TURNS}")
+    what = f"an agent of {AGENTS} in threads, {AGENT_TURNS} calls each / bare loops in threads"
+    yield Row(what, costs[AGENTS_OURS], "ms", costs[AGENTS_BARE], 1.5)
+    costs = measure_together(rounds, program, (ASYNC_OURS, ASYNC_BARE), f"say,chunks={ASYNC_CHUNKS},pace={ASYNC_PACE}")
+    what = f"a model of {AGENTS} on asyncio, {AGENT_TURNS} turns of {ASYNC_CHUNKS} chunks each / bare aiohttp"
+    yield Row(what, costs[ASYNC_OURS], "ms", costs[ASYNC_BARE], 1.3)
+
+
+def measure_together(rounds: int, program: Path, scripts: Sequence[str], kind: str) -> dict[str, float]:
+    """The least CPU time of one of AGENTS in each script, in ms."""
+    costs: dict[str, list[float]] = {script: [] for script in scripts}
     with serving() as server, tempfile.TemporaryDirectory() as name:
         home = Path(name)
         for _ in range(rounds):
             for script, each in costs.items():
-                command = [sys.executable, "-c", script, f"{server}/add,turns={AGENT_TURNS}", str(AGENTS)]
+                command = [sys.executable, "-c", script, f"{server}/{kind}", str(AGENTS), str(AGENT_TURNS)]
                 used = run(command, program, home)
                 assert used.code == 0, (home / "output.txt").read_text()
                 each.append(float((home / "output.txt").read_text().split()[-1]) * 1000 / AGENTS)
-    what = f"an agent of {AGENTS} in threads, {AGENT_TURNS} calls each / bare loops in threads"
-    yield Row(what, min(costs[AGENTS_OURS]), "ms", min(costs[AGENTS_BARE]), 1.5)
-    # 64 model turns on the asynchronous driver, beside bare aiohttp (bar 1.3), belong here once there is one.
+    return {script: min(each) for script, each in costs.items()}
 
 
 def loop_rows(rounds: int, server: str) -> Iterator[Row]:
