@@ -6,7 +6,7 @@ the server's cache. Shapes and texts: vLLM 0.32, entrypoints/openai/chat_complet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import WireError
@@ -22,6 +22,7 @@ from ..types.messages import (
     Text,
     ToolCall,
     ToolChoice,
+    ToolDefinition,
     ToolResult,
     ToolResults,
     Usage,
@@ -46,6 +47,7 @@ class OpenAICodec(Codec):
         self._new_id = new_id
         self._max_tokens = max_tokens
         self._fragments = MessageMemo(_encode_message)
+        self._tools: tuple[Sequence[ToolDefinition], str] = (), "[]"  # the last tool set, and its JSON
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         fields: dict[str, JSON] = {"model": request.model, "stream": request.stream, **request.options}
@@ -61,11 +63,13 @@ class OpenAICodec(Codec):
         return self._encode_body(request, {"model": request.model})
 
     def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
-        if request.tools:  # servers refuse an empty list, and a choice without tools
-            fields["tools"] = [to_openai_tool(tool) for tool in request.tools]
-            fields["tool_choice"] = _encode_choice(request.tool_choice)
         messages = ",".join(filter(None, self._fragments(request.messages)))
-        return encode_body(fields, messages=f"[{messages}]")
+        last: dict[str, str] = {}
+        if request.tools:  # servers refuse an empty list, and a choice without tools
+            if self._tools[0] is not request.tools:
+                self._tools = request.tools, dump_json([to_openai_tool(tool) for tool in request.tools])
+            last = {"tools": self._tools[1], "tool_choice": dump_json(_encode_choice(request.tool_choice))}
+        return encode_body(fields, last, messages=f"[{messages}]")
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, OpenAIStream(self._new_id))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
@@ -88,11 +90,12 @@ def dump_json(value: object) -> str:
         return json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
 
 
-def encode_body(fields: dict[str, JSON], **joined: str) -> bytes:
-    """The body of a request. The fields in `joined` are JSON already; they come first, so that the beginning of a
-    conversation has the same bytes every turn."""
+def encode_body(fields: dict[str, JSON], last: Mapping[str, str] = MappingProxyType({}), **joined: str) -> bytes:
+    """The body of a request. The fields in `joined` and `last` are JSON already; `joined` come first, so that the
+    beginning of a conversation has the same bytes every turn."""
     ready = "".join(f'"{name}":{value},' for name, value in joined.items())
-    return f"{{{ready}{dump_json(fields)[1:]}".encode(errors="replace")  # a lone surrogate has no UTF-8
+    rest = "".join(f',"{name}":{value}' for name, value in last.items())
+    return f"{{{ready}{dump_json(fields)[1:-1]}{rest}}}".encode(errors="replace")  # a lone surrogate has no UTF-8
 
 
 def as_dicts(value: object) -> list[dict[str, Any]]:
