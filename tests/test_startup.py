@@ -184,10 +184,12 @@ def test_on_a_full_terminal_neither_rich_nor_prompt_toolkit_is_waited_for(tmp_pa
 TO_THE_REQUEST = """
 import json, os, sys
 
+before = set(sys.modules)  # what measures the coverage, for one
+
 def report(event, args):
     if event == "socket.connect":
         from src.security.shell.scripts import compile_language
-        print(json.dumps([sorted(sys.modules), compile_language.cache_info().currsize]), flush=True)
+        print(json.dumps([sorted(set(sys.modules) - before), compile_language.cache_info().currsize]), flush=True)
         os._exit(0)
 
 sys.addaudithook(report)
