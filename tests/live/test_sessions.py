@@ -1,4 +1,4 @@
-"""Sessions against a server: gone on with after a kill, in a script, and summed up before they fill the context."""
+"""Sessions against a server: continued after a kill and in a script, and summarized before they fill the context."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_what_was_said_before_a_kill_is_there_again_and_no_call_runs_twice(chat,
     session.expect("It says: ")
     session.expect(PROMPT)
     session.sendline("Count to four hundred.")
-    session.expect("10 11 12")
+    session.expect("150")  # less than 256 characters of the end may be lost
     session.kill(signal.SIGKILL)
     session.wait()
 
