@@ -119,11 +119,10 @@ def read_version(body: bytes) -> str:
 
 
 def read_context_lengths(body: bytes) -> dict[str, int]:
-    """The models in the answer of /v1/models, each with its context's length in tokens. Raises WireError."""
-    models = [
-        model for model in as_dicts(_load_object(body).get("data")) if isinstance(model.get("max_model_len"), int)
-    ]
-    return {as_str(model.get("id")): model["max_model_len"] for model in models}
+    """The models in the answer of /v1/models whose context's length in tokens is told. Raises WireError."""
+    models = as_dicts(_load_object(body).get("data"))
+    lengths = {as_str(model.get("id")): model.get("max_model_len") for model in models}
+    return {name: length for name, length in lengths.items() if isinstance(length, int) and length > 0}
 
 
 def _load_object(body: bytes) -> dict[str, Any]:

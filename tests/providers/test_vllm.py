@@ -41,7 +41,7 @@ def test_the_version():
 
 
 def test_the_context_lengths_of_the_models_that_say():
-    body = b'{"data": [{"id": "a", "max_model_len": 512}, {"id": "b"}, 3]}'
+    body = b'{"data": [{"id": "a", "max_model_len": 512}, {"id": "b"}, 3, {"id": "c", "max_model_len": 0}]}'
     assert vllm.read_context_lengths(body) == {"a": 512}
 
 
