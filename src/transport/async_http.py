@@ -24,8 +24,8 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from ..errors import ClientError, StreamCut
 from ..types.effects import ReplyHead
-from .deadlines import Deadline, Timeouts
-from .errors import translate
+from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
+from .errors import PROXY_HINT, translate
 from .http import (
     DRAIN_TIMEOUT_S,
     HEADERS,
@@ -64,8 +64,16 @@ class AsyncReply:
         self._watch = self._loop.call_later(0, self._look)
 
     def _look(self) -> None:
+        """End the wait for bytes at the deadline, or where aiohttp gave up the connection."""
+        connection = self._response.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is not None and (malformed := protocol.exception()):
+            # Of a malformed chunk, aiohttp 3.14 does not tell who waits for bytes.
+            self._response.content.set_exception(aiohttp.ClientPayloadError(str(malformed)))
+            return
         try:
-            self._watch = self._loop.call_later(self._deadline.remaining(), self._look)
+            wait = min(self._deadline.remaining(), POLL_INTERVAL_S)
+            self._watch = self._loop.call_later(wait, self._look)
         except TimeoutError as error:
             self._response.content.set_exception(error)
 
@@ -196,6 +204,8 @@ class AsyncClient:
         if self._session is None:
             self._session = self._make_session()
         proxy = select_proxy(url, self._settings["proxies"])
+        if proxy and proxy.startswith("socks"):
+            raise ClientError(f"The proxy for {self.base_url} is a SOCKS proxy, which asyncio cannot use.", PROXY_HINT)
         left = MAX_KEPT_CONNECTIONS
         while True:
             traced = SimpleNamespace(has_connected=False)

@@ -137,6 +137,16 @@ class _DeadlineResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **named)
         self.fp = io.BufferedReader(_DeadlineStream(self.fp.detach(), sock, CURRENT.deadline), BUFFER_BYTES)
 
+    def _read_next_chunk_size(self) -> int:
+        """http.client accepts a negative size, and would read on until the connection ends.
+
+        Raises ValueError, as it does for a size that is no number: the answer is cut.
+        """
+        size: int = super()._read_next_chunk_size()  # type: ignore[misc]  # not in typeshed
+        if size < 0:
+            raise ValueError(f"a chunk of {size} bytes")
+        return size
+
 
 class _DeadlineStream(io.RawIOBase):
     def __init__(self, raw: io.RawIOBase, sock: Any, deadline: Deadline) -> None:

@@ -40,6 +40,13 @@ class _Translation(NamedTuple):
 
 
 _TRANSLATIONS = (  # the first row that matches counts: special ones before general ones
+    _Translation(
+        requests.exceptions.InvalidSchema,
+        "SOCKS",
+        ClientError,
+        "The proxy for {url} is a SOCKS proxy, and the package for that is not installed.",
+        "Install it with: pip install PySocks. The proxy is set by HTTP_PROXY, HTTPS_PROXY or ALL_PROXY.",
+    ),
     _Translation(requests.exceptions.ProxyError, "", ClientError, "The proxy for {url} cannot be reached.", PROXY_HINT),
     _Translation(socket.gaierror, "", HostUnknown, "There is no host named {host}.", "Check vllm.base_url."),
     _Translation(ssl.SSLCertVerificationError, "", TlsFailed, "{url} cannot be trusted: {flaw}.", ""),

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
 from threading import Event, Lock
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -34,6 +36,7 @@ MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # redirects that keep method and body
 MAX_KEPT_CONNECTIONS = 64  # to one server
 LOOPBACK = "127.0.0.1"
+MAX_RETRY_AFTER_S = 24 * 3600.0  # a longer wait that a server asks for counts as this one
 DRAIN_TIMEOUT_S = 0.1  # for the rest of a body that is not used, so that the connection can be reused
 
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
@@ -262,7 +265,12 @@ def check_key(api_key: str) -> None:
 
 def read_environment(base_url: str, ssl_verify: bool | str) -> dict[str, Any]:
     """The arguments of a request that the environment determines: `proxies` and `verify`, a CA bundle, among them."""
-    return dict(requests.Session().merge_environment_settings(base_url, {}, True, ssl_verify, None))
+    settings = dict(requests.Session().merge_environment_settings(base_url, {}, True, ssl_verify, None))
+    if is_loopback(urlsplit(base_url).hostname or ""):
+        settings["proxies"] = {}  # requests asks only NO_PROXY, and a proxy would get the key
+    if settings["verify"] is True:
+        settings["verify"] = _find_ca_file() or True
+    return settings
 
 
 def build_url(base_url: str, path: str) -> str:
@@ -285,12 +293,30 @@ def _get_origin(url: str) -> tuple[str, str]:
 
 
 def parse_retry_after(retry_after: str) -> float | None:
-    """Seconds from a Retry-After header, which holds seconds or a date."""
+    """Seconds from a Retry-After header, which holds seconds or a date: from 0, which asks for no wait."""
     with suppress(ValueError):
-        return max(0.0, float(retry_after))
+        return _clamp(float(retry_after))
     with suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+        return _clamp(parsedate_to_datetime(retry_after).timestamp() - time.time())
     return None
+
+
+def _clamp(seconds: float) -> float:
+    return min(max(0.0, seconds), MAX_RETRY_AFTER_S)  # in this order, NaN becomes 0
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is this machine itself: localhost, 127.0.0.0/8 or ::1."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _find_ca_file() -> str | None:
+    """The file that SSL_CERT_FILE names; requests looks only at REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile if paths.cafile != paths.openssl_cafile else None
 
 
 def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:

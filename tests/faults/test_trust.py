@@ -31,6 +31,15 @@ def test_a_server_is_trusted_where_its_authority_is_or_where_the_user_said_so(ve
     assert get("trusted.pem", ssl_verify=verify) == b"{}"
 
 
+def test_a_server_is_trusted_where_the_environment_names_its_authority(monkeypatch):
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", AUTHORITY)
+    assert get("trusted.pem") == b"{}"
+    with pytest.raises(TlsFailed):  # the setting wins
+        get("trusted.pem", ssl_verify=str(CERTIFICATES / "selfsigned.pem"))
+
+
 def test_a_self_signed_certificate_can_be_its_own_authority():
     assert get("selfsigned.pem", ssl_verify=str(CERTIFICATES / "selfsigned.pem")) == b"{}"
 

@@ -1,7 +1,9 @@
+import asyncio
 import logging
 import socket
 import threading
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
 import requests
@@ -9,7 +11,8 @@ import responses
 
 from src.errors import Cancelled, ClientError, ConnectFailed, StreamCut, Timeout
 from src.transport import Client, Timeouts
-from src.transport.http import LOOPBACK, find_open_ports
+from src.transport.async_http import AsyncClient
+from src.transport.http import LOOPBACK, MAX_RETRY_AFTER_S, find_open_ports, is_loopback
 
 URL = "http://server.test/v1"
 
@@ -156,6 +159,13 @@ class TestStreams:
             with pytest.raises(StreamCut, match="broke in the middle"):
                 list(reply.chunks)
 
+    def test_a_chunk_of_negative_size_is_the_end_of_the_answer(self):
+        chunks = b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n-5\r\nworld\r\n"
+        with raw_server(HEAD + chunks, stall=True) as url, Client(url).open("GET", "x") as reply:
+            assert next(reply.chunks) == b"hello"
+            with pytest.raises(StreamCut, match="broke in the middle"):
+                list(reply.chunks)
+
     def test_silence_in_the_middle_is_a_timeout(self):
         with (
             raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
@@ -168,6 +178,76 @@ class TestStreams:
     def test_silence_before_the_answer_is_a_timeout(self):
         with raw_server(stall=True) as url, pytest.raises(Timeout):
             get(Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)))
+
+
+class TestTheEnvironment:
+    @pytest.fixture
+    def proxied(self, monkeypatch):
+        """Every scheme has a proxy that takes no connections."""
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    def test_this_machine_is_never_asked_through_a_proxy(self, proxied, host):
+        with raw_server(HEAD + b"Content-Length: 2\r\n\r\n{}") as url:
+            assert get(Client(url.replace("127.0.0.1", host), "sekret"))[1] == b"{}"
+
+    @pytest.mark.parametrize("host", ["server.test", "127.0.0.1.server.test", "localhost.server.test", "10.0.0.1"])
+    def test_another_machine_is(self, proxied, host):
+        with pytest.raises(ClientError, match="The proxy for http://.* cannot be reached"):
+            get(Client(f"http://{host}/v1"))
+
+    @pytest.mark.parametrize(
+        ("host", "is_here"),
+        [("::1", True), ("127.1.2.3", True), ("LOCALHOST", True), ("", False), ("::2", False), ("128.0.0.1", False)],
+    )
+    def test_this_machine_is_known_by_its_names(self, host, is_here):
+        assert is_loopback(host) == is_here
+
+    @pytest.mark.skipif(find_spec("socks") is not None, reason="the package is installed")
+    def test_a_socks_proxy_without_its_package_says_what_to_install(self, monkeypatch):
+        monkeypatch.setenv("http_proxy", "socks5h://127.0.0.1:9")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        with pytest.raises(ClientError, match="SOCKS") as raised:
+            get(Client(URL))
+        assert "pip install PySocks" in raised.value.hint
+
+    def test_a_socks_proxy_is_none_for_asyncio(self, monkeypatch):
+        monkeypatch.setenv("http_proxy", "socks5h://127.0.0.1:9")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+
+        async def ask() -> None:
+            async with AsyncClient(URL) as client:
+                await client.open("GET", "models")
+
+        with pytest.raises(ClientError, match="asyncio cannot use"):
+            asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("1.5", 1.5),
+        ("-5", 0.0),
+        ("nan", 0.0),
+        ("-inf", 0.0),
+        ("inf", MAX_RETRY_AFTER_S),
+        ("1e300", MAX_RETRY_AFTER_S),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", MAX_RETRY_AFTER_S),
+        ("Mon, 01 Jan 2001 00:00:00 GMT", 0.0),
+        ("soon", None),
+        ("", None),
+    ],
+)
+@responses.activate
+def test_a_wait_that_the_server_asks_for_is_a_finite_number_of_seconds(header, seconds):
+    responses.get(f"{URL}/models", status=429, headers={"Retry-After": header})
+    assert get()[0].retry_after == seconds
 
 
 def test_a_cancelled_client_waits_no_longer():
