@@ -127,7 +127,8 @@ class Connections:
                 temperature=None,
                 max_tokens=None,
             )
-            theirs = Connections(replace(self.settings, vllm=vllm), self.sleep)
+            places = {**self.settings.places, "vllm.base_url": "argument of review.models"}
+            theirs = Connections(replace(self.settings, vllm=vllm, places=places), self.sleep)
             model = theirs.make_model(seat.model, within=review.timeout, answer_schema=ANSWER_SCHEMA)
             reviewers.append(ReviewerModel(seat.name, model))
         return ReviewBoard(reviewers, review.rule, review.on, review.timeout)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from ..config import BASE_URLS, Settings
+from ..config import Settings
 from ..errors import BotError, NeverReached, ServerError
 from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
@@ -77,7 +77,7 @@ def discover(
     try:
         models = yield from factory.connections.wait_for_models()
     except NeverReached as error:
-        if not may_scan(settings):
+        if settings.is_server_named:
             raise
         settings, models = _find_first(settings, ports, error)
         yield Notice(f"{error.message} Using the one at {settings.vllm.base_url}.")
@@ -114,12 +114,6 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
     except (BotError, OSError):
         return target
     return target._replace(path=model.path)
-
-
-def may_scan(settings: Settings) -> bool:
-    """Whether no server was named: the address is the default, not from the command line or environment."""
-    is_given = settings.places.get("vllm.base_url", "").startswith(("command line", "environment"))
-    return not is_given and settings.vllm.base_url == BASE_URLS["vllm"]
 
 
 def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> list[tuple[Settings, list[str]]]:
@@ -165,13 +159,15 @@ def _point_at(settings: Settings, port: int) -> Settings:
 
 
 def _warn(settings: Settings) -> Iterator[Notice]:
-    """About settings that let others read or change what is sent."""
-    url = urlsplit(settings.vllm.base_url)
-    if url.scheme == "http" and settings.vllm.api_key and not _is_local(url.hostname or ""):
-        yield Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it.")
+    """About settings that let others read or change what is sent, or that keep the key from being sent."""
+    url, key = urlsplit(settings.vllm.base_url), settings.vllm.api_key
+    if key and not settings.key_to_send:
+        hint = "To send it, use --base-url or VLLM_BASE_URL."
+        yield Notice(f"The API key is not sent to {url.netloc}, because no address was named. {hint}")
+    elif key and url.scheme == "http":
+        from ..transport.http import is_loopback  # loads requests
+
+        if not is_loopback(url.hostname or ""):
+            yield Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it.")
     if url.scheme == "https" and not settings.vllm.ssl_verify:
         yield Notice(f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false).")
-
-
-def _is_local(host: str) -> bool:
-    return host == "localhost" or host == "::1" or host.startswith("127.")

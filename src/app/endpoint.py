@@ -95,7 +95,8 @@ def make_settings(
     if provider not in PROVIDERS:
         raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
     vllm = VllmSettings(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
-    return Settings(vllm=vllm, root=Path(), state=Path())  # nothing is kept in `state`
+    places = {"vllm.base_url": "argument base_url"}
+    return Settings(vllm=vllm, root=Path(), state=Path(), places=places)  # nothing is kept in `state`
 
 
 def take_only(names: list[str], base_url: str) -> str:
@@ -112,7 +113,7 @@ def make_client_options(settings: Settings, within: float | None = None) -> dict
     limits = Timeouts(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
     return {
         "base_url": vllm.base_url,
-        "api_key": vllm.api_key,
+        "api_key": settings.key_to_send,
         "clocks": limits if within is None else Timeouts(*(min(limit, within) for limit in limits)),
         "key_header": row.key_header,
         "key_prefix": row.key_prefix,

@@ -185,6 +185,17 @@ class Settings:
     files: tuple[Path, ...] = ()  # the settings files, existing or not: tools may not write them
     places: Mapping[str, str] = field(default_factory=dict)  # of the keys that were given
 
+    @property
+    def is_server_named(self) -> bool:
+        """Whether the address is not merely the default one, which the settings file that we ship has too."""
+        place = self.places.get("vllm.base_url", "")
+        return self.vllm.base_url != BASE_URLS["vllm"] or place.startswith(("command line", "environment", "argument"))
+
+    @property
+    def key_to_send(self) -> str:
+        """The API key; empty for a server that was not named, as any program may listen at the default address."""
+        return self.vllm.api_key if self.is_server_named else ""
+
 
 DERIVED = ("state", "root", "files", "places")  # not set by the user
 SECTIONS: Mapping[str, Any] = {each.name: each.default_factory for each in fields(Settings) if each.name not in DERIVED}

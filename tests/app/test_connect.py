@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from src.app.connect import Connections
-from src.config import Settings
+from src.config import BASE_URLS, Settings
 from src.config.settings import ReviewSettings, VllmSettings
 from src.errors import ServerError
 from tests.doubles import ScriptedServer
+from tests.faults.scripts import body
+from tests.faults.server import FaultServer
 
 
 def connect(server, **options) -> Connections:
@@ -41,3 +43,22 @@ def test_a_limited_model_tries_nothing_twice():
         with pytest.raises(ServerError):
             list(model.respond([]))
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("places", "sent"), [({}, None), ({"vllm.base_url": "command line: vllm.base_url"}, "Bearer sekret")]
+)
+def test_the_default_address_gets_the_key_only_if_it_was_named(places, sent, monkeypatch):
+    with FaultServer(body("{}")) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        monkeypatch.setitem(BASE_URLS, "vllm", url)
+        settings = Settings(vllm=VllmSettings(base_url=url, api_key="sekret"), places=places)
+        with Connections(settings).make_client() as client, client.open("GET", "anything"):
+            pass
+    assert server.requests[0].headers.get("authorization") == sent
+
+
+def test_a_reviewer_gets_its_own_key_at_the_default_address():
+    reviewer = {"base_url": BASE_URLS["vllm"], "model": "r", "api_key": "sekret"}
+    board = Connections(Settings(review=ReviewSettings(models=(reviewer,)))).make_review_board()
+    assert [each.model._client._api_key for each in board.reviewers] == ["sekret"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from src import config
-from src.app.discovery import NEXT_STEPS, USUAL_PORTS, ServerTarget, discover, may_scan, probe_call_path
+from src.app.discovery import NEXT_STEPS, USUAL_PORTS, ServerTarget, discover, probe_call_path
 from src.app.factory import Factory
 from src.cli.chat.open import format_banner
 from src.config import BASE_URLS
@@ -95,6 +95,20 @@ class TestTheServer:
             target = Run(unreachable_default(api_key="sekret"), never_choose, {port_of(server): "test"}).target
         assert target.settings.vllm.api_key == ""
 
+    @pytest.mark.parametrize(
+        ("given", "is_sent"),
+        [
+            ({}, False),  # config.json of this folder, which has the default address, does not count
+            ({"base_url": "http://localhost:8000/v1"}, True),
+            ({"base_url": "http://gpu:8000/v1"}, True),
+        ],
+    )
+    def test_the_key_goes_to_a_default_address_only_if_it_was_named(self, given, is_sent):
+        target = settings(api_key="sekret", model="tiny", **given)
+        assert target.key_to_send == ("sekret" if is_sent else "")
+        notices = Run(target, never_choose).notices
+        assert any("The API key is not sent" in notice.text for notice in notices) == (not is_sent)
+
     def test_what_lists_no_models_is_passed_over(self, unreachable_default):
         with ScriptedServer(models=()) as other, ScriptedServer() as server:
             target = Run(unreachable_default(), never_choose, {port_of(other): "test", port_of(server): "test"}).target
@@ -109,9 +123,9 @@ class TestTheServer:
 
     @pytest.mark.parametrize("given", [{"base_url": "http://localhost:8000/v1"}, {"base_url": "http://gpu:8000/v1"}])
     def test_one_that_was_named_is_taken_at_its_word(self, given):
-        assert not may_scan(settings(**given))
-        assert not may_scan(settings({"HOME": "/nowhere", "VLLM_BASE_URL": given["base_url"]}))
-        assert may_scan(settings())
+        assert settings(**given).is_server_named
+        assert settings({"HOME": "/nowhere", "VLLM_BASE_URL": given["base_url"]}).is_server_named
+        assert not settings().is_server_named
 
 
 class TestThePath:

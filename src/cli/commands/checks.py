@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ...app.connect import Connections
-from ...app.discovery import may_scan, scan_ports
+from ...app.discovery import scan_ports
 from ...app.model import Model
 from ...app.runtime import choose_sandbox, make_policy, make_tools
 from ...config import Settings
@@ -102,7 +102,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
         with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
             diagnosis.models = server.ask(Server.list_models)
     except NeverReached as error:
-        elsewhere = scan_ports(settings) if may_scan(settings) else []
+        elsewhere = [] if settings.is_server_named else scan_ports(settings)
         if not elsewhere:
             return Finding("fail", error.message, f"{error.hint}\nOr try the program without a server: --demo")
         diagnosis.settings, diagnosis.models = elsewhere[0]
