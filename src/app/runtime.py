@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -199,6 +200,7 @@ def choose_sandbox(settings: Settings) -> SandboxChoice:
         readable=security.sandbox_read,
         installations=(sys.prefix, sys.base_prefix),
         network=security.sandbox_network,
+        cache=state / "caches" / sha256(os.fsencode(settings.root)).hexdigest()[:16],
     )
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
     return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+# What a command needs: the workspace to read, the workspace to change, or that and the network.
+Access = Literal["read", "write", "network"]
 
 
 class Launch(NamedTuple):
@@ -19,11 +22,18 @@ class Launch(NamedTuple):
 
 
 class Sandbox(Protocol):
-    """Where commands run. `kind` is a word such as "landlock", `description` a line for people."""
+    """Where commands run. `kind` is a word such as "landlock", `description` a line for people.
+
+    `is_enforcing`: whether the kernel holds a command to its access, so that one with access "read" changes nothing.
+    """
 
     @property
     def kind(self) -> str: ...
     @property
     def description(self) -> str: ...
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
+    @property
+    def is_enforcing(self) -> bool: ...
+    def launch(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
+    ) -> Launch:
         """Raises OSError if the command cannot be contained as promised."""

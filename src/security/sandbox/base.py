@@ -6,14 +6,16 @@ choose.py decides which of them runs the commands.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from ...types.sandbox import Launch
+from ...types.sandbox import Access, Launch
 from .limits import ResourceLimits
 from .snapshot import Snapshot
 from .view import SandboxView, find_nested_repositories, list_git_settings, list_protected
@@ -28,12 +30,19 @@ class NoSandbox:
     """Commands run uncontained, but within the limits."""
 
     kind = "none"
+    is_enforcing = False
 
     def __init__(self, limits: ResourceLimits, description: str) -> None:
         self.description = description
         self._limits = limits
 
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
+    def launch(
+        self,
+        argv: Sequence[str],
+        cwd: Path,  # noqa: ARG002
+        environment: Mapping[str, str],
+        access: Access = "write",  # noqa: ARG002
+    ) -> Launch:
         return Launch(argv, environment, self._limits.make_setter())
 
 
@@ -41,11 +50,18 @@ class DisabledExec:
     """No command runs: a sandbox is required, and none works here."""
 
     kind = "refused"
+    is_enforcing = True
 
     def __init__(self, description: str) -> None:
         self.description = description
 
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:  # noqa: ARG002
+    def launch(
+        self,
+        argv: Sequence[str],  # noqa: ARG002
+        cwd: Path,  # noqa: ARG002
+        environment: Mapping[str, str],  # noqa: ARG002
+        access: Access = "write",  # noqa: ARG002
+    ) -> Launch:
         raise OSError(f"{self.description} (security.sandbox is required)")
 
 
@@ -53,25 +69,36 @@ class SandboxBase(ABC):
     """Guards the protected files, and gives the commands of a session folders and an environment of their own.
 
     `scratch` holds their `tmp` and `home`. Both keep their files from one command to the next; the folder is removed
-    with the sandbox.
+    with the sandbox. `cache` is where programs put their caches while the workspace is read-only. `filters` has a
+    seccomp filter for each access.
     """
 
     kind: str
     description: str
+    is_enforcing = True
 
-    def __init__(self, view: SandboxView, limits: ResourceLimits, filter_program: bytes) -> None:
+    def __init__(self, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]) -> None:
         self.view = view
         self.limits = limits
-        self.filter_program = filter_program
+        self.filters = filters
         self.scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="vllm-bot-")))
         weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
         for name in ("tmp", "home"):
             (self.scratch / name).mkdir(mode=0o700)
+        self.cache = _make_cache(view.cache, self.scratch / "cache")
         self._snapshot = Snapshot(view.workspace)
         self._nested_repositories: list[Path] | None = None
 
     @abstractmethod
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], *, trial: bool = False) -> Launch:
+    def launch(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        access: Access = "write",
+        *,
+        trial: bool = False,
+    ) -> Launch:
         """How to start a command in the sandbox. `trial`: it is our own, and leaves protected files alone.
 
         Raises OSError if the command cannot be contained as promised.
@@ -94,7 +121,33 @@ class SandboxBase(ABC):
         notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
         return notes + [f"protected, but changed, and could not be put back: {each}" for each in failed]
 
-    def clean_environment(self, given: Mapping[str, str], home: str, temporary: str) -> dict[str, str]:
+    def clean_environment(self, given: Mapping[str, str], home: str, temporary: str, access: Access) -> dict[str, str]:
         """The variables given, except those that lead out of the sandbox, with HOME and TMPDIR inside it."""
         kept = {name: value for name, value in given.items() if name not in DROPPED_VARIABLES}
-        return {**kept, "HOME": home, "TMPDIR": temporary}
+        caches = _list_cache_variables(self.cache) if access == "read" else {}
+        return {**kept, **caches, "HOME": home, "TMPDIR": temporary}
+
+
+def _make_cache(wanted: Path | None, fallback: Path) -> Path:
+    for folder in (wanted, fallback):
+        with suppress(OSError):
+            if folder:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                return folder
+    raise OSError(f"{fallback} cannot be created")
+
+
+def _list_cache_variables(folder: Path) -> dict[str, str]:
+    """Variables that keep common programs from writing caches, locks and build results in the workspace."""
+    return {
+        "CARGO_TARGET_DIR": str(folder / "cargo"),
+        "COVERAGE_FILE": str(folder / "coverage"),
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GOCACHE": str(folder / "go-build"),
+        "MYPY_CACHE_DIR": str(folder / "mypy"),
+        "PYTEST_ADDOPTS": f"-o cache_dir={shlex.quote(str(folder / 'pytest'))}",
+        "PYTHONPYCACHEPREFIX": str(folder / "pycache"),
+        "RUFF_CACHE_DIR": str(folder / "ruff"),
+        "XDG_CACHE_HOME": str(folder),
+        "npm_config_cache": str(folder / "npm"),
+    }

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ...types.sandbox import Launch
+from ...types.sandbox import Access, Launch
 from . import orphans
 from .base import SandboxBase
 from .limits import ResourceLimits
@@ -29,21 +29,31 @@ class BubblewrapSandbox(SandboxBase):
     kind = "bubblewrap"
 
     def __init__(
-        self, program: str, user: str, view: SandboxView, limits: ResourceLimits, filter_program: bytes
+        self, program: str, user: str, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]
     ) -> None:
-        super().__init__(view, limits, filter_program)
+        super().__init__(view, limits, filters)
         self._program = program
         self._home = str(view.home or HIDDEN_HOME)
         _write_etc(self.scratch / "etc", user, self._home)
         network = "with the network" if view.network else "no network"
         self.description = f"bubblewrap: commands see the workspace and the system, no home, {network}"
 
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], *, trial: bool = False) -> Launch:
-        protected = self.take_snapshot(trial=trial)
-        filter_fd = _open_memory_file(self.filter_program)
+    def launch(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        access: Access = "write",
+        *,
+        trial: bool = False,
+    ) -> Launch:
+        protected = [] if access == "read" else self.take_snapshot(trial=trial)
+        filter_fd = _open_memory_file(self.filters[access])
         info_read_fd, info_fd = os.pipe()
         left_read_fd, left_fd = os.pipe()
-        words = build_arguments(self._program, self.view, self.scratch, protected, filter_fd)
+        words = build_arguments(self._program, self.view, self.scratch, protected, filter_fd, access)
+        if access == "read":
+            words += _bind("--bind", self.cache)
 
         def settle() -> None:
             for fd in (filter_fd, info_fd, left_fd):
@@ -53,11 +63,11 @@ class BubblewrapSandbox(SandboxBase):
         def tidy_up() -> list[str]:
             with os.fdopen(left_read_fd, "rb") as pipe:
                 notes = [orphans.BACKGROUND_NOTE] if pipe.read(1) else []
-            return notes + self.restore_snapshot()
+            return notes + ([] if access == "read" else self.restore_snapshot())
 
         return Launch(
             [*words, "--info-fd", str(info_fd), "--chdir", str(cwd), "--", *self.limits.build_prefix(left_fd), *argv],
-            self.clean_environment(environment, self._home, "/tmp"),  # noqa: S108 - its own
+            self.clean_environment(environment, self._home, "/tmp", access),  # noqa: S108 - its own
             None,
             (filter_fd, info_fd, left_fd),
             settle,
@@ -66,16 +76,18 @@ class BubblewrapSandbox(SandboxBase):
 
 
 def build_arguments(
-    program: str, view: SandboxView, scratch: Path, protected: Iterable[Path], filter_fd: int
+    program: str, view: SandboxView, scratch: Path, protected: Iterable[Path], filter_fd: int, access: Access
 ) -> list[str]:
     """bwrap's command line up to the command. `scratch` holds tmp, home and etc."""
-    words = [program, *NAMESPACES, *(() if view.network else ("--unshare-net",)), "--die-with-parent"]
+    words = [program, *NAMESPACES, *(() if view.has_network(access) else ("--unshare-net",)), "--die-with-parent"]
     words += ["--cap-drop", "ALL", "--seccomp", str(filter_fd)]
     for name in SYSTEM:
         words += _mirror(Path(name))
     words += ["--ro-bind", str(scratch / "etc"), "/etc"]
     folders = [
-        path for path in (*list_etc(), *map(Path, (*KERNEL, *(RESOLVER if view.network else ())))) if path.is_dir()
+        path
+        for path in (*list_etc(), *map(Path, (*KERNEL, *(RESOLVER if view.has_network(access) else ()))))
+        if path.is_dir()
     ]
     words += [word for path in folders for word in _bind("--ro-bind", path)]
     words += ["--proc", "/proc", "--remount-ro", "/proc"]  # else root writes /proc/sys, core_pattern among it
@@ -85,9 +97,10 @@ def build_arguments(
         words += ["--bind", str(scratch / "home"), str(view.home)]
     for path in view.readable:
         words += _bind("--ro-bind", path)
-    words += _bind("--bind", view.workspace)
+    words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)
     hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
-    words += [word for mount in _list_mounts(view.workspace, [*protected, *hidden]) for word in _bind(*mount)]
+    if access != "read":
+        words += [word for mount in _list_mounts(view.workspace, [*protected, *hidden]) for word in _bind(*mount)]
     return words + [word for each in hidden for word in ("--tmpfs", str(each))]
 
 

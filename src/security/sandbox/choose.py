@@ -12,9 +12,9 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from ...types.sandbox import Sandbox
+from ...types.sandbox import Access, Sandbox
 from . import seccomp
 from .base import DisabledExec, NoSandbox, SandboxBase
 from .bubblewrap import BubblewrapSandbox
@@ -77,8 +77,12 @@ def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Map
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
     if program is None or os.path.realpath(program).startswith(f"{view.workspace}{os.sep}"):
         raise SandboxUnusable("not installed")
-    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK, *(() if view.network else (seccomp.UNIX,)))
-    return BubblewrapSandbox(program, environment.get("USER", ""), view, limits, _build_filter(families))
+    internet = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)
+    filters = {
+        access: _build_filter(internet if view.has_network(access) else (*internet, seccomp.UNIX))
+        for access in get_args(Access)
+    }
+    return BubblewrapSandbox(program, environment.get("USER", ""), view, limits, filters)
 
 
 def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
@@ -89,15 +93,21 @@ def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
     abi = get_landlock_abi()
     if not abi:
         raise SandboxUnusable("not in this kernel, or switched off")
-    families = (seccomp.INET, seccomp.INET6, seccomp.NETLINK) if view.network else ()
-    return LandlockSandbox(abi, view, limits, _build_filter(families, may_truncate=abi >= 3))
+    internet = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)
+    filters = {
+        access: _build_filter(
+            internet if view.has_network(access) else (), may_truncate=abi >= 3, may_change_modes=access != "read"
+        )
+        for access in get_args(Access)
+    }
+    return LandlockSandbox(abi, view, limits, filters)
 
 
-def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True) -> bytes:
+def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True, may_change_modes: bool = True) -> bytes:
     machine = platform.machine()
     if machine not in seccomp.MACHINES:
         raise SandboxUnusable(f"no filter is known for {machine}")
-    return seccomp.build_filter(machine, families, may_truncate=may_truncate)
+    return seccomp.build_filter(machine, families, may_truncate=may_truncate, may_change_modes=may_change_modes)
 
 
 def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ...types.sandbox import Launch
+from ...types.sandbox import Access, Launch
 from . import orphans
 from .base import SandboxBase
 from .limits import ResourceLimits
@@ -51,8 +51,9 @@ class LandlockSandbox(SandboxBase):
 
     kind = "landlock"
 
-    def __init__(self, abi: int, view: SandboxView, limits: ResourceLimits, filter_program: bytes) -> None:
-        super().__init__(view, limits, filter_program)
+    def __init__(self, abi: int, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]) -> None:
+        super().__init__(view, limits, filters)
+        self.is_enforcing = abi >= 3  # before, a command could empty a file that it may only read
         self._abi = abi
         self._running = 0  # commands: processes that one left behind are known only once no other runs
         self._lock = threading.Lock()
@@ -66,17 +67,23 @@ class LandlockSandbox(SandboxBase):
         argv: Sequence[str],
         cwd: Path,  # noqa: ARG002
         environment: Mapping[str, str],
+        access: Access = "write",
         *,
         trial: bool = False,
     ) -> Launch:
-        self.take_snapshot(trial=trial)
+        if access != "read":
+            self.take_snapshot(trial=trial)
+        has_network = self.view.has_network(access)
         home, temporary = self.scratch / "home", self.scratch / "tmp"
         adopt_orphans()
-        system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if self.view.network else ()), "/proc"))
+        system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
         readable = [*system, *list_etc(), *self.view.readable]
-        writable = [self.view.workspace, temporary, home]
-        fd = create_ruleset(readable, writable, self._abi, network=self.view.network)
-        confine = Confinement(fd, self.filter_program, root=os.geteuid() == 0)
+        if access == "read":
+            readable, writable = [*readable, self.view.workspace], [temporary, home, self.cache]
+        else:
+            writable = [self.view.workspace, temporary, home]
+        fd = create_ruleset(readable, writable, self._abi, network=has_network)
+        confine = Confinement(fd, self.filters[access], root=os.geteuid() == 0)
         set_limits = self.limits.make_setter()
 
         def before_exec() -> None:  # pragma: no cover - runs in the child, between fork and exec
@@ -88,11 +95,11 @@ class LandlockSandbox(SandboxBase):
             self._running += 1
         return Launch(
             argv,
-            {**self._list_toolchains(), **self.clean_environment(environment, str(home), str(temporary))},
+            {**self._list_toolchains(), **self.clean_environment(environment, str(home), str(temporary), access)},
             before_exec,
             (),
             lambda: os.close(fd),
-            self._tidy_up,
+            lambda: self._tidy_up(access),
         )
 
     def _list_toolchains(self) -> dict[str, str]:
@@ -101,13 +108,13 @@ class LandlockSandbox(SandboxBase):
             name: str(home / folder) for name, folder in TOOLCHAIN_HOMES.items() if home and (home / folder).is_dir()
         }
 
-    def _tidy_up(self) -> list[str]:
+    def _tidy_up(self, access: Access) -> list[str]:
         with self._lock:
             self._running -= 1
             found, remain = (False, False) if self._running else orphans.end_orphans()
         notes = [orphans.BACKGROUND_NOTE] if found else []
         notes += ["some of what it started could not be ended"] if remain else []
-        return [*notes, *self.restore_snapshot()]
+        return notes if access == "read" else [*notes, *self.restore_snapshot()]
 
 
 class SockFprog(ctypes.Structure):

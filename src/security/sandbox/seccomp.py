@@ -48,6 +48,10 @@ REFUSED = {  # call: its numbers by column
     "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
 TRUNCATE = (76, 45)
+MODES = (  # change mode, owner or times of a file, of which Landlock knows nothing
+    (90, NO_CALL), (91, 52), (268, 53), (452, 452), (92, NO_CALL), (93, 55), (94, NO_CALL), (260, 54), (132, NO_CALL),
+    (235, NO_CALL), (261, NO_CALL), (280, 88),
+)  # fmt: skip
 SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
 X32 = 0x40000000  # calls of the x32 ABI have numbers of their own on x86_64
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
@@ -61,18 +65,20 @@ ALLOW, FAIL = 0x7FFF0000, 0x00050000
 Step = tuple[int, int, int, int]  # code, jump if true, jump if false, value
 
 
-def build_filter(machine: str, families: Sequence[int], *, may_truncate: bool = True) -> bytes:
+def build_filter(
+    machine: str, families: Sequence[int], *, may_truncate: bool = True, may_change_modes: bool = True
+) -> bytes:
     """The filter, as an array of struct sock_filter. `families`: the socket families that are allowed.
 
-    `may_truncate`: whether truncate(2), which Landlock before ABI 3 does not cover, is allowed. Raises KeyError for a
-    machine that is not in MACHINES.
+    `may_truncate`: whether truncate(2), which Landlock before ABI 3 does not cover, is allowed; `may_change_modes`:
+    whether the mode, owner and times of files may be changed. Raises KeyError for a machine that is not in MACHINES.
     """
     arch, column = MACHINES[machine]
     fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
-    refused = [*REFUSED.values(), *(() if may_truncate else (TRUNCATE,))]
+    refused = [*REFUSED.values(), *(() if may_truncate else (TRUNCATE,)), *(() if may_change_modes else MODES)]
     for numbers in refused:
         if numbers[column] != NO_CALL:
             steps += _fail_if(EQUAL, numbers[column], errno.EPERM)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ...types.sandbox import Access
 from ..shell.workspace import SHELL_START_FILES
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
@@ -58,8 +59,12 @@ class SandboxView(NamedTuple):
     home: Path | None = None
     readable: tuple[Path, ...] = ()  # besides the system
     protected: tuple[Path, ...] = ()  # no command changes them, whether they exist or not
-    network: bool = False
+    network: bool = False  # whether commands that may change the workspace have the network as well
     hidden: tuple[Path, ...] = ()  # folders of the bot that no command sees
+    cache: Path | None = None  # kept for the workspace: the caches of commands that may not change it
+
+    def has_network(self, access: Access) -> bool:
+        return access == "network" or (self.network and access == "write")
 
 
 def build_view(
@@ -71,6 +76,7 @@ def build_view(
     readable: Iterable[str] = (),
     installations: Iterable[str] = (),
     network: bool = False,
+    cache: Path | None = None,
 ) -> SandboxView:
     """`protected` and `hidden`: the bot's own; `readable`: paths that the user names, perhaps with `~`;
     `installations`: prefixes of the Python that runs this.
@@ -81,7 +87,7 @@ def build_view(
     pythons = [base for name in VIRTUAL_FOLDERS for base in _find_base_python(workspace / name)]
     found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
-    return SandboxView(workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden))
+    return SandboxView(workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden), cache)
 
 
 def list_etc() -> Iterator[Path]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ...errors import ToolError
-from ...types.sandbox import Launch
+from ...types.sandbox import Access, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored, Writer
@@ -47,8 +47,11 @@ READ_BYTES = 1 << 16
 BACKGROUND_ENDED = "what it left running in the background was ended"  # the sandboxes use the same words
 
 
-def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
-    """Return what the program printed, and how it ended. Raises ToolError if it cannot be started, or is cancelled."""
+def run(argv: Sequence[str], ctx: ToolContext, access: Access = "write") -> str | Stored:
+    """Return what the program printed, and how it ended. The sandbox holds it to `access`.
+
+    Raises ToolError if it cannot be started, or is cancelled.
+    """
     if any(UNPASSABLE.search(word) for word in argv):
         raise ToolError("a command can hold neither a NUL nor a lone surrogate")
     try:
@@ -57,15 +60,15 @@ def run(argv: Sequence[str], ctx: ToolContext) -> str | Stored:
         store = None
     with closing(store) if store else nullcontext():
         output = Output(ctx.exec_max_output, store)
-        return output.with_ending(_run_to_end(argv, ctx, output))
+        return output.with_ending(_run_to_end(argv, ctx, output, access))
 
 
-def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output) -> str:
+def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: Access) -> str:
     """Run the program, feed `output`, and say how it ended."""
     process, left_over, notes = None, False, []
     try:
         with _hold_interrupts():  # one between the start and the assignment would leave the program running
-            launch = _prepare_launch(argv, ctx)
+            launch = _prepare_launch(argv, ctx, access)
             try:
                 process = _start(launch, ctx.workspace)
             except BaseException:
@@ -178,7 +181,7 @@ class Output:
         return Stored(text + line_end + ending, self._store.ref)
 
 
-def _prepare_launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
+def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Access) -> Launch:
     environment = {
         name: value
         for name, value in ctx.environment.items()
@@ -187,7 +190,7 @@ def _prepare_launch(argv: Sequence[str], ctx: ToolContext) -> Launch:
     if ctx.sandbox is None:
         return Launch(argv, environment)
     try:
-        return ctx.sandbox.launch(argv, ctx.workspace, environment)
+        return ctx.sandbox.launch(argv, ctx.workspace, environment, access)
     except OSError as error:
         raise ToolError(f"the sandbox could not be made ready: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Commands run in each kind of sandbox that works here, through the tool that a model calls."""
+"""Commands run in each kind of sandbox that works here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import build_view
-from src.tools import REGISTRY, ToolContext
-from src.types.messages import ToolCall
+from src.tools import ToolContext
+from src.tools.process.run import run as run_program
+from src.types.sandbox import Access
 
 KINDS = ("bubblewrap", "landlock")
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -29,9 +30,8 @@ def make_runner(
         pytest.skip(made.warning)
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
 
-    def run(command: str, timeout: float = 20) -> str:
-        result = REGISTRY.run(ToolCall("1", "exec", {"command": command}), replace(context, exec_timeout=timeout))
-        return str(result.value)
+    def run(command: str, timeout: float = 20, access: Access = "write") -> str:
+        return str(run_program(["/bin/bash", "-c", "--", command], replace(context, exec_timeout=timeout), access))
 
     return run
 

@@ -11,7 +11,7 @@ from src.security.sandbox.view import SandboxView
 
 def list_mounts(workspace: Path, protected: list[Path], **view) -> list[tuple[str, str]]:
     """The mounts at and below the workspace, by their option, in order."""
-    words = build_arguments("bwrap", SandboxView(workspace, **view), Path("/scratch"), protected, 9)
+    words = build_arguments("bwrap", SandboxView(workspace, **view), Path("/scratch"), protected, 9, "write")
     pairs = [(option, path) for option, path in pairwise(words) if option in ("--bind", "--ro-bind", "--tmpfs")]
     return [
         (option, str(Path(path).relative_to(workspace)))
@@ -50,7 +50,9 @@ def test_a_folder_of_the_bots_own_is_covered_by_an_empty_one(tmp_path):
 
 def test_the_network_and_the_home_are_the_sandboxs_own(tmp_path):
     view = SandboxView(tmp_path, home=Path("/home/user"))
-    words = build_arguments("bwrap", view, Path("/scratch"), [], 9)
+    words = build_arguments("bwrap", view, Path("/scratch"), [], 9, "write")
     assert "--unshare-net" in words
     assert words[words.index("/scratch/home") + 1] == "/home/user"
-    assert "--unshare-net" not in build_arguments("bwrap", view._replace(network=True), Path("/scratch"), [], 9)
+    assert "--unshare-net" not in build_arguments(
+        "bwrap", view._replace(network=True), Path("/scratch"), [], 9, "write"
+    )

@@ -154,7 +154,7 @@ class RecordingSandbox:
         self._notes = notes
         self._before_exec = before_exec
 
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: str = "write") -> Launch:
         def tidy_up() -> tuple[str, ...]:
             self.calls.append("tidy_up")
             return self._notes
@@ -163,7 +163,7 @@ class RecordingSandbox:
 
 
 class BrokenSandbox(RecordingSandbox):
-    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Launch:
+    def launch(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: str = "write") -> Launch:
         raise OSError("no room")
 
 
