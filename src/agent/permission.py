@@ -49,10 +49,12 @@ class PermissionGate:
         reviews: tuple[str, ...] = ()
         if self._board and self._board.applies_to(risk, action):
             review = self._board.review(task, call, self._registry.preview(call, ctx))
-            if review.vote != "none":
-                denial = "reviewers rejected it. " + "; ".join(review.lines) if review.vote == "reject" else ""
-                return Permission(call, denial, reviews=review.lines)
-            reviews, reason = review.lines, f"{reason}; its reviewers came to no decision"
+            if review.vote == "reject":
+                return Permission(call, "reviewers rejected it. " + "; ".join(review.lines), reviews=review.lines)
+            if review.vote == "approve" and not call.guessed:
+                return Permission(call, reviews=review.lines)
+            outcome = "approved it" if review.vote == "approve" else "came to no decision"
+            reviews, reason = review.lines, f"{reason}; its reviewers {outcome}"
         elif action == "allow":
             return Permission(call)
         return self._ask_user(self._make_request(call, ctx, reason)._replace(reviews=reviews))

@@ -18,6 +18,11 @@ class ParsedCall(NamedTuple):
     call: ToolCall
     raw: str
 
+    @property
+    def guessed(self) -> bool:
+        """Whether the text could be read otherwise."""
+        return self.call.guessed
+
 
 class Malformed(NamedTuple):
     """A block that asks for a call and cannot be read as one. It never runs; the model gets `malformed.reason`."""

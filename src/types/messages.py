@@ -55,7 +55,8 @@ ToolChoice: TypeAlias = Union[Literal["auto", "none", "required"], Named]
 class ToolCall(Serializable):
     """A model's request to run a tool, in whatever format it came.
 
-    `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input.
+    `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input;
+    `guessed` that its text could be read otherwise, so that a call of risk always asks.
     `metadata` is opaque and is sent back to the provider on the next turn.
     """
 
@@ -67,6 +68,7 @@ class ToolCall(Serializable):
     repaired: tuple[str, ...] = ()
     echo: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

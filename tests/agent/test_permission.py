@@ -107,6 +107,12 @@ class TestReview:
         assert turn.approver.asked == []
         assert self.notices(turn)[0] == "Reviewed by r0: APPROVE: fine"
 
+    def test_a_guessed_call_that_a_quorum_approves_still_asks_the_user(self):
+        turn = self.turn("APPROVE: fine", person=[Answer(True)]).run(("change", {"path": "a"}), guessed=True)
+        assert turn.values == ["changed"]
+        (request,) = turn.approver.asked
+        assert request.reason.endswith("its reviewers approved it")
+
     def test_what_a_quorum_rejects_goes_back_to_the_model_with_the_reasons(self):
         turn = self.turn("REJECT: it deletes", "REJECT: too much").run(("change", {"path": "a"}))
         assert turn.values == ["Not run: reviewers rejected it. r0: REJECT: it deletes; r1: REJECT: too much"]

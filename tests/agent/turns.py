@@ -43,11 +43,11 @@ class Turn:
         self.registry.tool(risk=risk, **options)(function)
         return self
 
-    def run(self, *calls: tuple[str, dict]):
+    def run(self, *calls: tuple[str, dict], guessed: bool = False):
         gate = PermissionGate(self.registry, self.approver, self.policy, self.board)
         dispatcher = ToolDispatcher(self.registry, gate, self.at_most)
         self.calls = TurnCalls(
-            [ToolCall(f"c{place}", name, arguments) for place, (name, arguments) in enumerate(calls)]
+            [ToolCall(f"c{place}", name, given, guessed=guessed) for place, (name, given) in enumerate(calls)]
         )
         with context().for_run() as ctx:
             for event in dispatcher.run(self.calls, ctx, RepeatGuard()):

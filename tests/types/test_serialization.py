@@ -43,6 +43,7 @@ blocks = st.one_of(
         repaired=st.lists(texts, max_size=2).map(tuple),
         echo=st.booleans(),
         metadata=objects,
+        guessed=st.booleans(),
     ),
     st.builds(MalformedCall, texts, texts, texts, texts, texts),
 )

@@ -18,7 +18,8 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
     """Run a chat. Returns the exit code. Always restores the terminal. Raises BotError."""
     with _restore_terminal():
         with _show_early_prompt():
-            from .input.approve import TerminalApprover, choose_approver
+            from ...security.permissions.approval import AutoApprover
+            from .input.approve import TerminalApprover
             from .input.terminal import Terminal, make_live_screen
             from .loop import ChatIO, make_state, preload_in_background, run_chat
 
@@ -34,7 +35,7 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
                 edit=_edit_arguments,
                 remember=state.factory.rule_memory.save,
             )
-            approver = choose_approver(yes, target.settings) if yes else asking
+            approver = AutoApprover(asking) if yes else asking
         preload_in_background()
         return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume)
 

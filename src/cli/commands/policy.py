@@ -61,4 +61,4 @@ def _parse_call(line: str) -> ToolCall:
     name, arguments = entry.get("tool"), entry.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise ValueError('not a call: "tool" must be a string, "arguments" an object')
-    return ToolCall("", name, arguments, echo=entry.get("echo") is True)
+    return ToolCall("", name, arguments, echo=entry.get("echo") is True, guessed=entry.get("guessed") is True)

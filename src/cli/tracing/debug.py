@@ -113,14 +113,17 @@ def _list_call_lines(response: Response) -> list[str]:
         lines.append(f"Tool calls found: {len(text)}  (text-based parsing)")
     if response.calls:
         lines.append(f"Tool calls: {[{'name': call.name, 'args': dict(call.arguments)} for call in response.calls]}")
-    lines += [_describe_origin(call) for call in text if call.origin != TEXT or call.repaired]
+    lines += [_describe_origin(call) for call in text if call.origin != TEXT or call.repaired or call.guessed]
     lines += [f"Malformed call ({call.origin}): {call.reason}" for call in response.malformed]
     return [*lines, _describe_end(response)]
 
 
 def _describe_origin(call: ToolCall | MalformedCall) -> str:
-    repaired = f", repaired: {', '.join(call.repaired)}" if isinstance(call, ToolCall) and call.repaired else ""
-    return f"{call.name}: format {call.origin}{repaired}"
+    marks = []
+    if isinstance(call, ToolCall):
+        marks += [f"repaired: {', '.join(call.repaired)}"] if call.repaired else []
+        marks += ["guessed"] if call.guessed else []
+    return ", ".join([f"{call.name}: format {call.origin}", *marks])
 
 
 def _describe_end(response: Response) -> str:

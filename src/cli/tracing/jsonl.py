@@ -91,7 +91,8 @@ def _list_response_fields(event: Completed) -> dict[str, Any]:
         "input_tokens": usage.input_tokens if usage else None,
         "output_tokens": usage.output_tokens if usage else None,
         "calls": [
-            {"name": call.name, "origin": call.origin, "repaired": list(call.repaired)} for call in response.calls
+            {"name": call.name, "origin": call.origin, "repaired": list(call.repaired), "guessed": call.guessed}
+            for call in response.calls
         ],
         "malformed": [
             {"name": call.name, "origin": call.origin, "reason": call.reason, "raw": call.raw}

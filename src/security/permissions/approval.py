@@ -37,23 +37,29 @@ class Approver(Protocol):
     def approve(self, request: Request) -> Answer: ...
 
 
-class FixedApprover(NamedTuple):
-    """Gives the same answer to every question."""
+class AutoApprover(NamedTuple):
+    """Approves every call, but for a guessed one, about which `other` is asked."""
 
-    answer: Answer
+    other: Approver
 
-    def approve(self, request: Request) -> Answer:  # noqa: ARG002
-        return self.answer
+    def approve(self, request: Request) -> Answer:
+        return self.other.approve(request) if request.call.guessed else Answer(True)
 
 
 class NoApprover(NamedTuple):
     """Refuses, and tells the model the reason of the question, so that it can do something else."""
 
     def approve(self, request: Request) -> Answer:
+        if request.call.guessed:
+            return Answer(False, GUESSED_MESSAGE.format(reason=request.reason))
         hint = " To look at files use read, glob or grep." if request.call.name == "exec" else ""
         return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{hint}")
 
 
 NO_APPROVER_MESSAGE = "nobody is there to be asked; start with --yes to let such calls run"
-APPROVE_ALL = FixedApprover(Answer(True))
+GUESSED_MESSAGE = (
+    "nobody is there to be asked, and {reason}. If it was meant, make the call again, alone, "
+    "with its arguments as one JSON object."
+)
 REFUSE_ALL = NoApprover()
+APPROVE_ALL = AutoApprover(REFUSE_ALL)

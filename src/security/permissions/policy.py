@@ -1,8 +1,8 @@
 """Decides whether a call may run, before it runs: allow, ask or deny, with the reason and the rule.
 
 The first of these decides: a protected file and a path out of reach deny; then a rule that denies, one that asks, one
-that allows; then the profile. A call that repeats text that the model was given, or whose arguments were guessed, asks
-instead of being allowed. A denied call is never asked about, so `--yes` cannot allow it.
+that allows; then the profile. A call that repeats text that the model was given, or that was guessed, asks instead of
+being allowed. A denied call is never asked about, so `--yes` cannot allow it; a guessed call is asked about with it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PROFILES: Mapping[str, str] = {
     "workspace": "reading and writing in the workspace are allowed, everything else asks",
     "full": "everything is allowed",
 }
+GUESSED = "its text could be read in more than one way, so the call had to be guessed"
 LOSSY_REPAIRS = frozenset({"quotes inside a string", "unquoted text"})  # repairs that may lose a part of an argument
 
 
@@ -61,6 +62,8 @@ class Policy:
     def decide(self, call: ToolCall, risk: Risk) -> Decision:
         """Whether a call may run. `risk` is that of its tool."""
         decision = self._decide(call, risk)
+        if call.guessed and risk != "low" and decision.action != "deny":
+            return Decision("ask", GUESSED, "guessed")
         if call.echo and decision.action == "allow":  # it may come from a file, not from the model's intention
             return Decision("ask", "it merely repeats text from a message or a tool result", "echo")
         if (

@@ -47,6 +47,11 @@ def test_how_a_call_was_recovered(capsys):
     assert "[DEBUG] read: format hermes, repaired: trailing comma" in traced(capsys, Completed(Response((call,))))
 
 
+def test_that_a_call_was_guessed(capsys):
+    call = ToolCall("a", "read", {}, "text", guessed=True)
+    assert "[DEBUG] read: format text, guessed" in traced(capsys, Completed(Response((call,))))
+
+
 def test_a_malformed_call_and_its_reason(capsys):
     call = MalformedCall("a", "read", "{", "It has no end.", "text")
     assert "[DEBUG] Malformed call (text): It has no end." in traced(capsys, Completed(Response((call,))))

@@ -64,7 +64,7 @@ def test_a_turn_tells_what_became_of_its_calls(traced):
     response = Response((CALL, malformed), "tool_use", Usage(7, 3), "tiny")
     (line,) = traced(Completed(response))[1:-1]
     assert (line["stop_reason"], line["input_tokens"], line["output_tokens"]) == ("tool_use", 7, 3)
-    assert line["calls"] == [{"name": "read", "origin": "hermes", "repaired": ["trailing comma"]}]
+    assert line["calls"] == [{"name": "read", "origin": "hermes", "repaired": ["trailing comma"], "guessed": False}]
     assert line["malformed"][0]["reason"] == "It has no end."
 
 

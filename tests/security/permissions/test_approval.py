@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Request
+from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, AutoApprover, Request
 from src.types.messages import ToolCall
 
 REQUEST = Request(ToolCall("1", "exec", {"command": "ls"}), "why", lambda _: "never")
@@ -11,6 +11,27 @@ REQUEST = Request(ToolCall("1", "exec", {"command": "ls"}), "why", lambda _: "ne
 def test_who_approves_all_and_who_refuses_all():
     assert APPROVE_ALL.approve(REQUEST).allowed
     assert not REFUSE_ALL.approve(REQUEST).allowed
+
+
+def test_a_guessed_call_is_refused_where_no_person_is_there_and_the_model_is_told_why():
+    guessed = REQUEST._replace(call=ToolCall("1", "exec", {"command": "ls"}, guessed=True))
+    for approver in (APPROVE_ALL, REFUSE_ALL):
+        answer = approver.approve(guessed)
+        assert not answer.allowed
+        assert "why" in answer.message
+        assert "make the call again" in answer.message
+        assert "--yes" not in answer.message
+
+
+def test_a_guessed_call_is_asked_about_where_all_others_are_approved():
+    guessed = REQUEST._replace(call=ToolCall("1", "exec", {"command": "ls"}, guessed=True))
+    assert AutoApprover(AutoApprover(REFUSE_ALL)).approve(REQUEST).allowed
+    assert AutoApprover(Agreeing()).approve(guessed).message == "go on"
+
+
+class Agreeing:
+    def approve(self, _request):
+        return Answer(True, "go on")
 
 
 def test_who_is_refused_for_want_of_anybody_hears_of_yes():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -48,6 +49,7 @@ def test_the_page_names_the_commands_of_the_table():
 def test_the_parser_of_shells_is_loaded_for_a_command_that_may_run_and_for_nothing_else():
     code = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from src.types.messages import ToolCall
 from src.security.permissions.policy import Policy
@@ -399,6 +401,19 @@ def test_a_call_whose_text_had_to_be_guessed_asks(repair, workspace):
     call = ToolCall("1", "write", {"path": "a", "content": "x"}, "text", (repair,))
     assert Policy(workspace, "workspace").decide(call, "high").rule == "repaired"
     assert Policy(workspace, "full").decide(call, "high").action == "allow"
+
+
+@pytest.mark.parametrize("profile", ["ask", "workspace", "full"])
+def test_a_guessed_call_asks_in_every_profile_and_whatever_rules_allow(profile, workspace):
+    call = ToolCall("1", "write", {"path": "a", "content": "x"}, guessed=True)
+    decision = Policy(workspace, profile, (Rule("write", "allow"),)).decide(call, "high")
+    assert (decision.action, decision.rule) == ("ask", "guessed")
+
+
+def test_a_guessed_call_that_changes_nothing_runs_and_a_denied_one_stays_denied(workspace):
+    read = ToolCall("1", "read", {"path": "a"}, guessed=True)
+    assert Policy(workspace).decide(read, "low").action == "allow"
+    assert Policy(workspace, "read-only").decide(replace(read, name="write"), "high").action == "deny"
 
 
 class TestAlways:

@@ -16,7 +16,7 @@ from typing import Any
 from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
-from ....security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, Approver, Request
+from ....security.permissions.approval import REFUSE_ALL, Answer, Approver, AutoApprover, Request
 from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
 from ...render.diff import draw_preview
@@ -183,8 +183,10 @@ def discard_typed_ahead() -> None:
 
 
 def choose_approver(yes: bool, settings: Settings) -> Approver:
-    """`yes` approves every call. Otherwise the user decides, and without a terminal every call is refused."""
-    if yes:
-        return APPROVE_ALL
+    """`yes` approves every call that was not guessed. The user decides about the others.
+
+    Without a terminal these are refused.
+    """
     is_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
-    return TerminalApprover(remember=Factory(settings).rule_memory.save) if is_terminal else REFUSE_ALL
+    user = TerminalApprover(remember=Factory(settings).rule_memory.save) if is_terminal else REFUSE_ALL
+    return AutoApprover(user) if yes else user
