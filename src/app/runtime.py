@@ -28,7 +28,7 @@ from ..security.sandbox.view import build_view
 from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
-from ..tools import REGISTRY, Registry, Tool, ToolContext
+from ..tools import REGISTRY, Registry, ToolContext
 from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
@@ -141,10 +141,8 @@ def make_tools(settings: Settings) -> Registry:
     Raises ConfigError for a file that cannot be loaded or a name that is taken.
     """
     files, runs_commands = settings.tools, settings.security.exec_enabled
-    if files.modules:
-        python_files.load(files.modules)
     registry = REGISTRY if runs_commands else REGISTRY.without("exec")
-    more: list[Tool] = []
+    more = python_files.load(files.modules, [each.name for each in REGISTRY.definitions])
     notices: list[str] = []
     if files.commands and runs_commands:
         from ..tools.sources import yaml_commands  # loads yaml

@@ -29,7 +29,6 @@ from src import (
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, serve
 from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
 from src.errors import ConfigError, NeverReached, ServerError
-from src.tools import REGISTRY
 from tests.doubles import ScriptedServer, stream_event
 from tests.faults.scripts import HALF, HELLO, SILENCE, refused
 from tests.faults.server import STALL, FaultServer
@@ -60,17 +59,7 @@ def server():
         yield f"{address}/v1"
 
 
-@pytest.fixture
-def forgotten():
-    """What a program registers is gone after the test."""
-    before = len(REGISTRY.openai_tools)
-    yield
-    for entry in REGISTRY.openai_tools[before:]:
-        del REGISTRY._tools[entry["function"]["name"]]
-    del REGISTRY.openai_tools[before:]
-
-
-def test_the_example_of_the_readme_runs(server, capsys, forgotten):
+def test_the_example_of_the_readme_runs(server, capsys):
     exec(EXAMPLE.replace("http://localhost:8000/v1", server), {"__name__": "example"})
     printed = capsys.readouterr().out
     assert printed == "I was told: Oslo: rain, 7 degrees"
@@ -108,7 +97,7 @@ class TestAskingAboutTools:
         events, _ = self.events(server, approve=lambda request: Answer(False, "Look outside."))
         assert "Look outside." in self.of(events, CallFinished)[0].result.value
 
-    def test_a_tool_of_low_risk_runs(self, server, forgotten):
+    def test_a_tool_of_low_risk_runs(self, server):
         tool = src.tool(risk="low")(weather)
         with Agent.connect(server, tools=[tool]) as agent:
             (finished,) = self.of(agent.ask("Rain?"), CallFinished)
@@ -116,14 +105,14 @@ class TestAskingAboutTools:
 
 
 class TestTheConversation:
-    def test_the_answer_alone(self, server, forgotten):
+    def test_the_answer_alone(self, server):
         with Agent.connect(server, tools=[src.tool(risk="low")(weather)]) as agent:
             assert "Oslo: rain" in agent.answer("Rain?")
             said = len(agent.conversation)
             assert agent.answer("Still?")
             assert len(agent.conversation) > said
 
-    def test_a_tool_can_be_forced_and_forbidden(self, forgotten):
+    def test_a_tool_can_be_forced_and_forbidden(self):
         answers = [[{"content": "Hello"}, {"finish": "stop"}] for _ in range(3)]
         with ScriptedServer(*answers) as scripted:
             agent = Agent.connect(scripted.url, tools=[src.tool(risk="low")(weather)])
@@ -223,7 +212,7 @@ class TestCancelling:
             assert isinstance(error, Cancelled)
             assert agent.answer("again") == "Hello"
 
-    def test_so_does_a_tool_that_looks(self, server, forgotten):
+    def test_so_does_a_tool_that_looks(self, server):
         started = threading.Event()
 
         @src.tool(risk="low")

@@ -69,7 +69,9 @@ def test_an_agent_is_connected_with_these_parameters():
 
 
 def test_a_tool_is_made_with_these_parameters():
-    assert list_parameters(src.tool) == {"function": None, "risk": "high", "preview": None}
+    assert list_parameters(src.tool) == {
+        "function": None, "name": "", "description": "", "risk": "high", "preview": None,
+    }  # fmt: skip
     assert [name for name in CONTEXT if not hasattr(src.ToolContext, name)] == []
 
 

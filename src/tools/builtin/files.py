@@ -25,7 +25,7 @@ from ..fs.line_window import READ_BYTES as TAIL_BYTES
 from ..fs.line_window import Window, count_lines, read_tail, read_window
 from ..fs.replace import format_line_numbers, is_crlf, replace_text
 from ..sdk.context import ToolContext
-from ..sdk.registry import tool
+from ..sdk.tool import tool
 
 MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
 

@@ -9,7 +9,7 @@ from ...errors import ToolError
 from ..fs.grep import LineMatcher, find_lines, read_blocks
 from ..fs.line_window import read_window
 from ..sdk.context import ToolContext
-from ..sdk.registry import tool
+from ..sdk.tool import tool
 from .search import After, Before, MaxMatches, format_matches, refuse_many_lines
 
 

@@ -13,7 +13,7 @@ from ...errors import ToolError
 from ..fs.grep import FoundLine, LineMatcher, drop_files_without_words, find_lines, read_blocks
 from ..fs.walk import Tree
 from ..sdk.context import ToolContext
-from ..sdk.registry import tool
+from ..sdk.tool import tool
 
 if TYPE_CHECKING:
     import regex

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from ..process.run import run
+from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
-from ..sdk.registry import ToolContext, tool
+from ..sdk.tool import tool
 
 SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 

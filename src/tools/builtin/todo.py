@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypedDict
 
 from ...errors import ToolError
 from ..sdk.context import ToolContext
-from ..sdk.registry import tool
+from ..sdk.tool import tool
 
 MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
 MAX_TODOS = 100

@@ -38,28 +38,28 @@ class Parameters(NamedTuple):
     converts: Mapping[str, Convert]
 
 
-def read_parameters(function: Callable[..., object], injected: type) -> Parameters:
+def read_parameters(function: Callable[..., object], name: str, injected: type) -> Parameters:
     """The parameters of a function, without the one of type `injected`.
 
-    Raises TypeError, with the function and the parameter, for a hint outside the dialect.
+    Raises TypeError, with `name`, the tool's, and the parameter, for a hint outside the dialect.
     """
     properties: dict[str, HintSchema] = {}
     required: list[str] = []
     context_parameter = ""
-    for parameter in _read_signature(function).parameters.values():
+    for parameter in _read_signature(function, name).parameters.values():
         if parameter.annotation is injected:
             context_parameter = parameter.name
             continue
         try:
             properties[parameter.name] = _convert_parameter(parameter)
         except TypeError as error:
-            raise TypeError(f"{function.__name__}({parameter.name}): {error}") from error
+            raise TypeError(f"{name}({parameter.name}): {error}") from error
         except RecursionError as error:
-            raise TypeError(f"{function.__name__}({parameter.name}): the type holds itself") from error
+            raise TypeError(f"{name}({parameter.name}): the type holds itself") from error
         if parameter.default is parameter.empty:
             required.append(parameter.name)
     return Parameters(
-        _object(properties, required), context_parameter, {name: each.convert for name, each in properties.items()}
+        _object(properties, required), context_parameter, {key: each.convert for key, each in properties.items()}
     )
 
 
@@ -72,18 +72,20 @@ def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> 
     return {"type": "object", "properties": dict(properties), "required": [*required], "additionalProperties": False}
 
 
-def _read_signature(function: Callable[..., object]) -> inspect.Signature:
+def _read_signature(function: Callable[..., object], name: str) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)
     except NameError as error:
-        raise TypeError(f"{function.__name__}: a type hint cannot be read: {error}") from error
+        raise TypeError(f"{name}: a type hint cannot be read: {error}") from error
 
 
 def _convert_parameter(parameter: inspect.Parameter) -> HintSchema:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError("a tool takes named parameters only")
     if parameter.annotation is parameter.empty:
-        raise TypeError("a type hint is missing")
+        is_method = parameter.name == "self"
+        way_out = "a method becomes a tool when it belongs to an object: tool(thing.method)"
+        raise TypeError(way_out if is_method else "a type hint is missing")
     return _convert_optional(parameter.annotation, parameter.default)
 
 

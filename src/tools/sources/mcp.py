@@ -28,8 +28,8 @@ from ...types.messages import JSON, ToolDefinition
 from ...types.special_tokens import neutralize
 from ..process.async_loop import AsyncLoop
 from ..sdk.context import ToolContext
-from ..sdk.registry import Risk, Tool
 from ..sdk.result import Media, attempt
+from ..sdk.tool import Risk, Tool
 from .rows import Key, check_row, is_command, is_list_of, is_number, is_string, one_of
 
 MAX_NAME_CHARS = 64

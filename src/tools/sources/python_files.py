@@ -1,4 +1,4 @@
-"""Python files with tools: each is run once, and its `@tool` functions are then in the registry.
+"""Python files with tools: each is run once, and the tools that its names then hold are collected.
 
 They import `from vllm_bot.tools import tool, ToolContext`, also if this package has another name, as in a checkout.
 """
@@ -7,42 +7,58 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
 from ...errors import ConfigError
-from ..sdk.registry import REGISTRY
 from ..sdk.result import attempt
+from ..sdk.tool import Tool, list_tools
 
 PUBLIC = "vllm_bot"
 PACKAGE = __name__.removesuffix(".tools.sources.python_files")
 
 
-def load(paths: Sequence[str]) -> None:
-    """Run each file once. Raises ConfigError, with file and line, for one that fails or defines no tool."""
+def load(paths: Sequence[str], taken: Collection[str] = ()) -> list[Tool]:
+    """The tools of the files, each of which is run once in a program. `taken` are names that no tool may have.
+
+    Raises ConfigError, with file and line, for a file that fails, defines no tool, or defines one of a name taken.
+    """
+    places = dict.fromkeys(taken, "")
+    tools: list[Tool] = []
     for path in paths:
-        name = f"{PACKAGE}_module:{path}"
-        if name not in sys.modules:
-            _load(name, path)
+        for tool in list_tools(_load(f"{PACKAGE}_module:{path}", path)):
+            name, place = tool.definition.name, _find_place(tool, path)
+            if name in places:
+                other = f", in {places[name]}" if places[name] else ""
+                raise ConfigError(f"{place}: there is a tool {name} already{other}", "Give it another name.")
+            places[name] = place
+            tools.append(tool)
+    return tools
 
 
-def _load(name: str, path: str) -> None:
+def _load(name: str, path: str) -> ModuleType:
+    if name in sys.modules:
+        return sys.modules[name]
     spec = spec_from_file_location(name, path)
     if spec is None:
         raise ConfigError(f"{path}: a file with tools is a Python file, and its name ends in .py")
     _alias_package()
-    before = {each.definition.name for each in REGISTRY}
     module = sys.modules[name] = module_from_spec(spec)
     error = _run(spec, module)
-    added = [each.definition.name for each in REGISTRY if each.definition.name not in before]
-    if error is not None:
+    if error is not None or not list_tools(module):
         del sys.modules[name]
-        REGISTRY.forget(added)
+    if error is not None:
         raise ConfigError(_describe_error(path, error)) from error
-    if not added:
+    if not list_tools(module):
         raise ConfigError(f"{path}: there is no tool in it: no function has the decorator @tool")
+    return module
+
+
+def _find_place(tool: Tool, path: str) -> str:
+    code = getattr(tool.function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else path
 
 
 def _run(spec: ModuleSpec, module: ModuleType) -> BaseException | None:

@@ -29,8 +29,8 @@ from ...types.messages import JSON, ToolDefinition
 from ..process.run import run
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
-from ..sdk.registry import NAME, Tool
 from ..sdk.schema import Schema, object_schema, to_strict
+from ..sdk.tool import NAME, Tool
 from .rows import Key, check_row, is_command, is_integer, is_list_of, is_number, is_scalar, is_string, one_of
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")

@@ -13,7 +13,7 @@ import pytest
 
 from src.errors import ConfigError, ToolError
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext, registry_of
-from src.tools.sdk.registry import tool_of
+from src.tools.sdk.tool import tool as make_tool
 from src.types.messages import ToolCall, ToolDefinition
 from src.types.tool_schema import describe_type
 from tests.sources import ROOT, SOURCES, tree
@@ -250,7 +250,7 @@ def test_a_tool_that_is_switched_off_is_described_to_no_model():
 
 
 def test_a_session_may_have_more_tools():
-    more = REGISTRY.plus([tool_of(hello)])
+    more = REGISTRY.plus([make_tool(hello)])
     assert [each.name for each in more.definitions][-1] == "hello"
     assert "hello" not in REGISTRY
 
@@ -277,7 +277,7 @@ def test_a_value_that_is_not_a_list_of_functions_is_refused(tools, said):
 
 def test_a_risk_is_low_or_high():
     with pytest.raises(ValueError, match="low or high, and not 'medium'"):
-        tool_of(hello, "medium")
+        make_tool(hello, risk="medium")
 
 
 class Watched(dict):

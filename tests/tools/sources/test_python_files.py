@@ -1,4 +1,4 @@
-"""A user's Python file: its tools are in the registry, or the error says where it fails."""
+"""A user's Python file: its tools are collected, or the error says where it fails."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from src.errors import ConfigError
-from src.tools import REGISTRY, ToolContext
+from src.tools import TOOL_DEFINITIONS, ToolContext
 from src.tools.sources import python_files
-from src.types.messages import ToolCall
 
 GREET = '''
 from __future__ import annotations
@@ -32,28 +31,21 @@ def greet(name: Annotated[str, "Whom"], ctx: ToolContext) -> str:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Load a file twice: its tool's signature, risk and answer, or the error. What it added is removed in the end."""
-    modules, tools = set(sys.modules), {each.definition.name for each in REGISTRY}
-
-    def added() -> list[str]:
-        return [each.definition.name for each in REGISTRY if each.definition.name not in tools]
+    """Load a file twice: the signature, risk and answer of its tool, or the error."""
+    modules = set(sys.modules)
 
     def load(text: str, name: str = "mine.py") -> str:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         try:
-            python_files.load([str(path)])
-            python_files.load([str(path)])
+            first = python_files.load([str(path)], ["read"])
+            (tool,) = python_files.load([str(path)], ["read"])
         except ConfigError as error:
-            assert added() == []
-            assert len(REGISTRY.openai_tools) == len(tools)
             return str(error).replace(str(tmp_path), "")
-        (tool,) = (REGISTRY[each] for each in added())
-        call = ToolCall("1", tool.definition.name, {"name": "you"})
-        return f"{tool.signature} {tool.risk} {REGISTRY.run(call, ToolContext(tmp_path)).value}"
+        assert first == [tool]
+        return f"{tool.signature} {tool.risk} {tool.execute({'name': 'you'}, ToolContext(tmp_path)).value}"
 
     yield load
-    REGISTRY.forget(added())
     for name in set(sys.modules) - modules:
         del sys.modules[name]
 
@@ -72,7 +64,7 @@ FAILING = [
     ("x = 1\n", "/mine.py: there is no tool in it: no function has the decorator @tool"),
     (
         "from vllm_bot.tools import tool\n@tool\ndef read(path: str) -> str:\n    'Read.'\n    return ''\n",
-        "/mine.py:2: ValueError: there is a tool read already",
+        "/mine.py:2: there is a tool read already\nGive it another name.",
     ),
     (
         "from vllm_bot.tools import tool\n@tool\ndef get(path) -> str:\n    'Get.'\n    return ''\n",
@@ -88,3 +80,32 @@ def test_an_error_names_file_and_line(load, text, said):
 
 def test_another_kind_of_file_is_refused(load):
     assert load("x", "mine.txt").startswith("/mine.txt: a file with tools is a Python file")
+
+
+HELPER = "from vllm_bot import tool\n\n@tool\ndef shout(name: str) -> str:\n    'Shout.'\n    return name.upper()\n"
+
+
+def test_a_file_registers_nothing_in_the_program(load):
+    before = list(TOOL_DEFINITIONS)
+    load(GREET.format(package="vllm_bot"))
+    assert before == TOOL_DEFINITIONS
+
+
+def test_a_tool_of_two_names_is_one(load):
+    assert load(f"{HELPER}again = shout\n").startswith("shout(name: string) high YOU")
+
+
+def test_of_two_functions_of_one_name_the_last_is_the_tool(load):
+    assert load(f"{HELPER}{HELPER.replace('upper', 'title')}").endswith("You")
+
+
+def test_two_tools_that_give_themselves_one_name_are_an_error(load):
+    assert load(f"{HELPER}scream = tool(shout.function, name='shout', description='Scream.')\n") == (
+        "/mine.py:3: there is a tool shout already, in /mine.py:3\nGive it another name."
+    )
+
+
+def test_a_tool_that_is_imported_counts_as_one_of_the_file(load, tmp_path, monkeypatch):
+    (tmp_path / "helper_of_mine.py").write_text(HELPER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load("from helper_of_mine import shout\n") == "shout(name: string) high YOU"

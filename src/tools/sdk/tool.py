@@ -1,0 +1,212 @@
+"""A typed function becomes a tool by one decorator, which registers nothing.
+
+    @tool(risk="low")
+    def count_lines(path: Annotated[str, "File to count"], ctx: ToolContext) -> int:
+        \"\"\"Count the lines of a file.\"\"\"
+
+A Tool is called as its function is. A model's call goes through `execute`, which raises no Exception: what the
+function returns becomes a result of kind text, data or multimodal; what it raises, and a wrong call, become a result of
+kind error that says how to call it. KeyboardInterrupt and SystemExit pass through.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import WRAPPER_ASSIGNMENTS, cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args, overload
+
+from ...errors import BotError
+from ...types.messages import JSON, ToolDefinition
+from ...types.tool_schema import format_signature
+from .context import ToolContext
+from .result import Outcome, attempt, replace_surrogates, to_outcome
+from .schema import Convert, drop_nulls, read_parameters, to_strict
+from .validation import ArgumentValidator
+
+if TYPE_CHECKING:  # with defaults, so that `Tool` alone is a type; type checkers bring this package
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+Risk = Literal["low", "high"]
+Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, eq=False)
+class Tool(Generic[P, R]):
+    """A function that a model may call, and that Python calls as before.
+
+    `context_parameter` names the parameter that gets the ToolContext; "": none. `preview` describes what a call would
+    change, as a unified diff, for its approval. `converts` turns checked arguments into the types of the function's
+    hints.
+    """
+
+    definition: ToolDefinition
+    function: Callable[P, R]
+    risk: Risk = "high"
+    context_parameter: str = ""
+    preview: Preview | None = None
+    converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in WRAPPER_ASSIGNMENTS:  # so that help() describes the function
+            if hasattr(self.function, name):
+                self.__dict__[name] = getattr(self.function, name)
+        self.__dict__["__wrapped__"] = self.function
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.signature}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, as a test does: no check, no conversion, and a coroutine function is awaited."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def signature(self) -> str:
+        """`read(path: string, offset?: integer)`."""
+        return format_signature(self.definition.name, self.definition.parameters)
+
+    def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
+        """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
+        mismatch = attempt(
+            lambda: self._validator.find_mismatch(arguments), lambda error: f"they cannot be checked: {error}"
+        )
+        return f"Wrong arguments for {self.definition.name}: {mismatch}. Usage: {self.signature}" if mismatch else ""
+
+    def check_schema(self) -> str:
+        """Say why no arguments can be checked against the schema, e.g. of an MCP server; "" if they can."""
+
+        def compile_schema() -> str:
+            _ = self._validator.validate, self.signature
+            return ""
+
+        return attempt(compile_schema, lambda error: f"its schema is none: {error}")
+
+    def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
+        """Parse the arguments, an object or its JSON text, check them, and run. An Exception becomes the error."""
+        arguments = _parse_arguments(raw_arguments)
+        if wrong := self.check_arguments(arguments):
+            return Outcome("error", wrong)
+        return attempt(lambda: self._run(arguments, ctx), _to_error)
+
+    def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
+        """The preview of a call that `check_arguments` accepts; "" if there is none, or it fails."""
+        preview = self.preview
+        if preview is None:
+            return ""
+
+        def log_failure(error: Exception) -> str:
+            ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
+            return ""
+
+        return attempt(lambda: replace_surrogates(str(preview(self._convert(arguments), ctx))), log_failure)
+
+    def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
+        function, converted = cast(Callable[..., object], self.function), self._convert(arguments)
+        if not self.context_parameter and not inspect.iscoroutine(value := function(**converted)):
+            return to_outcome(value)
+        with ctx.for_call() as within:
+            if self.context_parameter:
+                value = function(**converted, **{self.context_parameter: within})
+            return to_outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
+
+    def _convert(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+        """Convert the arguments to the types of the function's hints."""
+        converts = self.converts
+        return {
+            name: converts[name](value) if name in converts else value
+            for name, value in drop_nulls(arguments, self.definition.parameters).items()
+        }
+
+    @cached_property
+    def _validator(self) -> ArgumentValidator:
+        return ArgumentValidator(self.definition.parameters)
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    risk: Risk = "high",
+    preview: Preview | None = None,
+) -> Tool[P, R]: ...
+@overload
+def tool(
+    *, name: str = "", description: str = "", risk: Risk = "high", preview: Preview | None = None
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    risk: Risk = "high",
+    preview: Preview | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function: `@tool`, `@tool(risk="low")`, or `tool(function, name="find")`.
+
+    `name` and `description` are the function's name and the first paragraph of its docstring, if not given. A call of
+    high risk, the default, needs approval. `preview` gets arguments and context, and returns what a call would change.
+    Raises TypeError or ValueError, with the function and the parameter, for what cannot be described to a model.
+    """
+
+    def make(function: Callable[..., Any]) -> Tool:
+        own = function.function if isinstance(function, Tool) else function
+        return _make_tool(own, name, description, risk, preview)
+
+    return make if function is None else make(function)
+
+
+def _make_tool(function: Callable[..., Any], name: str, description: str, risk: Risk, preview: Preview | None) -> Tool:
+    if not callable(function):
+        raise TypeError(f"a tool is a function, and {function!r} is none")
+    own_name = getattr(function, "__name__", "")
+    name = name or own_name
+    if not NAME.fullmatch(name):
+        raise TypeError(f"a tool's name matches {NAME.pattern}, and {name!r} does not; give one: tool(..., name=...)")
+    if risk not in get_args(Risk):
+        raise ValueError(f"{name}: a tool's risk is {' or '.join(get_args(Risk))}, and not {risk!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{name}: a tool returns its result, and this function yields; return a list")
+    doc = description or (inspect.getdoc(function) or "" if own_name else "").split("\n\n")[0]
+    description = " ".join(doc.split())
+    if not description:
+        raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
+    schema, context_parameter, converts = read_parameters(function, name, ToolContext)
+    definition = ToolDefinition(name, description, schema, strict_parameters=to_strict(schema))
+    return Tool(definition, function, risk, context_parameter, preview, converts)
+
+
+def list_tools(module: ModuleType) -> list[Tool]:
+    """The tools that a module's names hold, in the order of their definition; each once."""
+    return list(dict.fromkeys(each for each in vars(module).values() if isinstance(each, Tool)))
+
+
+def _parse_arguments(arguments: Any) -> Any:
+    """Parse JSON text; other text stays as it is, and is refused as not being an object."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _to_error(error: Exception) -> Outcome:
+    kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
+    return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{error}"))

@@ -1,0 +1,208 @@
+"""The decorator `tool`: it makes a Tool and registers nothing, and a Tool is called as its function is."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from src import tool
+from src.tools import TOOL_DEFINITIONS, Tool, ToolContext, registry_of
+from src.types.messages import ToolCall
+from tests.sources import ROOT
+
+CTX = ToolContext(Path("/"))
+
+
+def weather(city: str, days: int = 1) -> str:
+    """The weather in a city.
+
+    This is for programmers.
+    """
+    return f"{city}: rain for {days}"
+
+
+def test_it_registers_nothing():
+    before = list(TOOL_DEFINITIONS)
+    tool(weather)
+    assert before == TOOL_DEFINITIONS
+
+
+def test_a_notebook_cell_may_run_twice():
+    for _ in range(2):
+        agent_tools = registry_of([tool(risk="low")(weather)])
+    assert agent_tools.run(ToolCall("1", "weather", {"city": "Oslo"}), CTX).value == "Oslo: rain for 1"
+
+
+def test_a_tool_may_have_the_name_of_one_of_the_program():
+    assert registry_of([tool(weather, name="read")]).signature("read") == "read(city: string, days?: integer)"
+
+
+def test_calling_it_calls_the_function():
+    assert tool(weather)("Oslo", days=2) == "Oslo: rain for 2"
+
+
+def test_calling_an_async_one_gives_what_is_awaited():
+    async def fetch(city: str) -> str:
+        """Fetch the weather."""
+        return city.upper()
+
+    assert asyncio.run(tool(fetch)("Oslo")) == "OSLO"
+
+
+def test_it_is_described_as_its_function_is():
+    made = tool(weather)
+    assert (made.__name__, made.__doc__) == ("weather", weather.__doc__)
+    assert inspect.signature(made) == inspect.signature(weather)
+    assert repr(made) == "<Tool weather(city: string, days?: integer)>"
+
+
+def test_name_and_description_may_be_given():
+    made = tool(name="forecast", description="What  comes.")(weather)
+    assert (made.definition.name, made.definition.description) == ("forecast", "What comes.")
+
+
+def test_a_tool_may_be_made_of_a_tool():
+    assert tool(tool(weather), risk="low", name="forecast").risk == "low"
+
+
+def test_a_bound_method_is_a_tool():
+    class Station:
+        city = "Oslo"
+
+        def measure(self, unit: str) -> str:
+            """Measure."""
+            return f"{self.city} {unit}"
+
+    assert tool(Station().measure).execute({"unit": "K"}, CTX).value == "Oslo K"
+
+
+def test_what_has_no_name_of_its_own_is_a_tool_once_it_is_given_one():
+    made = tool(partial(weather, days=3), name="long_weather", description="The weather of three days.")
+    assert made.execute({"city": "Oslo"}, CTX).value == "Oslo: rain for 3"
+
+
+def yielding(city: str):
+    """Yield."""
+    yield city
+
+
+class Box:
+    def method(self, city: str) -> str:
+        """A method."""
+        return city
+
+
+WRONG = [
+    (5, "a tool is a function, and 5 is none"),
+    (partial(weather), "a tool's name matches"),
+    (lambda city: city, "'<lambda>' does not; give one: tool(..., name=...)"),
+    (yielding, "yielding: a tool returns its result, and this function yields; return a list"),
+    (Box.method, "method(self): a method becomes a tool when it belongs to an object: tool(thing.method)"),
+]
+
+
+@pytest.mark.parametrize(("function", "said"), WRONG, ids=[row[1][:40] for row in WRONG])
+def test_what_is_no_function_is_refused_with_what_to_do(function, said):
+    with pytest.raises(TypeError) as error:
+        tool(function)
+    assert said in str(error.value)
+
+
+TYPED = """
+from typing_extensions import assert_type  # mypy brings it
+from vllm_bot import tool
+from vllm_bot.tools import Tool
+
+@tool
+def bare(city: str, days: int = 1) -> str:
+    '''Bare.'''
+    return city
+
+@tool(risk="low", name="other")
+def called(city: str) -> list[int]:
+    '''Called.'''
+    return []
+
+@tool
+async def awaited(city: str) -> float:
+    '''Awaited.'''
+    return 1.0
+
+@tool()
+async def awaited_too(city: str) -> float:
+    '''Awaited.'''
+    return 1.0
+
+async def use() -> None:
+    assert_type(await awaited("Oslo"), float)
+    assert_type(await awaited_too(city="Oslo"), float)
+
+assert_type(bare("Oslo", days=2), str)
+assert_type(called("Oslo"), list[int])
+tools: list[Tool] = [bare, called, awaited]
+"""
+UNTYPED = """
+from vllm_bot import tool
+
+@tool
+def bare(city: str) -> str:
+    '''Bare.'''
+    return city
+
+bare(5)
+bare(town="Oslo")
+number: int = bare("Oslo")
+"""
+
+
+@pytest.mark.parametrize(("text", "errors"), [(TYPED, 0), (UNTYPED, 3)], ids=["right", "wrong"])
+def test_types_stay_intact_under_a_strict_type_checker(text, errors, tmp_path):
+    (tmp_path / "use.py").write_text(text)
+    (tmp_path / "vllm_bot").symlink_to(ROOT / "src")  # as it is when it is installed
+    command = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "use.py"]
+    done = subprocess.run(
+        [*command, "--cache-dir", str(ROOT / ".mypy_cache" / "use"), "--config-file", str(ROOT / "pyproject.toml")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (
+        len([line for line in done.stdout.splitlines() if line.startswith("use.py:") and ": error:" in line]) == errors
+    ), done.stdout
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: TOOL_DEFINITIONS.append({}),
+        lambda: TOOL_DEFINITIONS.extend([{}]),
+        lambda: TOOL_DEFINITIONS.insert(0, {}),
+        lambda: TOOL_DEFINITIONS.__iadd__([{}]),
+        lambda: TOOL_DEFINITIONS.pop(),
+        lambda: TOOL_DEFINITIONS.clear(),
+        lambda: TOOL_DEFINITIONS.__setitem__(0, {}),
+        lambda: TOOL_DEFINITIONS.__delitem__(0),
+    ],
+)
+def test_the_programs_list_refuses_a_change_and_says_how_to_add_a_tool(change):
+    before = list(TOOL_DEFINITIONS)
+    with pytest.raises(TypeError, match=r"put @tool above a function, and pass it in tools="):
+        change()
+    assert before == TOOL_DEFINITIONS
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, list.copy])
+def test_a_copy_of_the_list_may_change(copied):
+    mine = copied(TOOL_DEFINITIONS)
+    mine.append({})
+    assert len(mine) == len(TOOL_DEFINITIONS) + 1
+
+
+def test_a_tool_made_by_hand_is_callable_too():
+    definition = tool(weather).definition
+    assert Tool(definition, weather)("Oslo") == "Oslo: rain for 1"
