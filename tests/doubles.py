@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeVar, Union
 
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
 from src.model import FactStore, Server
@@ -16,9 +16,12 @@ from src.security.permissions.approval import Answer, Request
 from src.security.permissions.policy import Policy
 from src.tools.sdk.registry import Registry, ToolContext
 from src.transport import HttpReply
-from src.transport.driver import run
-from src.types.events import Completed, ModelEvent, TextDelta
+from src.transport.driver import drive, run
+from src.types.effects import AgentSteps
+from src.types.events import Completed, Event, ModelEvent, TextDelta
 from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, ToolDefinition
+
+T = TypeVar("T")
 
 
 def says(text: str, *calls: ToolCall, **fields) -> Response:
@@ -58,6 +61,18 @@ class ScriptedModel:
         if turn.text:
             yield TextDelta(turn.text)
         yield Completed(turn)
+
+    @property
+    def core(self) -> ScriptedModel:
+        return self
+
+    def drive(self, steps: AgentSteps[T]) -> Generator[Event, None, T]:
+        return perform(steps)
+
+
+def perform(steps: AgentSteps[T]) -> Generator[Event, None, T]:
+    """The events of a run, in which no request is sent."""
+    return drive(steps, ScriptedClient())
 
 
 class ScriptedApprover:

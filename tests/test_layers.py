@@ -38,7 +38,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "config": VALUES,
     "transport": VALUES,
     "model": {"parsing", "providers", *VALUES},  # without I/O: a driver of `transport` runs its turns
-    "agent": {"model", "tools.sdk.registry", "tools.sdk.context", "security", *VALUES},
+    "agent": {"model", "tools.sdk.calls", "tools.sdk.registry", "tools.sdk.context", "security", *VALUES},
     "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
     "": {
         "app.api",

@@ -13,12 +13,13 @@ is not done yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from ..errors import BotError, Cancelled, ContextTooLong
-from ..types.events import Compacted, Completed, Event, ModelEvent, Notice
+from ..types.effects import AgentSteps, Aside, Turn
+from ..types.events import Compacted, Completed, ModelEvent, Notice
 from ..types.messages import (
     MalformedCall,
     Message,
@@ -33,6 +34,7 @@ from ..types.messages import (
 )
 from ..types.special_tokens import neutralize_with_note
 from .pruning import CHARS_PER_TOKEN, shorten_old_results
+from .steps import watch
 
 START_SHARE = 0.85  # of the context: where compaction begins
 KEPT_SHARE = 0.25  # of the context: the last turns
@@ -65,15 +67,15 @@ QUESTION = "\n\n[The user's last message, word for word:]\n{question}"
 
 
 class SummaryModel(Protocol):
-    """Writes summaries, and knows sizes; src.model.Model is one."""
+    """Writes summaries, and knows sizes; src.model.ModelCore is one."""
 
     def respond(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
-    ) -> Iterator[ModelEvent]: ...
+    ) -> Turn[None]: ...
 
     def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
-    ) -> float | None:
+    ) -> Aside[float | None]:
         """The share of the context that the prompt takes; below `exact_from` a bound will do. None: not known."""
 
 
@@ -95,13 +97,11 @@ class Compactor:
         self._writer = writer or (lambda: model)
         self._failed_at = -RETRY_AFTER_MESSAGES  # messages in the conversation when the last attempt failed
 
-    def compact_if_full(
-        self, conversation: list[Message], tools: Sequence[ToolDefinition]
-    ) -> Generator[Event, None, None]:
+    def compact_if_full(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> AgentSteps[None]:
         """Before a request: compact if the conversation fills too much. A failure of the model becomes a notice."""
         if self._at is None or 0 <= len(conversation) - self._failed_at < RETRY_AFTER_MESSAGES:
             return
-        share = self._model.measure_fill(conversation, tools, exact_from=self._at)
+        share = yield from self._model.measure_fill(conversation, tools, exact_from=self._at)
         if share is None or share < self._at:
             return
         split = _split(conversation, KEPT_SHARE / share)
@@ -121,9 +121,7 @@ class Compactor:
                 f"Instead, old tool results were shortened by about {freed:,} tokens."
             )
 
-    def compact_after_refusal(
-        self, conversation: list[Message], tools: Sequence[ToolDefinition]
-    ) -> Generator[Event, None, bool]:
+    def compact_after_refusal(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> AgentSteps[bool]:
         """The server refused the request as too long: compact; whether that was possible."""
         split = _split(conversation, KEPT_SHARE)
         if not split:
@@ -140,9 +138,9 @@ class Compactor:
 
     def compact_now(
         self, conversation: list[Message], tools: Sequence[ToolDefinition], hint: str = ""
-    ) -> Generator[Event, None, None]:
+    ) -> AgentSteps[None]:
         """Compact because the user asks for it. `hint`: what to keep above all. Raises what the model raises."""
-        share = self._model.measure_fill(conversation, tools)
+        share = yield from self._model.measure_fill(conversation, tools)
         split = _split(
             conversation, min(KEPT_SHARE_BY_HAND, KEPT_SHARE / share if share else KEPT_SHARE_BY_HAND), least=0
         )
@@ -153,10 +151,10 @@ class Compactor:
 
     def _replace(
         self, conversation: list[Message], split: int, tools: Sequence[ToolDefinition], hint: str, *, by_hand: bool
-    ) -> Generator[Event, None, None]:
+    ) -> AgentSteps[None]:
         first = _find_start(conversation)
         dropped, before = conversation[first:split], len(conversation)
-        text = SUMMARY.format(summary=self._summarize(conversation[:split], tools, hint))
+        text = SUMMARY.format(summary=(yield from self._summarize(conversation[:split], tools, hint)))
         if not any(isinstance(message, UserMessage) for message in conversation[split:]):
             text += _quote_last_question(dropped)
         summary = UserMessage(text)
@@ -165,19 +163,20 @@ class Compactor:
         yield Compacted(summary, before, before - split, by_hand)
         yield Notice(_describe_summary(dropped, before - split, len(text), by_hand=by_hand))
 
-    def _summarize(self, old: Sequence[Message], tools: Sequence[ToolDefinition], hint: str) -> str:
+    def _summarize(self, old: Sequence[Message], tools: Sequence[ToolDefinition], hint: str) -> Turn[str]:
         """Of the messages up to the kept ones. Raises BotError if there is no summary."""
         writer = self._writer()
         last: BotError = BotError("The conversation does not fit into a request for a summary.")
         if writer is self._model:
             in_place = [*old, UserMessage(_write_prompt(IN_PLACE, hint))]
             with suppress(ContextTooLong):
-                if summary := _request_summary(writer, in_place, tools, MAX_IN_PLACE_SHARE):
+                if summary := (yield from _request_summary(writer, in_place, tools, MAX_IN_PLACE_SHARE)):
                     return summary
         prompt = SystemMessage(_write_prompt(TRANSCRIPT, hint))
         for transcript in _write_transcripts(old[_find_start(old) :]):
             try:
-                summary = _request_summary(writer, [prompt, UserMessage(neutralize_with_note(transcript))])
+                request: list[Message] = [prompt, UserMessage(neutralize_with_note(transcript))]
+                summary = yield from _request_summary(writer, request)
             except ContextTooLong as error:
                 last = error
                 continue
@@ -198,16 +197,19 @@ def _request_summary(
     request: Sequence[Message],
     tools: Sequence[ToolDefinition] = (),
     max_share: float = MAX_REQUEST_SHARE,
-) -> str | None:
+) -> Turn[str | None]:
     """The summary, empty if the model gives none; None if the request fills more of the context than `max_share`."""
-    share = writer.measure_fill(request, tools, exact_from=max_share)
+    share = yield from writer.measure_fill(request, tools, exact_from=max_share)
     if share is not None and share > max_share:
         return None
-    text = ""
-    for event in writer.respond(request, tools, "none"):
+    texts: list[str] = []
+
+    def keep(event: ModelEvent) -> None:
         if isinstance(event, Completed):
-            text = event.response.text.strip()
-    return text
+            texts.append(event.response.text.strip())
+
+    yield from watch(writer.respond(request, tools, "none"), keep, is_shown=False)
+    return texts[-1] if texts else ""
 
 
 def _find_start(conversation: Sequence[Message]) -> int:

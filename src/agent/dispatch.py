@@ -1,6 +1,6 @@
 """One turn's calls: in which order they run, and the result of each.
 
-Neighbouring calls that are of low risk and need no permission run in parallel, in threads. Every other call waits for
+Neighbouring calls that are of low risk and need no permission run in parallel. Every other call waits for
 those before it and runs alone: it may change what they read, and a user who is asked sees what came before. Events
 and results come in the order of the calls: all calls of a parallel group are started, then each is finished as soon
 as it and those before it are.
@@ -8,23 +8,19 @@ as it and those before it are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import TypeAlias
 
+from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
+from ..types.effects import AgentSteps, Await
 from ..types.events import CallDenied, CallFinished, CallStarted, Notice
 from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import PermissionGate
-
-Events: TypeAlias = Generator["CallStarted | CallDenied | CallFinished | Notice", None, None]
+from .steps import wait_for
 
 MAX_REPEATS = 3  # of the same call in a row
-CANCEL_GRACE_S = 2.0  # that interrupted calls have to end
 
 TOO_MANY = f"Not run: an answer may hold at most {MAX_CALLS} calls. Make the others again, fewer at once."
 TOO_MANY_NOTICE = f"The answer held more than {MAX_CALLS} calls; the others were not run, and the model is told so."
@@ -85,12 +81,15 @@ class RepeatGuard:
 class ToolDispatcher:
     """Runs calls that may run, and answers those that may not."""
 
-    def __init__(self, registry: Registry, gate: PermissionGate, max_parallel: int) -> None:
+    def __init__(
+        self, registry: Registry, gate: PermissionGate, max_parallel: int, runner: CallRunner | None = None
+    ) -> None:
         self._registry = registry
+        self._runner = runner or CallRunner(registry)
         self._gate = gate
         self._max_parallel = max_parallel
 
-    def run(self, turn: TurnCalls, ctx: ToolContext, guard: RepeatGuard) -> Events:
+    def run(self, turn: TurnCalls, ctx: ToolContext, guard: RepeatGuard) -> AgentSteps[None]:
         """Finish each call of the turn. Raises what interrupts it; the calls finished by then keep their results."""
         guard.next_turn()
         if len(turn.calls) > MAX_CALLS:
@@ -120,8 +119,8 @@ class ToolDispatcher:
             return make_error(call, REPEATED)
         return self._registry.check(call)
 
-    def _run_alone(self, turn: TurnCalls, place: int, call: ToolCall, ctx: ToolContext) -> Events:
-        call, denial_reason, user_note, reviews = self._gate.decide(call, ctx, turn.task)
+    def _run_alone(self, turn: TurnCalls, place: int, call: ToolCall, ctx: ToolContext) -> AgentSteps[None]:
+        call, denial_reason, user_note, reviews = yield from self._gate.decide(call, ctx, turn.task)
         for line in reviews:
             yield Notice(f"Reviewed by {line}")
         if denial_reason:
@@ -129,69 +128,36 @@ class ToolDispatcher:
             result = replace(make_error(call, f"Not run: {denial_reason}"), is_denied=True)
         else:
             yield CallStarted(call)
-            result = _prepend_note(self._registry.run(call, ctx), user_note)
+            result = _prepend_note((yield from wait_for(self._runner.run(call, ctx))), user_note)
         yield turn.finish(place, result)._replace(call=call)
 
-    def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> Events:
+    def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
         for call in calls.values():
             yield CallStarted(call)
         if len(calls) == 1 or self._max_parallel == 1:
             for place, call in calls.items():
-                yield turn.finish(place, self._registry.run(call, ctx))
+                yield turn.finish(place, (yield from wait_for(self._runner.run(call, ctx))))
         elif calls:
-            yield from self._run_in_threads(turn, calls, ctx)
+            yield from self._run_at_once(turn, calls, ctx)
 
-    def _run_in_threads(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> Events:
-        started = start_threads(lambda call: self._registry.run(call, ctx), list(calls.values()), self._max_parallel)
+    def _run_at_once(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
+        started = self._runner.start(list(calls.values()), ctx, self._max_parallel)
         futures = dict(zip(calls, started, strict=True))
         try:
             for place, future in futures.items():
-                yield turn.finish(place, future.result())
+                yield turn.finish(place, (yield Await(future)))
         finally:
             in_time = [place for place, future in futures.items() if future.done()]
             begun = {place: future for place, future in futures.items() if not future.cancel()}
             if len(in_time) < len(futures):  # interrupted
                 ctx.cancelled.set()
-                wait(begun.values(), CANCEL_GRACE_S)
+                self._runner.wait_for_end(begun.values())
             for place, future in begun.items():
                 # A call that fails after the interrupt fails because of it.
                 if future.done() and not future.exception():
                     result = future.result()
                     if place in in_time or result.kind != "error":
                         turn.finish(place, result)
-
-
-def start_threads(
-    run: Callable[[ToolCall], ToolResult], calls: Sequence[ToolCall], max_threads: int
-) -> list[Future[ToolResult]]:
-    """Run the calls, the first ones first, in daemon threads.
-
-    A call that hangs then does not hold up the program's exit, as a thread of a ThreadPoolExecutor would.
-    """
-    futures: list[Future[ToolResult]] = [Future() for _ in calls]
-    tasks: SimpleQueue[tuple[Future[ToolResult], ToolCall]] = SimpleQueue()
-    for task in zip(futures, calls, strict=True):
-        tasks.put(task)
-
-    def work() -> None:
-        while True:
-            try:
-                future, call = tasks.get_nowait()
-            except Empty:
-                return
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(run(call))
-            except (KeyboardInterrupt, SystemExit) as error:  # for the program: raised where the result is waited for
-                future.set_exception(error)
-            finally:
-                if not future.done():  # an error of ours, which must not leave the program waiting
-                    future.set_exception(SystemExit(f"{call.name} broke its thread"))
-
-    for number in range(min(max_threads, len(calls))):
-        Thread(target=work, daemon=True, name=f"call {number}").start()
-    return futures
 
 
 def make_error(call: RequestedCall, text: str) -> ToolResult:

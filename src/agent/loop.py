@@ -1,4 +1,7 @@
-"""The loop: ask the model, run its calls, send the results, ask again. A generator of events; it prints nothing.
+"""The loop: ask the model, run its calls, send the results, ask again. It prints nothing, and waits for nothing.
+
+It is a generator of effects and events, as the model's turn is, so that threads and asyncio share it: a driver of
+`transport` performs the effects.
 
 The model's mistakes become messages to the model: an unknown tool, wrong arguments, a malformed or a denied call is
 answered with a tool result of kind error, and the loop goes on. Whatever ends a turn early, an interrupt included,
@@ -7,7 +10,8 @@ the conversation can be sent again: it keeps the text that the user saw, and eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Event as CancelToken
 from typing import NamedTuple, Protocol
@@ -16,14 +20,17 @@ from ..errors import ContextTooLong, RequestFailed, WireError
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
 from ..security.permissions.review import ReviewBoard
+from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
+from ..types.effects import AgentSteps, Turn
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
 from ..types.messages import Message, Response, Text, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .compaction import Compactor
 from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, shorten_old_results, trim_old_outputs
+from .steps import watch
 
 MAX_MALFORMED_TURNS = 2  # in a row
 
@@ -39,11 +46,11 @@ RESUMABLE_HINT = "What came is kept: ask to go on from there."
 
 
 class Responder(Protocol):
-    """What the loop needs of a model; src.model.Model is one."""
+    """What the loop needs of a model; src.model.ModelCore is one."""
 
     def respond(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
-    ) -> Iterator[ModelEvent]: ...
+    ) -> Turn[None]: ...
 
 
 class TurnOutcome(NamedTuple):
@@ -75,6 +82,7 @@ class AgentLoop:
     `max_tool_turns`: how often calls are answered before the model must give its final answer. `compactor` replaces
     the older part of a conversation by a summary before it fills the context; without one, only tool results are
     shortened. `output_budget`: tokens that tool outputs may take before the oldest are left out, see pruning.py.
+    `runner` runs the calls; by default in threads.
     """
 
     def __init__(
@@ -90,12 +98,13 @@ class AgentLoop:
         compactor: Compactor | None = None,
         output_budget: Callable[[], int] = lambda: compute_output_budget(None),
         review_board: ReviewBoard | None = None,
+        runner: CallRunner | None = None,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
         gate = PermissionGate(registry, approver, policy, review_board)
-        self._dispatcher = ToolDispatcher(registry, gate, max_parallel_calls)
+        self._dispatcher = ToolDispatcher(registry, gate, max_parallel_calls, runner)
         self._max_tool_turns = max_tool_turns
         self.compactor = compactor
         self._output_budget = output_budget
@@ -106,23 +115,29 @@ class AgentLoop:
         return self._registry.definitions
 
     def run(
-        self, conversation: list[Message], cancelled: CancelToken | None = None, tool_choice: ToolChoice = "auto"
-    ) -> Generator[Event, None, None]:
+        self,
+        conversation: list[Message],
+        cancelled: CancelToken | None = None,
+        tool_choice: ToolChoice = "auto",
+        *,
+        ctx: ToolContext | None = None,
+    ) -> AgentSteps[None]:
         """Answer the user's last message, appending each turn's messages to `conversation`.
 
         `cancelled` tells tools to end, once another thread sets it. `tool_choice` none holds for the whole answer;
-        a choice that requires a call holds for the first turn.
+        a choice that requires a call holds for the first turn. `ctx`: the context of this run, if the caller opens and
+        closes it.
         Raises what the model raises. The conversation can be continued after that, and after an interrupt.
         """
         text = next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
         try:
-            with self._context.for_run(cancelled) as ctx:
-                yield from self._answer(_Question(text, conversation, ctx, tool_choice))
+            with nullcontext(ctx) if ctx else self._context.for_run(cancelled) as within:
+                yield from self._answer(_Question(text, conversation, within, tool_choice))
         finally:
             while conversation and conversation[-1] in INJECTED_PROMPTS:  # without an answer: not for the next question
                 conversation.pop()
 
-    def _answer(self, question: _Question) -> Generator[Event, None, None]:
+    def _answer(self, question: _Question) -> AgentSteps[None]:
         while self._registry.notices:
             yield Notice(self._registry.notices.pop(0))
         if question.tool_choice == "none":
@@ -137,7 +152,7 @@ class AgentLoop:
                 return
         yield from self._request_final_answer(question)
 
-    def _step(self, question: _Question) -> Generator[Event, None, TurnOutcome]:
+    def _step(self, question: _Question) -> AgentSteps[TurnOutcome]:
         """One turn: the model's response, then its calls."""
         response = yield from self._respond(question.conversation, question.tool_choice)
         question.tool_choice = "auto"
@@ -158,7 +173,7 @@ class AgentLoop:
             return TurnOutcome(True, f"Stopped: {turns} answers in a row held only tool calls that cannot be read.")
         return NEEDS_TURN
 
-    def _run_calls(self, question: _Question, response: Response) -> Iterator[Event]:
+    def _run_calls(self, question: _Question, response: Response) -> AgentSteps[None]:
         """Run the response's calls, if any. Each gets its result in the conversation, even when this is interrupted."""
         turn = TurnCalls(response.requested_calls, question.text)
         try:
@@ -168,7 +183,7 @@ class AgentLoop:
             if turn.calls:
                 question.conversation.append(turn.settle())
 
-    def _respond(self, conversation: list[Message], choice: ToolChoice) -> Generator[Event, None, Response]:
+    def _respond(self, conversation: list[Message], choice: ToolChoice) -> AgentSteps[Response]:
         """The model's response. Where the conversation fills the context, room is made first."""
         tools = self.tools
         if freed := trim_old_outputs(conversation, self._output_budget):
@@ -186,19 +201,22 @@ class AgentLoop:
 
     def _stream(
         self, conversation: list[Message], tools: Sequence[ToolDefinition], choice: ToolChoice
-    ) -> Generator[Event, None, Response]:
+    ) -> AgentSteps[Response]:
         """Append the response to the conversation; of one that breaks off, the text so far."""
         pieces: list[str] = []
         response: Response | None = None
         is_over = False
+
+        def keep(event: ModelEvent) -> None:
+            nonlocal response
+            if isinstance(event, TextDelta):
+                pieces.append(event.text)
+            elif isinstance(event, Completed):
+                response = event.response
+                conversation.append(response)
+
         try:
-            for event in self._model.respond(conversation, tools, choice):
-                if isinstance(event, TextDelta):
-                    pieces.append(event.text)
-                elif isinstance(event, Completed):
-                    response = event.response
-                    conversation.append(response)
-                yield event
+            yield from watch(self._model.respond(conversation, tools, choice), keep)
             is_over = True
         except RequestFailed as error:
             if pieces:
@@ -213,7 +231,7 @@ class AgentLoop:
             raise WireError("The model's turn ended without an answer.")
         return response
 
-    def _request_final_answer(self, question: _Question) -> Iterator[Event]:
+    def _request_final_answer(self, question: _Question) -> AgentSteps[None]:
         """One last turn, for which the tools stay in the prompt, so that the server has its beginning cached."""
         limit, conversation = self._max_tool_turns, question.conversation
         yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
@@ -221,7 +239,7 @@ class AgentLoop:
         conversation.append(FINAL_ANSWER_PROMPT)
         yield from self._answer_without_calls(conversation, limit + 1, FINAL_ANSWER_PROMPT.text)
 
-    def _answer_without_calls(self, conversation: list[Message], number: int, reason: str) -> Iterator[Event]:
+    def _answer_without_calls(self, conversation: list[Message], number: int, reason: str) -> AgentSteps[None]:
         """A turn whose calls are not run, but answered with `reason`; the user is told."""
         yield TurnStarted(number)
         response = yield from self._respond(conversation, "none")

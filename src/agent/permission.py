@@ -14,7 +14,9 @@ from ..security.permissions.policy import Policy
 from ..security.permissions.review import ReviewBoard
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
+from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolResult
+from .steps import wait_for
 
 
 class Permission(NamedTuple):
@@ -40,7 +42,7 @@ class PermissionGate:
         risk = self._registry.risk(call.name)
         return risk == "low" and self._policy.decide(call, risk).action == "allow"
 
-    def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Permission:
+    def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         """`task`: the user's question, for the reviewers."""
         risk = self._registry.risk(call.name)
         action, reason, *_ = self._policy.decide(call, risk)
@@ -57,7 +59,7 @@ class PermissionGate:
             reviews, reason = review.lines, f"{reason}; its reviewers {outcome}"
         elif action == "allow":
             return Permission(call)
-        return self._ask_user(self._make_request(call, ctx, reason)._replace(reviews=reviews))
+        return (yield from self._ask_user(self._make_request(call, ctx, reason)._replace(reviews=reviews)))
 
     def _make_request(self, call: ToolCall, ctx: ToolContext, reason: str) -> Request:
         return Request(call, reason, lambda changed: self._revise(changed, ctx), self._registry.preview(call, ctx))
@@ -69,11 +71,11 @@ class PermissionGate:
         decision = self._policy.decide(call, self._registry.risk(call.name))
         return decision.reason if decision.action == "deny" else self._make_request(call, ctx, decision.reason)
 
-    def _ask_user(self, request: Request) -> Permission:
+    def _ask_user(self, request: Request) -> Aside[Permission]:
         call = request.call
         always = self._policy.find_always_rule(call)
-        answer = self._approver.approve(request._replace(rule=str(always or "")))
-        if not answer.allowed:
+        answer = yield from wait_for(self._approver.approve(request._replace(rule=str(always or ""))))
+        if answer.allowed is not True:
             reviews = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
             return Permission(call, (answer.message or "the user said no.") + reviews)
         if answer.arguments is not None and answer.arguments != call.arguments:

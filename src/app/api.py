@@ -25,6 +25,7 @@ from ..security.permissions.policy import Policy
 from ..tools import Media, Tool, ToolContext, registry_of
 from ..tools.sdk.result import to_content_block
 from ..transport import CANCELLED, Client
+from ..transport.driver import drive
 from ..types.events import Event
 from ..types.messages import Message, Response, SystemMessage, ToolChoice, UserMessage
 from .connect import Connections
@@ -84,7 +85,7 @@ class Agent:
                 find_models(client, connections.make_codec(), is_vllm=provider == "vllm"), base_url
             )
             loop = AgentLoop(
-                connections.make_model(name, client=client),
+                connections.make_model(name, client=client).core,
                 registry,
                 ToolContext(workspace=folder),
                 _Asking(approve) if approve else REFUSE_ALL,
@@ -111,7 +112,8 @@ class Agent:
             self._cancelled = cancelled
             self._client.bind_cancellation(cancelled)
             self.conversation.append(asked)
-            with closing(self._loop.run(self.conversation, cancelled, tool_choice)) as events:
+            steps = self._loop.run(self.conversation, cancelled, tool_choice)
+            with closing(drive(steps, self._client)) as events:
                 for event in events:
                     yield event
                     if cancelled.is_set():

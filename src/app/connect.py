@@ -98,7 +98,8 @@ class Connections:
         """The names of the models, asked for again as often as the settings allow. Raises BotError."""
         with self.open_server() as (client, server):
             attempts = drive(with_retries(server.list_models, self._retry_policy, random.random), client)
-            return (yield from attempts)
+            names: list[str] = yield from attempts
+            return names
 
     def make_model(
         self,

@@ -10,13 +10,14 @@ async_model.py is the same for asyncio.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from ..model import CallPath, Server
+from ..model import CallPath, ModelCore, Server
 from ..providers.base import Codec
 from ..transport import Client
 from ..transport.driver import drive, run
-from ..types.events import ModelEvent
+from ..types.effects import AgentSteps
+from ..types.events import Event, ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
 from .endpoint import (
     DEFAULT_URL,
@@ -28,6 +29,8 @@ from .endpoint import (
     make_settings,
     take_only,
 )
+
+T = TypeVar("T")
 
 
 class Model:
@@ -101,6 +104,15 @@ class Model:
         Below `exact_from` an upper bound is enough; the server counts tokens above it.
         """
         return run(self._core.measure_fill(messages, tools, exact_from=exact_from), self._client)
+
+    @property
+    def core(self) -> ModelCore:
+        """Its logic without I/O, for an agent's loop."""
+        return self._core
+
+    def drive(self, steps: AgentSteps[T]) -> Generator[Event, None, T]:
+        """The events of an agent's run, whose effects this model's client performs."""
+        return drive(steps, self._client)
 
     def respond(
         self,

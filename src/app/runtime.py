@@ -19,6 +19,8 @@ from ..agent.compaction import Compactor
 from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
 from ..config import Settings
+from ..errors import BotError
+from ..model import ModelCore
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
@@ -57,7 +59,14 @@ class Runtime(NamedTuple):
 
     def answer(self, session: Session) -> Generator[Event, None, None]:
         """Answer the last message of the session, which records what happens. Raises BotError."""
-        return session.follow(self.agent.run(session.messages))
+        return session.follow(self.model.drive(self.agent.run(session.messages)))
+
+    def compact(self, session: Session, hint: str) -> Generator[Event, None, None]:
+        """Replace the older part of the conversation by a summary. Raises BotError."""
+        if self.agent.compactor is None:
+            raise BotError("This conversation cannot be summarized.")
+        steps = self.agent.compactor.compact_now(session.messages, self.agent.tools, hint)
+        return session.follow(self.model.drive(steps))
 
     def restore_todos(self, session: Session) -> None:
         """Make the to-do list that of this conversation."""
@@ -110,7 +119,7 @@ def make_runtime(
         sandbox=sandbox.sandbox,
     )
     agent = AgentLoop(
-        model,
+        model.core,
         make_tools(settings),
         replace(context, before_write=before_write) if before_write else context,
         approver,
@@ -118,7 +127,7 @@ def make_runtime(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_make_compactor(connections, model),
-        output_budget=lambda: compute_output_budget(model.context_length),
+        output_budget=lambda: compute_output_budget(model.core.known_context_length),
         review_board=connections.make_review_board(),
     )
     return Runtime(agent, model, settings, sandbox.sandbox.description, sandbox.warning, context.todos)
@@ -128,11 +137,11 @@ def _make_compactor(connections: Connections, model: Model) -> Compactor:
     config = connections.settings.agent
 
     @cache
-    def make_writer() -> Model:
+    def make_writer() -> ModelCore:
         is_other = config.compact_model not in ("", model.name)
-        return connections.make_model(config.compact_model) if is_other else model
+        return connections.make_model(config.compact_model).core if is_other else model.core
 
-    return Compactor(model, at=config.compact_at, writer=make_writer)
+    return Compactor(model.core, at=config.compact_at, writer=make_writer)
 
 
 def make_tools(settings: Settings) -> Registry:

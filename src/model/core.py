@@ -103,6 +103,11 @@ class ModelCore:
         """In tokens; None if the server does not say."""
         return self.server.context_length(self.name)
 
+    @property
+    def known_context_length(self) -> int | None:
+        """As far as it was asked for; it was before each request."""
+        return (self.server.info.context_lengths or {}).get(self.name)
+
     def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
     ) -> Aside[float | None]:
@@ -269,8 +274,7 @@ class ModelCore:
 
     def _limit_answer(self) -> int:
         """In characters: what no answer that fits into the context has."""
-        lengths = self.server.info.context_lengths or {}
-        return MAX_CHARS_PER_TOKEN * lengths.get(self.name, DEFAULT_CONTEXT_TOKENS)
+        return MAX_CHARS_PER_TOKEN * (self.known_context_length or DEFAULT_CONTEXT_TOKENS)
 
     def _cut_answer(self, decoder: Decoder, turn: ResponseAssembler, is_shown: bool) -> Iterator[ModelEvent]:
         """End an answer that is longer than its model's context, as if it had ended at max_tokens."""

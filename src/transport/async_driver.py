@@ -6,13 +6,14 @@ A task that is cancelled raises Cancelled inside the turn, and then CancelledErr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from ..errors import BotError, Cancelled
-from ..types.effects import EFFECTS, Aside, Effect, Fetch, Read, Release, Reply, Sleep, Turn
-from ..types.events import ModelEvent
+from ..types.effects import EFFECTS, AgentSteps, Aside, Await, Effect, Fetch, Read, Release, Reply, Sleep, Turn
+from ..types.events import Event, ModelEvent
 from .async_http import MIN_ERROR_STATUS, AsyncClient, AsyncReply
 from .deadlines import CANCELLED
 from .driver import naming_server
@@ -20,8 +21,25 @@ from .driver import naming_server
 T = TypeVar("T")
 
 
-async def drive_async(turn: Turn[object], client: AsyncClient) -> AsyncGenerator[ModelEvent, None]:
-    """The events of a turn. Raises what the turn raises."""
+async def do_nothing() -> None:
+    """Nothing runs besides the turn."""
+
+
+@overload
+def drive_async(
+    turn: Turn[object], client: AsyncClient, end_calls: Callable[[], Awaitable[None]] = ...
+) -> AsyncGenerator[ModelEvent, None]: ...
+@overload
+def drive_async(
+    turn: AgentSteps[object], client: AsyncClient, end_calls: Callable[[], Awaitable[None]] = ...
+) -> AsyncGenerator[Event, None]: ...
+async def drive_async(
+    turn: AgentSteps[object], client: AsyncClient, end_calls: Callable[[], Awaitable[None]] = do_nothing
+) -> AsyncGenerator[Event, None]:
+    """The events of a turn, or of an agent's run. Raises what it raises.
+
+    `end_calls` ends what the run has started, before the run itself is closed.
+    """
     answers = _AsyncAnswers(client)
     perform = answers.perform
     try:
@@ -37,21 +55,24 @@ async def drive_async(turn: Turn[object], client: AsyncClient) -> AsyncGenerator
                 except BotError as error:
                     step = turn.throw(error)
                 except asyncio.CancelledError:
+                    answers.abandon()
+                    await end_calls()
                     with suppress(Cancelled, StopIteration):
                         turn.throw(Cancelled(CANCELLED))
                     raise
                 else:
                     step = turn.send(answer)
     finally:
-        turn.close()
         answers.abandon()
+        await end_calls()
+        turn.close()
 
 
 async def run_async(aside: Aside[T], client: AsyncClient) -> T:
     """The result of a generator that gives no events. Raises what it raises."""
     results: list[T] = []
 
-    def keep() -> Turn[None]:
+    def keep() -> Aside[None]:
         results.append((yield from aside))
 
     async for _ in drive_async(keep(), client):
@@ -76,8 +97,8 @@ class _AsyncAnswers:
                 reply, self._reply = self._reply, None
                 return await reply.release()
             self.abandon()
-        if isinstance(effect, Sleep):
-            return await self._client.sleep(effect.seconds)
+        if isinstance(effect, (Sleep, Await)):
+            return await (self._client.sleep(effect.seconds) if isinstance(effect, Sleep) else wait_for(effect.future))
         if isinstance(effect, (Read, Release)):
             return None
         if isinstance(effect, Fetch):
@@ -93,3 +114,10 @@ class _AsyncAnswers:
         if self._reply is not None:
             self._reply.close()
             self._reply = None
+
+
+async def wait_for(future: Future[T]) -> T:
+    """Its result. Whoever waits is cancelled alone: others may wait for it too."""
+    if not future.done():
+        await asyncio.wait([asyncio.wrap_future(future)])
+    return future.result()

@@ -8,20 +8,39 @@ after that the generator is closed.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from ..errors import BotError, Cancelled, WireError
-from ..types.effects import EFFECTS, Aside, Effect, Fetch, Read, Release, Reply, ReplyHead, Sleep, Turn
-from ..types.events import ModelEvent
+from ..types.effects import (
+    EFFECTS,
+    AgentSteps,
+    Aside,
+    Await,
+    Effect,
+    Fetch,
+    Read,
+    Release,
+    Reply,
+    ReplyHead,
+    Sleep,
+    Turn,
+)
+from ..types.events import Event, ModelEvent
 from .deadlines import CANCELLED
 from .http import Client, HttpReply
 
 T = TypeVar("T")
+WAIT_INTERVAL_S = 0.05  # between looks whether a wait for another thread was cancelled
 
 
-def drive(turn: Turn[T], client: Client) -> Generator[ModelEvent, None, T]:
-    """The events of a turn; returns its result. Raises what the turn raises, Cancelled among it."""
+@overload
+def drive(turn: Turn[T], client: Client) -> Generator[ModelEvent, None, T]: ...
+@overload
+def drive(turn: AgentSteps[T], client: Client) -> Generator[Event, None, T]: ...
+def drive(turn: AgentSteps[T], client: Client) -> Generator[Event, None, T]:
+    """The events of a turn, or of an agent's run; returns its result. Raises what it raises, Cancelled among it."""
     answers = _Answers(client)
     perform, is_cancelled = answers.perform, client.is_cancelled
     try:
@@ -84,6 +103,8 @@ class _Answers:
         if isinstance(effect, Release):
             return self._opened.close()  # its connection can be used again, where reading on takes no time
         self.abandon()
+        if isinstance(effect, Await):
+            return self._wait_for(effect.future)
         if isinstance(effect, Sleep):
             return self._client.sleep(effect.seconds)
         if isinstance(effect, Fetch):
@@ -92,6 +113,12 @@ class _Answers:
         reply = self._opened.enter_context(self._client.open(effect.method, effect.path, effect.body))
         self._chunks = reply.chunks
         return _describe(reply)
+
+    def _wait_for(self, future: Future[Any]) -> Any:
+        while not wait([future], WAIT_INTERVAL_S).done:
+            if self._client.is_cancelled():
+                raise Cancelled(CANCELLED)
+        return future.result()
 
     def abandon(self) -> None:
         """End the open answer, if there is one, and its connection."""

@@ -2,15 +2,18 @@
 
 A turn is a generator of effects and events. The driver sends the answer of an effect back into the generator; a
 failed effect is raised at the `yield` (ClientError, Cancelled). One answer is open at a time: the next Open or Fetch,
-and the end of the turn, end it. See transport/driver.py.
+and the end of the turn, end it. The agent's loop is such a generator too. See transport/driver.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from .events import ModelEvent
+from .events import Event, ModelEvent
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -49,6 +52,12 @@ class Sleep(NamedTuple):
     seconds: float
 
 
+class Await(NamedTuple):
+    """The answer is the result of the future, which another thread or task settles; what that raises is raised."""
+
+    future: Future[Any]
+
+
 class ReplyHead(NamedTuple):
     """`retry_after`: seconds that the server asks to wait."""
 
@@ -63,8 +72,9 @@ class Reply(NamedTuple):
     body: bytes
 
 
-Effect = Union[Open, Read, Release, Fetch, Sleep]
-EFFECTS = (Open, Read, Release, Fetch, Sleep)
+Effect = Union[Open, Read, Release, Fetch, Sleep, Await]
+EFFECTS = (Open, Read, Release, Fetch, Sleep, Await)
 
 Aside: TypeAlias = Generator[Effect, Any, T]  # gives no events
-Turn: TypeAlias = Generator[Union[Effect, ModelEvent], Any, T]
+Turn: TypeAlias = Generator[Union[Effect, ModelEvent], Any, T]  # of the model
+AgentSteps: TypeAlias = Generator[Union[Effect, Event], Any, T]  # of the agent's loop

@@ -19,7 +19,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
-from tests.doubles import POLICY, context, says, toolbox
+from tests.doubles import POLICY, context, perform, says, toolbox
 
 CONTEXT = 20_000  # characters
 
@@ -36,6 +36,7 @@ class SizedModel:
         self.asked, self.summed = [], []
 
     def measure_fill(self, messages, tools=(), *, exact_from=0.0):
+        yield from ()
         return size(messages) / self.context if self.context else None
 
     def respond(self, messages, tools=(), tool_choice="auto"):
@@ -83,13 +84,14 @@ def is_sendable(messages):
 
 def run(model, messages, hint=None):
     compactor = Compactor(model)
-    return list(compactor.compact_if_full(messages, ()) if hint is None else compactor.compact_now(messages, (), hint))
+    steps = compactor.compact_if_full(messages, ()) if hint is None else compactor.compact_now(messages, (), hint)
+    return list(perform(steps))
 
 
 def transcribe(messages):
     """The request for a summary that another model is sent."""
     writer = SizedModel()
-    list(Compactor(SizedModel(), writer=lambda: writer).compact_if_full(messages, ()))
+    list(perform(Compactor(SizedModel(), writer=lambda: writer).compact_if_full(messages, ())))
     return writer.summed[0]
 
 
@@ -153,7 +155,7 @@ class TestTheRequestForASummary:
         model = SizedModel()
         messages, (registry, _) = [*conversation(10), UserMessage("and now?")], toolbox()
         before = list(messages)
-        list(Compactor(model).compact_if_full(messages, registry.definitions))
+        list(perform(Compactor(model).compact_if_full(messages, registry.definitions)))
         *old, prompt = model.summed[0]
         assert all(one is other for one, other in zip(old, before, strict=False))
         assert isinstance(prompt, UserMessage)
@@ -192,6 +194,7 @@ class TestTheRequestForASummary:
     def test_where_it_fits_in_no_way_old_results_are_shortened(self):
         class Full(SizedModel):
             def measure_fill(self, messages, tools=(), *, exact_from=0.0):
+                yield from ()
                 return 1.0
 
         messages = [*conversation(12), UserMessage("and now?")]
@@ -222,7 +225,7 @@ class TestTheRequestForASummary:
     def test_another_model_may_write_it(self):
         model, writer = SizedModel(), SizedModel(summary="Another's gist.")
         messages = [*conversation(12), UserMessage("and now?")]
-        list(Compactor(model, writer=lambda: writer).compact_if_full(messages, ()))
+        list(perform(Compactor(model, writer=lambda: writer).compact_if_full(messages, ())))
         assert "Another's gist." in messages[1].text
 
 
@@ -240,17 +243,17 @@ class TestWhereItFails:
         model = SizedModel(summary="")
         compactor = Compactor(model, at=0.1)
         messages = [*conversation(12), UserMessage("and now?")]
-        list(compactor.compact_if_full(messages, ()))
+        list(perform(compactor.compact_if_full(messages, ())))
         tries = len(model.summed)
-        list(compactor.compact_if_full(messages, ()))
+        list(perform(compactor.compact_if_full(messages, ())))
         assert len(model.summed) == tries > 0
 
     def test_a_shorter_conversation_is_another_one_in_which_it_is_tried(self):
         model = SizedModel(summary="")
         compactor = Compactor(model, at=0.1)
-        list(compactor.compact_if_full([*conversation(12), UserMessage("and now?")], ()))
+        list(perform(compactor.compact_if_full([*conversation(12), UserMessage("and now?")], ())))
         model.summed.clear()
-        list(compactor.compact_if_full([*conversation(8), UserMessage("and now?")], ()))
+        list(perform(compactor.compact_if_full([*conversation(8), UserMessage("and now?")], ())))
         assert model.summed
 
     def test_an_interrupt_leaves_all_as_it_was(self):
@@ -287,7 +290,7 @@ class TestInTheLoop:
     def asked(self, model, messages):
         registry, _ = toolbox()
         agent = AgentLoop(model, registry, context(), APPROVE_ALL, POLICY, compactor=Compactor(model))
-        return list(agent.run(messages))
+        return list(perform(agent.run(messages)))
 
     def test_it_happens_before_the_request_that_would_not_fit(self):
         model = SizedModel(says("Fine."))

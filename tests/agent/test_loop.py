@@ -27,7 +27,7 @@ from src.types.messages import (
     UserMessage,
 )
 
-from ..doubles import POLICY, ScriptedApprover, ScriptedClient, ScriptedModel, context, says, toolbox
+from ..doubles import POLICY, ScriptedApprover, ScriptedClient, ScriptedModel, context, perform, says, toolbox
 
 LOOK = ToolCall("c1", "look", {"path": "a"})
 HELLO = ({"content": "Hello"}, {"finish": "stop"})
@@ -48,7 +48,7 @@ class Run:
         self.events = []
 
     def all(self):
-        for event in self.agent.run(self.conversation):
+        for event in perform(self.agent.run(self.conversation)):
             self.events.append(event)
         return self
 
@@ -117,7 +117,7 @@ def test_notices_of_the_tools_come_first_and_once():
 
 def test_a_turn_without_an_answer_is_an_error():
     run = Run()
-    run.model.respond = lambda *_: iter(())
+    run.model.respond = lambda *_: (event for event in ())
     with pytest.raises(WireError, match="without an answer"):
         run.all()
 
@@ -162,12 +162,12 @@ class TestMalformed:
 class TestToolChoice:
     def test_a_call_is_forced_in_the_first_turn_alone(self):
         run = Run(says("", LOOK), says("Done."))
-        run.events = list(run.agent.run(run.conversation, None, Named("look")))
+        run.events = list(perform(run.agent.run(run.conversation, None, Named("look"))))
         assert [asked.tool_choice for asked in run.model.asked] == [Named("look"), "auto"]
 
     def test_with_none_a_call_is_not_run_and_the_user_is_told(self):
         run = Run(says("Let me look.", LOOK))
-        run.events = list(run.agent.run(run.conversation, None, "none"))
+        run.events = list(perform(run.agent.run(run.conversation, None, "none")))
         assert run.model.asked[0].tool_choice == "none"
         assert (run.ran, run.results()[-1].kind) == ([], "error")
         assert "more tool calls (1)" in run.of(Notice)[-1].text
@@ -238,7 +238,7 @@ class TestInterrupts:
 
     def test_leaving_the_events_in_the_middle_keeps_the_text_so_far(self):
         run = Run(StreamCut("never reached"), partial="Half an")
-        events = run.agent.run(run.conversation)
+        events = perform(run.agent.run(run.conversation))
         assert [next(events), next(events).text] == [TurnStarted(1), "Half an"]
         events.close()
         assert run.conversation[1:] == [Response((Text("Half an"),), "other")]
@@ -288,7 +288,7 @@ class TestAlwaysSendable:
     @pytest.mark.parametrize("stop_after", range(1, 20))
     def test_leaving_at_any_event_leaves_no_call_without_a_result(self, stop_after):
         run = Run(*self.TURNS, answers=[True], max_tool_turns=2)
-        events = run.agent.run(run.conversation)
+        events = perform(run.agent.run(run.conversation))
         for _ in range(stop_after):
             next(events, None)
         events.close()
@@ -322,7 +322,7 @@ class TestThePolicyDecides:
 
 def test_leaving_at_the_word_that_an_answer_was_cut_leaves_no_call_without_a_result():
     run = Run(says("", LOOK, stop_reason="max_tokens"))
-    events = run.agent.run(run.conversation)
+    events = perform(run.agent.run(run.conversation))
     next(event for event in events if isinstance(event, Notice))
     events.close()
     assert [result.value for result in run.results()] == [NOT_FINISHED]
@@ -402,9 +402,9 @@ class TestTheBeginningOfThePrompt:
         )
         model = Model(client, "tiny", path=path)
         registry, _ = toolbox()
-        compactor = Compactor(model) if options.pop("compacts", False) else None
-        loop = AgentLoop(model, registry, context(), ScriptedApprover(), POLICY, compactor=compactor, **options)
-        list(loop.run(conversation))
+        compactor = Compactor(model.core) if options.pop("compacts", False) else None
+        loop = AgentLoop(model.core, registry, context(), ScriptedApprover(), POLICY, compactor=compactor, **options)
+        list(model.drive(loop.run(conversation)))
         return client.requests
 
     @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from src.tools import Registry
 from src.types.events import CallDenied, CallFinished, CallStarted
 from src.types.messages import ToolCall
 
-from ..doubles import context
+from ..doubles import context, perform
 
 
 class Asks:
@@ -50,7 +50,7 @@ class Turn:
             [ToolCall(f"c{place}", name, given, guessed=guessed) for place, (name, given) in enumerate(calls)]
         )
         with context().for_run() as ctx:
-            for event in dispatcher.run(self.calls, ctx, RepeatGuard()):
+            for event in perform(dispatcher.run(self.calls, ctx, RepeatGuard())):
                 self.events.append(event)
         return self
 

@@ -241,8 +241,10 @@ def ours(base_url: str) -> None:
 
     with Client(base_url) as client:
         model = Model(client, "tiny", is_vllm=False)
-        agent = AgentLoop(model, registry, ToolContext(workspace=ROOT), APPROVE_ALL, Policy(ROOT), max_tool_turns=1000)
-        for _ in agent.run([UserMessage("go")]):
+        agent = AgentLoop(
+            model.core, registry, ToolContext(workspace=ROOT), APPROVE_ALL, Policy(ROOT), max_tool_turns=1000
+        )
+        for _ in model.drive(agent.run([UserMessage("go")])):
             pass
 
 

@@ -9,7 +9,7 @@ from src.security.permissions.approval import APPROVE_ALL
 from src.session.session import Session
 from src.session.store import Store
 from src.types.messages import SystemMessage, UserMessage
-from tests.doubles import POLICY, ScriptedModel, context, toolbox
+from tests.doubles import POLICY, ScriptedModel, context, perform, toolbox
 
 SYSTEM = [SystemMessage("You help.")]
 
@@ -23,7 +23,7 @@ def ask(session: Session, question: str, *turns, partial: str = "") -> list[str]
     registry, ran = toolbox()
     agent = AgentLoop(ScriptedModel(*turns, partial=partial), registry, context(), APPROVE_ALL, POLICY)
     session.messages.append(UserMessage(question))
-    for _ in session.follow(agent.run(session.messages)):
+    for _ in session.follow(perform(agent.run(session.messages))):
         pass
     return ran
 

@@ -29,7 +29,7 @@ from src.session.streaming_redaction import PIECE_CHARS
 from src.tools.sdk.registry import Registry
 from src.types.events import CallFinished, Completed, TextDelta
 from src.types.messages import Response, Text, ToolCall, ToolResults, UserMessage
-from tests.doubles import POLICY, context
+from tests.doubles import POLICY, context, perform
 from tests.session.doubles import SYSTEM
 
 JOBS = 8
@@ -80,7 +80,7 @@ def life(folder: Path, session: Session) -> None:
 
     agent = AgentLoop(Worker(), registry, context(), APPROVE_ALL, POLICY, max_tool_turns=100)
     session.messages.append(UserMessage("go"))
-    for event in session.follow(agent.run(session.messages)):
+    for event in session.follow(perform(agent.run(session.messages))):
         if isinstance(event, CallFinished):
             os.write(seen, json.dumps(["result", event.result.tool_call_id, event.result.value]).encode() + b"\n")
         elif isinstance(event, TextDelta):

@@ -14,7 +14,7 @@ from src.session.session import MAX_PARTIAL_CHARS, TOO_LONG, Session
 from src.session.snapshots import MAX_UNUSED_S
 from src.types.events import CallStarted, Compacted, Notice, TextDelta
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
-from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
+from tests.doubles import POLICY, ScriptedModel, context, perform, says, toolbox
 
 from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, start_session
 
@@ -108,7 +108,7 @@ class TestInterrupted:
         registry, ran = toolbox()
         agent = AgentLoop(ScriptedModel(*turns, partial=partial), registry, context(), APPROVE_ALL, POLICY)
         session.messages.append(UserMessage("hi"))
-        events = session.follow(agent.run(session.messages))
+        events = session.follow(perform(agent.run(session.messages)))
         for event in events:
             if after(event):
                 break
@@ -330,7 +330,9 @@ class TestWhereNothingCanBeWritten:
         for question in ("a", "b"):
             agent = AgentLoop(ScriptedModel(says("", LOOK), says("ok")), registry, context(), APPROVE_ALL, POLICY)
             session.messages.append(UserMessage(question))
-            notices += [event for event in session.follow(agent.run(session.messages)) if isinstance(event, Notice)]
+            notices += [
+                event for event in session.follow(perform(agent.run(session.messages))) if isinstance(event, Notice)
+            ]
         assert ran == ["look a", "look a"]
         assert len(notices) == 1
         assert "no longer saved" in notices[0].text

@@ -19,7 +19,7 @@ from src.session.state import SessionState
 from src.tools import REGISTRY
 from src.types.events import CallFinished, CallStarted, Compacted
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
-from tests.doubles import POLICY, ScriptedModel, context, says
+from tests.doubles import POLICY, ScriptedModel, context, perform, says
 
 from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, start_session
 
@@ -31,7 +31,7 @@ def write_todos(session, *arguments):
     turns = [says("", ToolCall(f"c{place}", "todo_write", each)) for place, each in enumerate(arguments)]
     agent = AgentLoop(ScriptedModel(*turns, says("Noted.")), REGISTRY, context(), APPROVE_ALL, POLICY)
     session.messages.append(UserMessage("go"))
-    for _ in session.follow(agent.run(session.messages)):
+    for _ in session.follow(perform(agent.run(session.messages))):
         pass
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...types.messages import JSON, ToolCall
+
+if TYPE_CHECKING:  # loads logging
+    from concurrent.futures import Future
 
 
 class Request(NamedTuple):
@@ -32,9 +35,9 @@ class Answer(NamedTuple):
 
 
 class Approver(Protocol):
-    """Answers the question if the decision is to ask."""
+    """Answers the question if the decision is to ask, at once or later."""
 
-    def approve(self, request: Request) -> Answer: ...
+    def approve(self, request: Request) -> Answer | Future[Answer]: ...
 
 
 class AutoApprover(NamedTuple):
@@ -42,7 +45,7 @@ class AutoApprover(NamedTuple):
 
     other: Approver
 
-    def approve(self, request: Request) -> Answer:
+    def approve(self, request: Request) -> Answer | Future[Answer]:
         return self.other.approve(request) if request.call.guessed else Answer(True)
 
 

@@ -199,13 +199,10 @@ def _export(state: State, file: str) -> None:
 
 
 def _compact(state: State, hint: str) -> None:
-    agent = state.ensure_runtime().agent
-    compactor = agent.compactor
-    if compactor is None:
-        raise BotError("This conversation cannot be summarized.")
+    events = state.ensure_runtime().compact(state.session, hint)
     state.screen.say("Summarizing the conversation...")
     try:
-        for event in state.session.follow(compactor.compact_now(state.conversation, agent.tools, hint)):
+        for event in events:
             state.screen.draw(event)
     except KeyboardInterrupt:
         state.screen.say("(stopped; nothing was summarized)")

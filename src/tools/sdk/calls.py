@@ -1,0 +1,67 @@
+"""How calls run: one alone in the thread of its caller, several at once in threads of their own.
+
+A daemon thread does not hold up the program's exit when a call hangs, as one of a ThreadPoolExecutor would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, wait
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from ...types.messages import ToolCall, ToolResult
+from .context import ToolContext
+from .registry import Registry
+
+CANCEL_GRACE_S = 2.0  # that interrupted calls have to end
+
+
+class CallRunner:
+    """Runs the calls of tools in `registry`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult | Future[ToolResult]:
+        """Run one call."""
+        return self.registry.run(call, ctx)
+
+    def start(self, calls: Sequence[ToolCall], ctx: ToolContext, max_parallel: int) -> Sequence[Future[ToolResult]]:
+        """Start the calls, the first ones first, at most `max_parallel` at a time."""
+        return start_threads(lambda call: self.registry.run(call, ctx), calls, max_parallel)
+
+    def wait_for_end(self, futures: Collection[Future[ToolResult]]) -> None:
+        """Give calls that were interrupted a moment to end."""
+        wait(futures, CANCEL_GRACE_S)
+
+
+def start_threads(
+    run: Callable[[ToolCall], ToolResult], calls: Sequence[ToolCall], max_threads: int
+) -> list[Future[ToolResult]]:
+    """Run the calls, the first ones first, in daemon threads."""
+    futures: list[Future[ToolResult]] = [Future() for _ in calls]
+    tasks: SimpleQueue[tuple[Future[ToolResult], ToolCall]] = SimpleQueue()
+    for task in zip(futures, calls, strict=True):
+        tasks.put(task)
+
+    def work() -> None:
+        while True:
+            try:
+                future, call = tasks.get_nowait()
+            except Empty:
+                return
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(run(call))
+            except (KeyboardInterrupt, SystemExit) as error:  # for the program: raised where the result is waited for
+                future.set_exception(error)
+            finally:
+                if not future.done():  # an error of ours, which must not leave the program waiting
+                    future.set_exception(SystemExit(f"{call.name} broke its thread"))
+
+    for number in range(min(max_threads, len(calls))):
+        Thread(target=copy_context().run, args=(work,), daemon=True, name=f"call {number}").start()
+    return futures
