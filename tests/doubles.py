@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Union
 
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
-from src.model import FactStore, Server
+from src.model import FactStore, ServerApi
 from src.model.call_path import CallPath
 from src.providers.openai import OpenAICodec
 from src.security.permissions.approval import Answer, Request
@@ -163,7 +163,7 @@ class ScriptedClient:
 
 
 def list_models(client, codec=None) -> list[str]:
-    server = Server(codec or OpenAICodec(str), client.base_url, FactStore(), is_vllm=False)
+    server = ServerApi(codec or OpenAICodec(str), client.base_url, FactStore(), is_vllm=False)
     return run(server.list_models(), client)
 
 

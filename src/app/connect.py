@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from ..config import Settings
-from ..model import Server
+from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
 from ..providers.table import PROVIDERS
@@ -34,9 +34,9 @@ class OpenServer(NamedTuple):
     """A server, and the client that asks it."""
 
     client: Client
-    server: Server
+    server: ServerApi
 
-    def ask(self, question: Callable[[Server], Aside[T]]) -> T:
+    def ask(self, question: Callable[[ServerApi], Aside[T]]) -> T:
         """Run one of the server's questions. Raises what it raises."""
         return run(question(self.server), self.client)
 
@@ -76,8 +76,8 @@ class Connections:
         """Raises ConfigError where the API key cannot be sent."""
         return Client(**make_client_options(self.settings, within), sleep=self.sleep)
 
-    def make_server(self) -> Server:
-        return Server(
+    def make_server(self) -> ServerApi:
+        return ServerApi(
             self.make_codec(), self.settings.vllm.base_url, FACTS, is_vllm=self.settings.vllm.provider == "vllm"
         )
 
@@ -90,8 +90,8 @@ class Connections:
     def list_models(self) -> dict[str, int | None]:
         """The models that the server has, each with the length of its context in tokens, if known. Raises BotError."""
         with self.open_server() as server:
-            names = server.ask(Server.list_models)
-            lengths = server.ask(Server.context_lengths)
+            names = server.ask(ServerApi.list_models)
+            lengths = server.ask(ServerApi.context_lengths)
         return {name: lengths.get(name) for name in names}
 
     def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:

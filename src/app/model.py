@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
-from ..model import CallPath, ModelCore, Server
+from ..model import CallPath, ModelCore, ServerApi
 from ..providers.base import Codec
 from ..transport import Client
 from ..transport.driver import drive, run
@@ -137,7 +137,7 @@ class Model:
 
 def find_models(client: Client, codec: Codec, *, is_vllm: bool) -> list[str]:
     """The names of the models, asked for by one thread only, and only if they are not known. Raises BotError."""
-    server = Server(codec, client.base_url, FACTS, is_vllm=is_vllm)
+    server = ServerApi(codec, client.base_url, FACTS, is_vllm=is_vllm)
     if server.info.models is None:
         ask_once(client.base_url, lambda: run(server.list_models(), client))
     return list(server.info.models or ()) or run(server.list_models(), client)

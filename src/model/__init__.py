@@ -6,6 +6,6 @@ from .call_path import BY_CONFIGURATION, MODES, CallPath
 from .core import ModelCore
 from .facts import FactStore
 from .request_builder import ModelOptions
-from .server import Server
+from .server import ServerApi
 
-__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "FactStore", "ModelCore", "ModelOptions", "Server"]
+__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "FactStore", "ModelCore", "ModelOptions", "ServerApi"]

@@ -31,7 +31,7 @@ from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
-from .server import OK, Server, read_refusal
+from .server import OK, ServerApi, read_refusal
 from .token_budget import TokenBudget
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
@@ -68,7 +68,7 @@ class ModelCore:
     ) -> None:
         self.name = name
         self.max_tokens = max_tokens
-        self.server = Server(codec, address, facts, is_vllm=options.is_vllm)
+        self.server = ServerApi(codec, address, facts, is_vllm=options.is_vllm)
         self._codec = codec
         self._address = address
         self._facts = facts

@@ -30,7 +30,7 @@ from ..types.messages import (
     ToolDefinition,
 )
 from .response_assembler import ResponseAssembler, fits, replace_content
-from .server import Server
+from .server import ServerApi
 from .token_budget import TokenBudget
 
 Replay: TypeAlias = Callable[[ChatRequest], Turn[ResponseAssembler]]
@@ -63,7 +63,7 @@ class Recovery:
         *,
         choice: ToolChoice,
         is_native: bool,
-        server: Server,
+        server: ServerApi,
         budget: TokenBudget,
         replay: Replay,
         disable_native: Callable[[], str],

@@ -29,7 +29,7 @@ _NOT_FOUND = 404
 _UNAVAILABLE = 503  # of /health, while the server cannot serve
 
 
-class Server:
+class ServerApi:
     """The server at `address`. `is_vllm`: it is vLLM, and not another server with the same API."""
 
     def __init__(self, codec: Codec, address: str, facts: FactStore, *, is_vllm: bool) -> None:

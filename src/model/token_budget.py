@@ -13,7 +13,7 @@ from ..errors import ContextTooLong
 from ..providers.base import ChatRequest
 from ..types.effects import Aside
 from ..types.messages import Message, Usage
-from .server import Server
+from .server import ServerApi
 
 TEMPLATE_OVERHEAD_TOKENS = 2000  # that a chat template may add
 MIN_ANSWER_TOKENS = 256  # that an answer needs
@@ -32,7 +32,7 @@ class _Counted(NamedTuple):
 class TokenBudget:
     """`size` gives the length of a request's body, in bytes."""
 
-    def __init__(self, server: Server, size: Callable[[ChatRequest], int]) -> None:
+    def __init__(self, server: ServerApi, size: Callable[[ChatRequest], int]) -> None:
         self._server = server
         self._size = size
         self._counted: _Counted | None = None

@@ -1,4 +1,4 @@
-from src.model import FactStore, Server
+from src.model import FactStore, ServerApi
 from src.providers.base import ChatRequest
 from src.providers.openai import OpenAICodec
 from src.transport.driver import run
@@ -19,7 +19,7 @@ class Asked:
 
     def __init__(self, is_vllm=True, **aside):
         self._client = ScriptedClient(**aside)
-        self._server = Server(OpenAICodec(str), self._client.base_url, FactStore(), is_vllm=is_vllm)
+        self._server = ServerApi(OpenAICodec(str), self._client.base_url, FactStore(), is_vllm=is_vllm)
 
     def __getattr__(self, name):
         return lambda *given: run(getattr(self._server, name)(*given), self._client)

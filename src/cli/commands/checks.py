@@ -22,7 +22,7 @@ from ...app.model import Model
 from ...app.runtime import choose_sandbox, make_policy, make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached
-from ...model import Server
+from ...model import ServerApi
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
@@ -100,7 +100,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
     settings = diagnosis.settings
     try:
         with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
-            diagnosis.models = server.ask(Server.list_models)
+            diagnosis.models = server.ask(ServerApi.list_models)
     except NeverReached as error:
         elsewhere = [] if settings.is_server_named else scan_ports(settings)
         if not elsewhere:
@@ -143,7 +143,7 @@ def _find_root(diagnosis: Diagnosis) -> str:
 
 def _check_version(diagnosis: Diagnosis) -> Finding:
     with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
-        diagnosis.version = server.ask(Server.version)
+        diagnosis.version = server.ask(ServerApi.version)
     if diagnosis.version:
         return Finding("pass", f"vLLM {diagnosis.version}")
     return Finding("warn", "the server gives no version: it may not be vLLM", "See vllm.provider.")
