@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import io
 import os
 import signal
@@ -18,6 +20,8 @@ from .arguments import ArgumentParser, add_common, make_formatter, parse_number
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
 MAX_ERROR_CHARS = 2000  # a server may send a whole page
+# Objects made between two garbage collections. With Python's 700, start-up takes a fifth more: imports leave no garbage.
+GC_THRESHOLD_OBJECTS = 100_000
 
 EPILOG = """\
 exit codes: 0 answered, 1 error, 2 bad usage or configuration, 3 limit reached, 4 no server reached,
@@ -101,6 +105,8 @@ def _load_module(command: str) -> ModuleType:
 
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """`sleep` waits between attempts to reach the server."""
+    gc.set_threshold(GC_THRESHOLD_OBJECTS)
+    atexit.register(gc.freeze)  # leaves nothing for the collection at the exit: the system frees all memory anyway
     words = sys.argv[1:] if arguments is None else arguments
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next; this does not return
         import argcomplete
