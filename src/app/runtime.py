@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -24,7 +25,7 @@ from ..model import ModelCore
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
-from ..security.sandbox.choose import SandboxChoice, choose
+from ..security.sandbox.choose import DeferredSandbox, choose
 from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import build_view
 from ..security.shell.workspace import list_start_files
@@ -34,7 +35,7 @@ from ..tools import REGISTRY, Registry, ToolContext
 from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
-from ..types.events import Event
+from ..types.events import Completed, Event, Notice
 from .connect import Connections
 from .model import Model
 from .state_files import ALLOWED, RuleMemory, ServerMemory
@@ -46,20 +47,27 @@ if TYPE_CHECKING:
 class Runtime(NamedTuple):
     """A running agent, and what a front end shows or saves of it.
 
-    `sandbox` describes where commands run; `warning`, if any, is to be shown before commands run. `todos` are content
-    and status, as the model keeps them; None if its tools keep no list.
+    `sandbox` is where commands run; None if the tools run none. `todos` are content and status, as the model keeps
+    them; None if its tools keep no list.
     """
 
     agent: AgentLoop
     model: Model
     settings: Settings
-    sandbox: str = ""
-    warning: str = ""
+    sandbox: DeferredSandbox | None = None
     todos: list[tuple[str, str]] | None = None
 
     def answer(self, session: Session) -> Generator[Event, None, None]:
-        """Answer the last message of the session, which records what happens. Raises BotError."""
-        return session.follow(self.model.drive(self.agent.run(session.messages)))
+        """Answer the last message of the session, which records what happens. Raises BotError.
+
+        Before the first calls, a Notice tells if commands would run without a sandbox.
+        """
+        with closing(session.follow(self.model.drive(self.agent.run(session.messages)))) as events:
+            for event in events:
+                yield event
+                calls = isinstance(event, Completed) and event.response.calls
+                if calls and self.sandbox and (warning := self.sandbox.take_warning()):
+                    yield Notice(warning)
 
     def compact(self, session: Session, hint: str) -> Generator[Event, None, None]:
         """Replace the older part of the conversation by a summary. Raises BotError."""
@@ -103,7 +111,7 @@ def make_runtime(
 ) -> Runtime:
     """See Factory.make_runtime."""
     settings = connections.settings
-    sandbox, model = choose_sandbox(settings), connections.make_model(model_name)
+    sandbox, model = defer_sandbox(settings), connections.make_model(model_name)
     if settings.vllm.enable_function_calling:
         memory = ServerMemory(settings.state)
         if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):
@@ -116,7 +124,7 @@ def make_runtime(
         exec_timeout=settings.security.exec_timeout,
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
-        sandbox=sandbox.sandbox,
+        sandbox=sandbox,
     )
     agent = AgentLoop(
         model.core,
@@ -130,7 +138,7 @@ def make_runtime(
         output_budget=lambda: compute_output_budget(model.core.known_context_length),
         review_board=connections.make_review_board(),
     )
-    return Runtime(agent, model, settings, sandbox.sandbox.description, sandbox.warning, context.todos)
+    return Runtime(agent, model, settings, sandbox, context.todos)
 
 
 def _make_compactor(connections: Connections, model: Model) -> Compactor:
@@ -196,8 +204,11 @@ def make_policy(settings: Settings) -> Policy:
     )
 
 
-def choose_sandbox(settings: Settings) -> SandboxChoice:
-    """The best sandbox that works here and that the settings allow. Takes about 20 ms, as it is tried out."""
+def defer_sandbox(settings: Settings) -> DeferredSandbox:
+    """The best sandbox that works here and that the settings allow; trying it out takes about 20 ms.
+
+    What it shows to commands is what the folders hold now, before the model could write into them.
+    """
     security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
     visible = build_view(
         settings.root,
@@ -210,7 +221,8 @@ def choose_sandbox(settings: Settings) -> SandboxChoice:
         cache=state / "caches" / sha256(os.fsencode(settings.root)).hexdigest()[:16],
     )
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
-    return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
+    mode = security.sandbox if security.exec_enabled else "off"
+    return DeferredSandbox(lambda: choose(mode, visible, limits, environment))
 
 
 def _resolve_state(settings: Settings) -> Path:

@@ -20,7 +20,7 @@ from .arguments import ArgumentParser, add_common, make_formatter, parse_number
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
 MAX_ERROR_CHARS = 2000  # a server may send a whole page
-# Objects made between two garbage collections. With Python's 700, start-up takes a fifth more: imports leave no garbage.
+# Objects made between two garbage collections. Python's 700 make start-up a fifth longer: imports leave no garbage.
 GC_THRESHOLD_OBJECTS = 100_000
 
 EPILOG = """\

@@ -16,6 +16,7 @@ from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
 from src.config.settings import ToolSettings, VllmSettings
 from src.security.permissions.approval import REFUSE_ALL
+from src.types.events import CallStarted, Completed, Notice
 from src.types.messages import ToolCall, UserMessage
 
 
@@ -53,6 +54,29 @@ def test_three_requests_go_out_before_the_first_question(tmp_path):
 
 def test_what_was_learned_of_the_server_is_not_asked_again_at_the_next_start(tmp_path):
     assert list_requests(tmp_path, ask_twice=True) == ["/v1/models", "/version"]
+
+
+def warn_of_sandbox(state, calls):
+    """For each event of an answer in a workspace that no sandbox can contain: its type, or the words of a notice."""
+    turns = iter([*([DemoTurn("", calls=(call,)) for call in calls]), DemoTurn("Done.")])
+    with serve(DemoServer(lambda _: next(turns), lambda _: None)) as address:
+        FACTS.clear()
+        settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=Path("/"), state=state)
+        runtime = Factory(settings).make_runtime("demo", REFUSE_ALL)
+        session = Factory(settings).make_session("demo")
+        session.messages.append(UserMessage("Hi."))
+        return [event.text if isinstance(event, Notice) else type(event) for event in runtime.answer(session)]
+
+
+def test_that_no_sandbox_works_is_told_once_and_before_the_first_call(tmp_path):
+    events = warn_of_sandbox(tmp_path, [("todo_write", {"todos": []})] * 2)
+    warnings = [at for at, each in enumerate(events) if "none works here" in str(each)]
+    assert warnings == [events.index(Completed) + 1]
+    assert warnings[0] < events.index(CallStarted)
+
+
+def test_the_sandbox_is_not_tried_for_an_answer_without_calls(tmp_path):
+    assert "none works here" not in str(warn_of_sandbox(tmp_path, []))
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -14,7 +14,7 @@ from ...app.factory import Factory
 from ...config import Settings
 from ...session.session import Session
 from ...session.store import Store
-from ...types.events import Completed, Event, Notice
+from ...types.events import Completed, Event
 from ...types.messages import Message, Response, Usage
 from ..tracing.debug import Debug
 
@@ -88,8 +88,6 @@ class State:
         if self.runtime is None:
             self.runtime = self._make_runtime(self.model_name)
             self.runtime.restore_todos(self.session)
-            if self.runtime.warning:
-                self.screen.draw(Notice(self.runtime.warning))
         return self.runtime
 
     @property

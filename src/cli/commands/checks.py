@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from ...app.connect import Connections
 from ...app.discovery import scan_ports
 from ...app.model import Model
-from ...app.runtime import choose_sandbox, make_policy, make_tools
+from ...app.runtime import defer_sandbox, make_policy, make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached
 from ...model import ServerApi
@@ -281,7 +281,7 @@ def check_sandbox(settings: Settings) -> Finding:
     """Where commands would run; it is tried out."""
     if not settings.security.exec_enabled:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
-    choice = choose_sandbox(settings)
+    choice = defer_sandbox(settings).choice
     tried = "\n".join(choice.tried)
     if choice.sandbox.kind in ("none", "refused"):
         advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."

@@ -118,8 +118,6 @@ def _answer(
     approver = choose_approver(yes, settings)
     runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.record_write)
     runtime.restore_todos(session)
-    if runtime.warning:
-        yield Notice(runtime.warning)
     with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:
         for event in events:
             outlet.report.take(event)

@@ -10,11 +10,12 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from ...types.sandbox import Access, Sandbox
+from ...types.sandbox import Access, Launch, Sandbox
 from . import seccomp
 from .base import DisabledExec, NoSandbox, SandboxBase
 from .bubblewrap import BubblewrapSandbox
@@ -44,6 +45,41 @@ class SandboxChoice(NamedTuple):
         if not self.tried or self.sandbox.kind not in ("none", "refused"):
             return ""
         return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
+
+
+class DeferredSandbox:
+    """A Sandbox that is chosen when it is first used or asked about: most questions run no command."""
+
+    def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
+        self._choose = choose
+        self._has_warned = False
+
+    @cached_property
+    def choice(self) -> SandboxChoice:
+        return self._choose()
+
+    @property
+    def kind(self) -> str:
+        return self.choice.sandbox.kind
+
+    @property
+    def description(self) -> str:
+        return self.choice.sandbox.description
+
+    @property
+    def is_enforcing(self) -> bool:
+        return self.choice.sandbox.is_enforcing
+
+    def launch(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
+    ) -> Launch:
+        return self.choice.sandbox.launch(argv, cwd, environment, access)
+
+    def take_warning(self) -> str:
+        """What the user must know before commands run; empty the next time."""
+        warning = "" if self._has_warned else self.choice.warning
+        self._has_warned = True
+        return warning
 
 
 def choose(

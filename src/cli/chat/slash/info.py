@@ -176,7 +176,8 @@ def _show_permissions(state: State, words: str) -> None:
     rows += [
         f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in kept.read()
     ]
-    rows.append(f"  commands run in: {state.ensure_runtime().sandbox or 'no sandbox'}")
+    sandbox = state.ensure_runtime().sandbox
+    rows.append(f"  commands run in: {sandbox.description if sandbox else 'no sandbox'}")
     state.screen.say("\n".join(rows))
 
 
