@@ -24,6 +24,7 @@ from .locations import get_state_folder, list_default_files
 from .settings import BASE_URLS, SECTIONS, Settings, VllmSettings, WorkspaceSettings
 
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
+MCP_SERVERS = "mcpServers"
 DEBUG_LEVELS = {"1": 1, "2": 2}
 VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
 _JSON_RULES = "JSON has no comments, no comma behind the last entry, and none but double quotes"
@@ -108,11 +109,12 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     known = {given.key: _check(given) for given in sources}
     _choose_model(known)
     _choose_base_url(known)
-    tool_files = _find_tools(known, source)
+    workspace = _find_workspace(known)
+    tool_files = _find_tools(known, source) + _find_server_files(known, source, workspace)
     return Settings(
         **{name: section(**_collect_section(name, known)) for name, section in SECTIONS.items()},
         state=get_state_folder(environ),
-        root=_find_workspace(known),
+        root=workspace,
         files=tuple(Path(os.path.realpath(each)) for each in (*((path,) if path else ()), *usual, *tool_files)),
         places={key: given.place for key, given in known.items()},
     )
@@ -127,6 +129,7 @@ def _read_settings_file(path: Path) -> Iterator[GivenValue]:
     sections = _read_file(path)
     if not isinstance(sections, dict):
         raise ConfigError(f"{path}: expected an object of sections, got {_shorten(sections)}")
+    _move_mcp_servers(path, sections)
     for section, values in sections.items():
         if section not in SECTIONS:
             raise ConfigError(f"{path}: {section}: there is no such section{_suggest(section)}")
@@ -135,6 +138,20 @@ def _read_settings_file(path: Path) -> Iterator[GivenValue]:
         for name, value in values.items():
             key = "on" if name is True else name  # YAML 1.1 reads this word as a boolean
             yield GivenValue(f"{section}.{key}", value, f"{path}: {section}.{key}")
+
+
+def _move_mcp_servers(path: Path, sections: dict[Any, Any]) -> None:
+    """Turn `mcpServers`, an object of servers by name as most programs have it, into rows of tools.mcp."""
+    tools = sections.get("tools", {})
+    for holder in (sections, tools) if isinstance(tools, dict) else ():
+        if MCP_SERVERS in holder:
+            servers = holder.pop(MCP_SERVERS)
+            if not isinstance(servers, dict) or not all(isinstance(row, dict) for row in servers.values()):
+                raise ConfigError(f"{path}: {MCP_SERVERS}: expected an object of servers by name, each an object")
+            rows = [{"name": name, **row} for name, row in servers.items()]
+            given = tools.get("mcp", [])
+            tools["mcp"] = [*given, *rows] if isinstance(given, list) else given
+            sections["tools"] = tools
 
 
 def _check(given: GivenValue) -> GivenValue:
@@ -244,6 +261,37 @@ def _find_tools(known: dict[str, GivenValue], source: Path | None) -> list[str]:
             files = [str(_resolve(name, given.place, "file", folder)) for name in names]
             known[key] = given._replace(value=tuple(files))
             found += files
+    return found
+
+
+def _find_server_files(known: dict[str, GivenValue], source: Path | None, workspace: Path) -> list[str]:
+    """The files that the commands of MCP servers name, such as their scripts. Tools may not write them.
+
+    A server without a `cwd` starts in the workspace; a word that names a file beside the settings file means that file.
+    """
+    given, found = known.get("tools.mcp"), list[str]()
+    if given is None:
+        return found
+
+    def resolve(word: Any, start: Path, beside: Path) -> Any:
+        if not isinstance(word, str):
+            return word
+        names = filter(None, (word, word.partition("=")[2]))  # --config=server.json
+        found.extend(filter(is_file, (str(folder / name) for name in names for folder in (beside, start))))
+        return str(beside / word) if beside != start and is_file(beside / word) else word
+
+    is_file = os.path.isfile  # raises nothing, as Path.is_file does
+    rows = [dict(row) for row in cast("tuple[Mapping[str, Any], ...]", given.value)]
+    for row in rows:
+        start = workspace / os.path.expanduser(str(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing
+        beside = source.parent.absolute() if source and "cwd" not in row else start
+        for key in {"command", "args"} & row.keys():
+            words = row[key] if isinstance(row[key], list) else [row[key]]
+            names_program = key == "command" and "/" not in str(words[:1])  # it is searched in PATH
+            first = words[:1] if names_program else []
+            resolved = first + [resolve(each, start, beside) for each in words[len(first) :]]
+            row[key] = resolved if isinstance(row[key], list) else resolved[0]
+    known["tools.mcp"] = given._replace(value=tuple(rows))
     return found
 
 

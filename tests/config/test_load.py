@@ -414,3 +414,58 @@ def table() -> str:
 
 def test_the_documentation_lists_every_key_as_it_is():
     assert table() in (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8"), f"it should hold:\n{table()}"
+
+
+class TestMcpServers:
+    """What runs outside the sandbox is not the model's to write."""
+
+    @pytest.fixture
+    def load_server(self, write, tmp_path):
+        """The command of a server and the files that its words protect, with `F` for the settings file's folder."""
+        (tmp_path / "work" / "own").mkdir(parents=True)
+        for name in ("srv.py", "work/here.py", "work/srv.py", "work/own/srv.py", "python", "server.json"):
+            (tmp_path / name).write_text("")
+
+        def load_server(row: dict) -> tuple[object, set[str]]:
+            path = write({"tools": {"mcp": [{"name": "a", **row}]}, "workspace": {"dir": str(tmp_path / "work")}})
+            settings = load(path, {}, {})
+            (kept,) = settings.tools.mcp
+            usual = set(load(write({}), {}, {}).files)
+            command, args = json.loads(
+                json.dumps([kept.get("command"), kept.get("args", [])]).replace(str(tmp_path), "F")
+            )
+            files = {str(each).replace(str(tmp_path), "F") for each in settings.files if each not in usual}
+            return [*(command if isinstance(command, list) else [command]), *args], files
+
+        return load_server
+
+    @pytest.mark.parametrize(
+        ("row", "command", "files"),
+        [
+            ({"command": ["python", "srv.py"]}, ["python", "F/srv.py"], {"F/srv.py", "F/work/srv.py"}),
+            ({"command": "python", "args": ["srv.py"]}, ["python", "F/srv.py"], {"F/srv.py", "F/work/srv.py"}),
+            ({"command": "./srv.py"}, ["F/srv.py"], {"F/srv.py", "F/work/srv.py"}),
+            ({"command": ["python", "here.py"]}, ["python", "here.py"], {"F/work/here.py"}),
+            ({"command": ["python", "srv.py"], "cwd": "own"}, ["python", "srv.py"], {"F/work/own/srv.py"}),
+            ({"command": ["x", "--config=server.json"]}, ["x", "--config=server.json"], {"F/server.json"}),
+            ({"command": ["x", "none.py", "a\0b", "x" * 5000, "."]}, ["x", "none.py", "a\0b", "x" * 5000, "."], set()),
+            ({"command": 5, "args": [5]}, [5, 5], set()),
+        ],
+    )
+    def test_the_files_that_a_command_names_are_protected(self, load_server, row, command, files):
+        assert load_server(row) == (command, files)
+
+    @pytest.mark.parametrize("place", ["top", "tools"])
+    def test_the_usual_spelling_is_read_beside_the_own(self, write, place):
+        usual = {"mcpServers": {"files": {"command": "mcp-files", "args": ["."]}}}
+        own = {"tools": {"mcp": [{"name": "wiki", "url": "http://x"}]}}
+        content = usual | own if place == "top" else {"tools": usual | own["tools"]}
+        assert load(write(content), {}, {}).tools.mcp == (
+            {"name": "wiki", "url": "http://x"},
+            {"name": "files", "command": "mcp-files", "args": ["."]},
+        )
+
+    def test_a_list_under_the_usual_spelling_is_refused(self, write):
+        assert refusal(write({"mcpServers": [{"command": "x"}]})) == (
+            "config.json: mcpServers: expected an object of servers by name, each an object"
+        )

@@ -13,6 +13,8 @@ import hashlib
 import json
 import os
 import re
+import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -48,11 +50,13 @@ KEYS = {
         lambda value: is_string(value) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,32}", value)),
     ),
     "command": Key("a program, or a list of it and its arguments", is_command),
-    "args": Key("a list of strings", partial(is_list_of, is_string)),
+    "args": Key("a list of strings", lambda value: value == [] or is_list_of(is_string, value)),
     "env": STRINGS,
     "cwd": Key("a folder", lambda value: is_string(value) and "\0" not in value),
     "url": Key("an http:// or https:// address", lambda value: is_string(value) and bool(ADDRESS.fullmatch(value))),
     "headers": STRINGS,
+    "type": one_of("stdio", "http", "streamable-http"),  # other programs have it; command or url says as much
+    "disabled": Key("true or false", lambda value: isinstance(value, bool)),
     "risk": one_of("high", "low", "annotations"),
     "timeout": DURATION,
     "start_timeout": DURATION,
@@ -78,7 +82,11 @@ def parse_servers(
     rows: Sequence[Mapping[str, Any]], environ: Mapping[str, str], workspace: Path
 ) -> list[McpServerConfig]:
     """Check the rows, and replace `${NAME}` in env and headers from `environ`. Raises ConfigError."""
-    configs = [_read_config(f"tools.mcp[{number}]", row, environ, workspace) for number, row in enumerate(rows)]
+    configs = [
+        config
+        for number, row in enumerate(rows)
+        if (config := _read_config(f"tools.mcp[{number}]", row, environ, workspace))
+    ]
     names = [config.name for config in configs]
     for name in names:
         if names.count(name) > 1:
@@ -271,16 +279,36 @@ def _has_sdk() -> bool:
     return find_spec("mcp") is not None
 
 
-def _read_config(place: str, row: Mapping[str, Any], environ: Mapping[str, str], workspace: Path) -> McpServerConfig:
+def _read_config(
+    place: str, row: Mapping[str, Any], environ: Mapping[str, str], workspace: Path
+) -> McpServerConfig | None:
+    """The row, checked; None for a server that is disabled."""
     row = check_row(place, row, KEYS, required=("name",))
+    row.pop("type", "")
+    if row.pop("disabled", False):
+        return None
     if ("command" in row) == ("url" in row):
         raise ConfigError(f"{place}: either command or url is needed")
     for key in ("env", "headers"):
         row[key] = _substitute(f"{place}: {key}", row.get(key, {}), environ)
     row["cwd"] = str(workspace / os.path.expanduser(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing, as Path does
     command = row.get("command", [])
-    row["command"] = (*([command] if isinstance(command, str) else command), *row.pop("args", ()))
+    if isinstance(command, str):
+        command = [command]
+        _refuse_command_line(place, command[0], row["cwd"])
+    row["command"] = (*command, *row.pop("args", ()))
     return McpServerConfig(**row)
+
+
+def _refuse_command_line(place: str, command: str, folder: str) -> None:
+    """Raise ConfigError if the string is not a program but one with its arguments."""
+    if len(command.split()) < 2 or shutil.which(command) or shutil.which(f"{folder}/{command}"):
+        return
+    try:
+        words = shlex.split(command)
+    except ValueError:  # an open quote
+        words = command.split()
+    raise ConfigError(f'{place}: command is one program; write its arguments apart: "command": {json.dumps(words)}')
 
 
 def _substitute(place: str, values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -237,6 +237,10 @@ WRONG = [
     ({"name": "a", "command": ["x", 5]}, "command is a program"),
     ({"name": "a", "command": ""}, "command is a program"),
     ({"name": "a", "command": "x", "args": 5}, "args is a list of strings"),
+    ({"name": "a", "command": "python srv.py"}, 'write its arguments apart: "command": ["python", "srv.py"]'),
+    ({"name": "a", "command": "python 'srv.py"}, """"command": ["python", "'srv.py"]"""),
+    ({"name": "a", "url": "http://x", "type": "sse"}, "type is stdio, http or streamable-http"),
+    ({"name": "a", "url": "http://x", "disabled": "no"}, "disabled is true or false"),
     ({"name": "a", "command": "x", "args": "abc"}, "args is a list of strings"),
     ({"name": "a", "command": "x", "cwd": 5}, "cwd is a folder"),
     ({"name": "a", "url": "ftp://x"}, "url is an http"),
@@ -266,6 +270,19 @@ def test_two_servers_have_two_names():
 def test_a_command_may_stand_in_one_list():
     (spec,) = parse_servers([{"name": "a", "command": ["x", "y"], "args": ["z"]}], {}, Path("/w"))
     assert spec == McpServerConfig("a", ("x", "y", "z"), {}, "/w")
+
+
+def test_what_other_programs_write_of_a_server_is_read():
+    rows = [{"name": "a", "type": "stdio", "command": "x", "args": [], "env": {}}, {"name": "b", "disabled": True}]
+    assert parse_servers(rows, {}, Path("/w")) == [McpServerConfig("a", ("x",), {}, "/w")]
+
+
+def test_a_program_whose_path_has_a_space_is_one(tmp_path):
+    program = tmp_path / "my server"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for command in ("my server", str(program)):
+        assert parse_servers([{"name": "a", "command": command}], {}, tmp_path)[0].command == (command,)
 
 
 class OfferingServer(NamedTuple):
