@@ -11,7 +11,7 @@ import pytest
 from src.app.async_model import AsyncModel
 from src.app.connect import Connections
 from src.app.endpoint import make_client_options, make_model_options
-from src.transport.async_driver import run_async
+from src.transport.async_driver import drive_async, run_async
 from src.transport.async_http import AsyncClient
 
 
@@ -47,8 +47,17 @@ class BridgedModel:
     def measure_fill(self, *given, **options):
         return self._run(self._core.measure_fill(*given, **options))
 
+    @property
+    def core(self):
+        return self._core
+
     def respond(self, *given):
-        events = self._model.respond(*given)
+        yield from self._step(self._model.respond(*given))
+
+    def drive(self, steps):
+        yield from self._step(drive_async(steps, self._client))
+
+    def _step(self, events):
         try:
             while True:
                 try:

@@ -22,7 +22,7 @@ from ..errors import (
     ServerLoading,
 )
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
-from ..types.effects import Aside, Open, Read, Release, ReplyHead, Turn
+from ..types.effects import Aside, Await, Open, Read, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
@@ -49,7 +49,8 @@ class ModelCore:
 
     `path`: the call path to begin with; what is learned of the server in `facts` is joined with it. `max_tokens`: of
     one answer; None leaves it to the server. `new_id` names calls that came without a name; `jitter` gives a number
-    from 0 to 1. One turn runs at a time.
+    from 0 to 1. `is_name_fixed`: another model does not take the place of one that the server has not. One turn runs
+    at a time.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ModelCore:
         new_id: Callable[[], str],
         jitter: Callable[[], float],
         retry_policy: RetryPolicy,
+        is_name_fixed: bool = False,
     ) -> None:
         self.name = name
         self.max_tokens = max_tokens
@@ -78,11 +80,14 @@ class ModelCore:
         self._new_id = new_id
         self._jitter = jitter
         self._retry_policy = retry_policy
+        self._is_name_fixed = is_name_fixed
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
         self._beginning: dict[str, object] = {}  # of the last prompt
+        self._held: list[ModelEvent] = []  # until the server accepts the request
+        self._first_turn: ServedModel | None = None  # that this model finds out about for others
 
     @property
     def path(self) -> CallPath:
@@ -131,29 +136,69 @@ class ModelCore:
         if isinstance(tool_choice, Named) and tool_choice.name not in (tool.name for tool in tools):
             raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
         self._grammar_tried = False
+        self._held = []
+        try:
+            if tools and self._is_untried(self.path):
+                yield from self._wait_for_first_turn()
+            yield from self._find_way(messages, tools, tool_choice)
+        except RequestFailed:
+            yield from self._end_first_turn()
+            raise
+        finally:
+            self._release_first_turn()
+
+    def _is_untried(self, path: CallPath) -> bool:
+        is_known = path.mode != "native" or path.is_chosen or self._facts.accepted.get(self._fact_key)
+        return self.server.is_vllm and not is_known
+
+    def _wait_for_first_turn(self) -> Aside[None]:
+        """Of the first conversations with a server, one finds out how it takes tools, and the others wait for that.
+
+        The one gives no events meanwhile, since who gets them might ask another model in the same thread.
+        """
+        if running := self._facts.claim(self._fact_key):
+            yield Await(running)
+        else:
+            self._first_turn = self._fact_key
+
+    def _release_first_turn(self) -> None:
+        if self._first_turn is not None:
+            first, self._first_turn = self._first_turn, None
+            self._facts.release(first)
+
+    def _end_first_turn(self) -> Iterator[ModelEvent]:
+        """From here on events may be given: those first that were held."""
+        self._release_first_turn()
+        held, self._held = self._held, []
+        yield from held
+
+    def _find_way(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], tool_choice: ToolChoice
+    ) -> Turn[None]:
+        """See respond. Where the server refuses, the request is changed and sent again."""
         path = self.path
         if tools and path.mode == "native" and path.template_shows_tools is None and self._can_tell_prompts:
             path = yield from self._learn_template(messages, tools, path)
         while True:
             request = yield from self._budget.fit_max_tokens(self._build_request(messages, tools, path, tool_choice))
             if (changed := self._list_changes(request, path)) and len(messages) > 2:
-                yield PromptChanged(changed)
+                self._held.append(PromptChanged(changed))
             try:
-                attempt = partial(self._attempt, request, tools, path, tool_choice)
+                attempt = partial(self._try, request, tools, path, tool_choice)
                 yield from with_retries(attempt, self._retry_policy, self._jitter, self.server.check_health)
                 return
             except ModelNotFound as refusal:
-                yield Notice((yield from self._take_the_only_model(refusal)))
+                self._held.append(Notice((yield from self._take_the_only_model(refusal))))
             except ServerError as refusal:
                 yield from self.server.hint_base_url(refusal)
                 path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request))
                 if notice:
-                    yield Notice(notice)
+                    self._held.append(Notice(notice))
 
     def _take_the_only_model(self, refusal: ModelNotFound) -> Aside[str]:
         """Returns the notice. Raises the refusal if the server has several models, or none."""
         names = yield from self.server.try_list_models()
-        if len(names) != 1 or names == [self.name]:
+        if len(names) != 1 or names == [self.name] or self._is_name_fixed:
             if names:
                 refusal.hint = f"It serves {', '.join(names)}: choose one with --model or vllm.model."
             raise refusal
@@ -191,6 +236,17 @@ class ModelCore:
         before = self._beginning
         self._beginning = {"path": path.mode, "system prompt": request.messages[:1], "tools": request.tools}
         return tuple(name for name, value in before.items() if value != self._beginning[name])
+
+    def _try(
+        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, choice: ToolChoice
+    ) -> Turn[None]:
+        """One attempt; other conversations need not wait for the next one."""
+        try:
+            yield from self._attempt(request, tools, path, choice)
+        except RequestFailed as error:
+            if error.max_retries:
+                yield from self._end_first_turn()
+            raise
 
     def _attempt(
         self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, choice: ToolChoice
@@ -243,6 +299,9 @@ class ModelCore:
             if head.status != OK:
                 raise read_refusal(head, (yield from _read_all()))
             self.path = path  # the server accepts it
+            if tools:
+                self._facts.accepted.update(self._fact_key, lambda _: True)
+            yield from self._end_first_turn()
             decoder, is_over = self._codec.make_decoder(head.content_type), False
             while not is_over:
                 try:

@@ -6,11 +6,13 @@ refused only grows (see CallPath.join), so that no order of changes loses one. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
+from ..types.effects import Aside, Await
 from .call_path import CallPath
 
 K = TypeVar("K")
@@ -71,12 +73,44 @@ class FactTable(Generic[K, V]):
 
 
 class FactStore:
-    """`infos`: what servers tell of themselves; `paths`: what was learned from refusals."""
+    """`infos`: what servers tell of themselves; `paths`: what was learned from refusals.
+
+    `accepted`: the models whose server has accepted a request with tools. What one conversation is finding out by
+    `claim`, others wait for.
+    """
 
     def __init__(self) -> None:
         self.infos: FactTable[str, ServerInfo] = FactTable(ServerInfo())
         self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
+        self.accepted: FactTable[ServedModel, bool] = FactTable(False)
+        self._claims: dict[Hashable, Future[None]] = {}
+        self._lock = Lock()
+
+    def claim(self, question: Hashable) -> Future[None] | None:
+        """None: the caller is to answer the question, and to `release` it then; else what settles at its release."""
+        with self._lock:
+            if question in self._claims:
+                return self._claims[question]
+            self._claims[question] = Future()
+            return None
+
+    def release(self, question: Hashable) -> None:
+        """The question is answered, or cannot be."""
+        with self._lock:
+            claimed = self._claims.pop(question)
+        claimed.set_result(None)
+
+    def ask_once(self, question: Hashable, ask: Callable[[], Aside[object]]) -> Aside[None]:
+        """Run `ask`, or wait for the end of another one that asks the same. Raises what its own `ask` raises."""
+        if running := self.claim(question):
+            yield Await(running)
+            return
+        try:
+            yield from ask()
+        finally:
+            self.release(question)
 
     def clear(self) -> None:
         self.infos.clear()
         self.paths.clear()
+        self.accepted.clear()

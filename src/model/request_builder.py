@@ -7,7 +7,7 @@ strictness once a tool set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
@@ -25,7 +25,7 @@ class ModelOptions:
     `is_vllm`: whether to use what only vLLM has. `strict`: whether the server can hold calls to this schema.
     `stream`: false asks for answers as a whole. `constrained`: "auto", "on" or "off": whether a grammar allows only
     valid calls after TOOL_CALL: on the text path; "auto" goes on without one if the server refuses it.
-    `answer_schema`: of an answer's text, if the API supports it.
+    `answer_schema`: of an answer's text, if the API supports it. `extra`: more fields of each request's body.
     """
 
     is_vllm: bool = True
@@ -34,6 +34,7 @@ class ModelOptions:
     stream: bool = True
     constrained: str = "auto"
     answer_schema: Mapping[str, JSON] | None = None
+    extra: Mapping[str, JSON] = field(default_factory=dict)
 
 
 class RequestBuilder:
@@ -78,6 +79,7 @@ class RequestBuilder:
             "none" if path.mode == "template" else choice,
             options,
             self._options.stream,
+            self._options.extra,
         )
 
     def encode(self, request: ChatRequest) -> HttpRequest:

@@ -60,6 +60,14 @@ class ServerApi:
             yield from self.hint_base_url(error)
             raise
 
+    def known_models(self) -> Aside[list[str]]:
+        """As list_models, but asked for only if they are not known, and by one conversation for all."""
+        if self.info.models is None:
+            yield from self._facts.ask_once(("models", self._address), self.list_models)
+        if self.info.models is None:
+            yield from self.list_models()
+        return list(self.info.models or ())
+
     def try_list_models(self) -> Aside[list[str]]:
         """As list_models; empty if that fails."""
         try:
@@ -75,7 +83,7 @@ class ServerApi:
         """In tokens, of the models for which the server tells it."""
         if not self.is_described:
             try:
-                yield from self._fetch_models(ASIDE_TIMEOUT_S)
+                yield from self._facts.ask_once(("models", self._address), lambda: self._fetch_models(ASIDE_TIMEOUT_S))
             except ClientError:
                 return {}
             except RequestFailed:
