@@ -153,7 +153,10 @@ class WireError(RequestFailed):
 
 
 class LimitReached(BotError):
+    """`result`: what there is of the answer, in the library."""
+
     exit_code = LIMIT
+    result: object = None
 
 
 class Cancelled(BotError):

@@ -50,6 +50,7 @@ def make_core(
     stream: bool = True,
     constrained: str = "auto",
     answer_schema: Mapping[str, JSON] | None = None,
+    extra: Mapping[str, JSON] | None = None,
     new_id: Callable[[], str] = random_id,
     jitter: Callable[[], float] = random.random,
     retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
@@ -61,7 +62,7 @@ def make_core(
         codec or OpenAICodec(new_id),
         address,
         facts or FactStore(),
-        options=ModelOptions(is_vllm, temperature, strict, stream, constrained, answer_schema),
+        options=ModelOptions(is_vllm, temperature, strict, stream, constrained, answer_schema, extra or {}),
         path=path or CallPath(),
         max_tokens=max_tokens,
         new_id=new_id,

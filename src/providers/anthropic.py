@@ -61,6 +61,7 @@ class AnthropicCodec(Codec):
         if request.tools:
             fields["tools"] = [_encode_tool(tool) for tool in request.tools]
             fields["tool_choice"] = _encode_choice(request.tool_choice)
+        fields |= request.extra
         return HttpRequest("messages", encode_body(fields, messages=_join_turns(self._fragments(request.messages))))
 
     def make_decoder(self, content_type: str) -> Decoder:

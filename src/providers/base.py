@@ -16,7 +16,8 @@ from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice,
 class ChatRequest:
     """A request for one turn. `tools` are those offered natively.
 
-    `options` are fields of the body that only some servers know and others may refuse.
+    `options` are fields of the body that only some servers know and others may refuse; `extra` those that the user
+    named, which are sent as they are.
     """
 
     model: str
@@ -27,6 +28,7 @@ class ChatRequest:
     tool_choice: ToolChoice = "auto"
     options: Mapping[str, JSON] = field(default_factory=dict)
     stream: bool = True
+    extra: Mapping[str, JSON] = field(default_factory=dict)
 
 
 class RawTokens(NamedTuple):

@@ -66,7 +66,7 @@ class GeminiCodec(Codec):
         if request.tools:
             fields["tools"] = [{"functionDeclarations": [_encode_tool(tool) for tool in request.tools]}]
             fields["toolConfig"] = {"functionCallingConfig": _encode_choice(request.tool_choice)}
-        fields["generationConfig"] = _encode_sampling(request)
+        fields |= {**request.extra, "generationConfig": _encode_sampling(request)}
         contents = ",".join(filter(None, self._fragments(request.messages)))
         model = request.model if "/" in request.model else f"models/{request.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
@@ -133,7 +133,9 @@ def _encode_choice(choice: ToolChoice) -> JSON:
 
 def _encode_sampling(request: ChatRequest) -> JSON:
     wanted = {"temperature": request.temperature, "maxOutputTokens": request.max_tokens}
-    return {name: value for name, value in wanted.items() if value is not None}
+    own = request.extra.get("generationConfig")
+    given = own if isinstance(own, dict) else {}
+    return {**given, **{name: value for name, value in wanted.items() if value is not None}}
 
 
 def _get_signature(metadata: Mapping[str, JSON]) -> dict[str, JSON]:

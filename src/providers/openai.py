@@ -57,6 +57,7 @@ class OpenAICodec(Codec):
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
             fields[self._max_tokens] = request.max_tokens
+        fields |= request.extra
         return HttpRequest("chat/completions", self._encode_body(request, fields))
 
     def encode_prompt(self, request: ChatRequest) -> bytes:

@@ -18,23 +18,43 @@ NewId = Callable[[], str]
 
 
 class Provider(NamedTuple):
-    """`strict`: whether a tool with this schema may be sent as strict."""
+    """`strict`: whether a tool with this schema may be sent as strict.
+
+    `sampling`: what its API calls the settings of sampling; a dot leads into an object.
+    """
 
     codec: Callable[[NewId], Codec]
     key_header: str = "Authorization"
     key_prefix: str = "Bearer "
     headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
     strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing
+    sampling: Mapping[str, str] = MappingProxyType({})
 
+
+_OPENAI = {name: name for name in ("top_p", "presence_penalty", "frequency_penalty", "seed", "stop")}
+_VLLM = {**_OPENAI, **{name: name for name in ("top_k", "min_p", "repetition_penalty")}}
+_ANTHROPIC = {"top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
+_GEMINI = {
+    "top_p": "generationConfig.topP",
+    "top_k": "generationConfig.topK",
+    "presence_penalty": "generationConfig.presencePenalty",
+    "frequency_penalty": "generationConfig.frequencyPenalty",
+    "seed": "generationConfig.seed",
+    "stop": "generationConfig.stopSequences",
+}
 
 PROVIDERS: Mapping[str, Provider] = {
-    "vllm": Provider(OpenAICodec, strict=fits_xgrammar),
+    "vllm": Provider(OpenAICodec, strict=fits_xgrammar, sampling=_VLLM),
     # Its newer models refuse max_tokens.
-    "openai": Provider(partial(OpenAICodec, max_tokens="max_completion_tokens"), strict=fits_openai_strict),
-    "ollama": Provider(OpenAICodec),
+    "openai": Provider(
+        partial(OpenAICodec, max_tokens="max_completion_tokens"), strict=fits_openai_strict, sampling=_OPENAI
+    ),
+    "ollama": Provider(OpenAICodec, sampling=_OPENAI),
     # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
     # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.
-    "anthropic": Provider(AnthropicCodec, headers=MappingProxyType({"anthropic-version": "2023-06-01"})),
-    "gemini": Provider(GeminiCodec, "x-goog-api-key", ""),
-    "vertex": Provider(GeminiCodec),
+    "anthropic": Provider(
+        AnthropicCodec, headers=MappingProxyType({"anthropic-version": "2023-06-01"}), sampling=_ANTHROPIC
+    ),
+    "gemini": Provider(GeminiCodec, "x-goog-api-key", "", sampling=_GEMINI),
+    "vertex": Provider(GeminiCodec, sampling=_GEMINI),
 }

@@ -62,6 +62,7 @@ def encode_completion(request: ChatRequest, prompt: TokenizedPrompt) -> bytes:
     }
     if request.temperature is not None:
         fields["temperature"] = request.temperature
+    fields |= request.extra
     return json.dumps(fields).encode()
 
 

@@ -87,6 +87,20 @@ class AsyncLoop:
             return self._loop
 
 
+class CurrentLoop(AsyncLoop):
+    """The event loop of the caller's program, which neither starts nor ends here."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.current_thread()
+
+    def close(self) -> None:
+        """It belongs to the program."""
+
+
 def _run_loop(loop: AbstractEventLoop) -> None:
     try:
         loop.run_forever()

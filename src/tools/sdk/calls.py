@@ -10,11 +10,14 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import TypeVar
 
 from ...types.messages import ToolCall, ToolResult
 from .context import ToolContext
 from .registry import Registry
 
+A = TypeVar("A")
+R = TypeVar("R")
 CANCEL_GRACE_S = 2.0  # that interrupted calls have to end
 
 
@@ -37,31 +40,29 @@ class CallRunner:
         wait(futures, CANCEL_GRACE_S)
 
 
-def start_threads(
-    run: Callable[[ToolCall], ToolResult], calls: Sequence[ToolCall], max_threads: int
-) -> list[Future[ToolResult]]:
-    """Run the calls, the first ones first, in daemon threads."""
-    futures: list[Future[ToolResult]] = [Future() for _ in calls]
-    tasks: SimpleQueue[tuple[Future[ToolResult], ToolCall]] = SimpleQueue()
-    for task in zip(futures, calls, strict=True):
+def start_threads(run: Callable[[A], R], arguments: Sequence[A], max_threads: int) -> list[Future[R]]:
+    """Call `run` with each of the arguments, the first ones first, in daemon threads."""
+    futures: list[Future[R]] = [Future() for _ in arguments]
+    tasks: SimpleQueue[tuple[Future[R], A]] = SimpleQueue()
+    for task in zip(futures, arguments, strict=True):
         tasks.put(task)
 
     def work() -> None:
         while True:
             try:
-                future, call = tasks.get_nowait()
+                future, argument = tasks.get_nowait()
             except Empty:
                 return
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                future.set_result(run(call))
+                future.set_result(run(argument))
             except (KeyboardInterrupt, SystemExit) as error:  # for the program: raised where the result is waited for
                 future.set_exception(error)
             finally:
                 if not future.done():  # an error of ours, which must not leave the program waiting
-                    future.set_exception(SystemExit(f"{call.name} broke its thread"))
+                    future.set_exception(SystemExit(f"{argument} broke its thread"))
 
-    for number in range(min(max_threads, len(calls))):
+    for number in range(min(max_threads, len(arguments))):
         Thread(target=copy_context().run, args=(work,), daemon=True, name=f"call {number}").start()
     return futures

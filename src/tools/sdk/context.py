@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
@@ -18,12 +18,19 @@ from typing import Any, NamedTuple, TypeVar, Union, cast
 
 from ...errors import ToolError
 from ...types.sandbox import Sandbox
-from ..process.async_loop import AsyncLoop
-from .dependencies import DependencyKey, Factory, Scope, call_factory, finish_async_generator, is_async
+from ..process.async_loop import AsyncLoop, CurrentLoop
+from .dependencies import (
+    TEARDOWN_TIMEOUT_S,
+    DependencyKey,
+    Factory,
+    Scope,
+    call_factory,
+    finish_async_generator,
+    is_async,
+)
 from .output_store import Outputs
 
 T = TypeVar("T")
-TEARDOWN_TIMEOUT_S = 5.0  # for the code after an async yield
 
 
 # Called before a tool replaces or creates a file, with its path relative to the workspace, links resolved, and its old
@@ -45,9 +52,9 @@ class Clock(NamedTuple):
 class RunState:
     """What the calls of one answer share."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: AsyncLoop | None = None) -> None:
         self.scope = Scope()
-        self.loop = AsyncLoop()
+        self.loop = loop or AsyncLoop()
         self.summary: str | None = None
 
 
@@ -102,6 +109,27 @@ class ToolContext:
             yield ctx
         finally:
             failed = scope.close(ctx._finish)
+        if failed:
+            raise failed[0]
+
+    @asynccontextmanager
+    async def for_async_run(self, cancelled: Event) -> AsyncIterator[ToolContext]:
+        """As for_run, in the event loop of the caller's program, which async tools then share."""
+        run = RunState(CurrentLoop())
+        try:
+            yield replace(self, cancelled=cancelled, _run=run)
+        finally:
+            for error in await run.scope.close_async():
+                self.logger.warning("a dependency could not be ended: %s", error)
+
+    @asynccontextmanager
+    async def for_async_call(self) -> AsyncIterator[ToolContext]:
+        """As for_call, in the event loop of an async run."""
+        scope = Scope()
+        try:
+            yield replace(self, _call=scope)
+        finally:
+            failed = await scope.close_async()
         if failed:
             raise failed[0]
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
+TEARDOWN_TIMEOUT_S = 5.0  # for the code after an async yield
 Factory = Callable[..., Any]  # of a value, an awaitable of one, or a generator that yields one
 
 
@@ -83,6 +84,21 @@ class Scope:
 
         while self._generators:
             attempt(partial(end, self._generators.pop()), failed.append)
+        return failed
+
+    async def close_async(self) -> list[Exception]:
+        """As close, in an event loop."""
+        import asyncio
+
+        failed: list[Exception] = []
+        while self._generators:
+            generator: Any = self._generators.pop()
+            if inspect.isasyncgen(generator):
+                ending = asyncio.wait_for(finish_async_generator(generator), TEARDOWN_TIMEOUT_S)
+                (error,) = await asyncio.gather(ending, return_exceptions=True)
+                failed += [error] if isinstance(error, Exception) else []
+            else:
+                attempt(partial(_finish_sync, generator), failed.append)
         return failed
 
     def _find_path(self, start: str, goal: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -130,6 +131,15 @@ class Registry:
             return self._refuse_unknown(call)
         kind, value, ref = self[call.name].execute(call.arguments, ctx)
         return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
+
+    async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
+        """As run, for a tool that `is_coroutine`, inside an event loop."""
+        kind, value, ref = await self[call.name].execute_async(call.arguments, ctx)
+        return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
+
+    def is_coroutine(self, name: str) -> bool:
+        """Whether the tool is a coroutine function."""
+        return name in self and inspect.iscoroutinefunction(self[name].function)
 
     def preview(self, call: ToolCall, ctx: ToolContext) -> str:
         """What a call that `check` accepts would change; "" if that is not known."""
