@@ -9,7 +9,7 @@ async_model.py is the same for asyncio.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from ..model import CallPath, ModelCore, ServerApi
@@ -110,8 +110,12 @@ class Model:
         """Its logic without I/O, for an agent's loop."""
         return self._core
 
-    def drive(self, steps: AgentSteps[T]) -> Generator[Event, None, T]:
-        """The events of an agent's run, whose effects this model's client performs."""
+    def drive(self, steps: AgentSteps[T], on_silence: Callable[[], object] = lambda: None) -> Generator[Event, None, T]:
+        """The events of an agent's run, whose effects this model's client performs.
+
+        `on_silence` is called each time that the server has sent nothing for a quarter of a second.
+        """
+        self._client.bind_silence(on_silence)
         return drive(steps, self._client)
 
     def respond(

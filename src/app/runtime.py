@@ -62,7 +62,8 @@ class Runtime(NamedTuple):
 
         Before the first calls, a Notice tells if commands would run without a sandbox.
         """
-        with closing(session.follow(self.model.drive(self.agent.run(session.messages)))) as events:
+        driven = self.model.drive(self.agent.run(session.messages), session.save_waiting)
+        with closing(session.follow(driven)) as events:
             for event in events:
                 yield event
                 calls = isinstance(event, Completed) and event.response.calls

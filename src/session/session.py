@@ -59,7 +59,8 @@ class Session:
         self._recorded_count = 0  # number of messages that are recorded
         self._results: list[ToolResult] = []  # of the last answer, recorded already
         self._in_turn = False
-        self._warned = False
+        self._has_warned = False
+        self._notices: list[str] = []  # for the user, with the next event
 
     @classmethod
     def resume(
@@ -163,8 +164,7 @@ class Session:
             yield from self._warn()
             for event in events:
                 if isinstance(event, TextDelta):
-                    if text := self._redactor.feed(event.text):
-                        yield from self._record_text(text)
+                    self._record_text(self._redactor.feed(event.text))
                 else:
                     self._record_event(event)
                 yield from self._warn()
@@ -175,6 +175,10 @@ class Session:
             self._record_messages()
             self._in_turn = False
             self._sync()
+
+    def save_waiting(self) -> None:
+        """Write what waits of the answer, but for what may be the beginning of a secret."""
+        self._record_text(self._redactor.flush())
 
     def forget_last(self, message: Message) -> None:
         """Remove the message if it is the last one, as it got no answer."""
@@ -248,14 +252,14 @@ class Session:
         elif isinstance(event, Completed):
             self._sync()
 
-    def _record_text(self, text: str) -> Iterator[Notice]:
+    def _record_text(self, text: str) -> None:
         """Record a piece of an answer that is not complete; not if it already has MAX_PARTIAL_CHARS characters."""
         left = MAX_PARTIAL_CHARS - self._partial_chars
         self._partial_chars += len(text)
-        if left > 0:
+        if text and left > 0:
             self._append("delta", {"text": text[:left]}, clean=True)
         if 0 <= left < len(text):
-            yield Notice(TOO_LONG)
+            self._notices.append(TOO_LONG)
 
     def _end_writes(self) -> None:
         """Record the new content of the files that were about to be written."""
@@ -303,10 +307,12 @@ class Session:
             self._journal.sync()
 
     def _warn(self) -> Iterator[Notice]:
-        """Once, when the journal breaks."""
-        if self._journal and self._journal.broken and not self._warned:
-            self._warned = True
-            yield Notice(NOT_SAVED.format(why=self._journal.broken))
+        """What the user must know; once, when the journal breaks."""
+        if self._journal and self._journal.broken and not self._has_warned:
+            self._has_warned = True
+            self._notices.append(NOT_SAVED.format(why=self._journal.broken))
+        while self._notices:
+            yield Notice(self._notices.pop(0))
 
 
 def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:

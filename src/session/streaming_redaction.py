@@ -1,9 +1,9 @@
 """Redacts an answer that is written to the journal in pieces, which are never cut inside a possible secret.
 
 A key may come in several pieces that do not look like one. So text is collected to PIECE_CHARS, and its last word waits
-for its end, with a name like `password` before it, and a private key of several lines waits for its last one. If the
-program is killed, this and less than PIECE_CHARS characters are lost. The end of the text that was written is redacted
-again with what follows it, because a pattern may begin there.
+for its end, with a name like `password` before it, and a private key of several lines waits for its last one. Less than
+PIECE_CHARS characters are written too when the server is silent. If the program is killed, what waits is lost. The end
+of the text that was written is redacted again with what follows it, because a pattern may begin there.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class StreamRedactor:
 
     def flush(self) -> str:
         """All text that may be written, redacted."""
+        if not self._pieces:
+            return ""
         text = self._text + "".join(self._pieces)
         written = self._written
         self.reset()

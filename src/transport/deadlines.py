@@ -41,10 +41,12 @@ class Timeouts(NamedTuple):
 class Deadline:
     """The limits of one request after the other. `now` gives seconds from any fixed point.
 
-    `is_cancelled`: whether the caller has stopped waiting.
+    `is_cancelled`: whether the caller has stopped waiting. `on_silence` is called, in the thread that reads, each time
+    that nothing has come for POLL_INTERVAL_S.
     """
 
     is_cancelled: Callable[[], bool] = staticmethod(lambda: False)
+    on_silence: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, limits: Timeouts, now: Callable[[], float]) -> None:
         self.limits = limits
@@ -168,7 +170,7 @@ class _DeadlineStream(io.RawIOBase):
             try:
                 return int(self._sock.recv_into(buffer))
             except TimeoutError:  # of this interval; the deadline decides whether to go on
-                continue
+                self._deadline.on_silence()
 
     def close(self) -> None:
         self._raw.close()

@@ -133,6 +133,10 @@ class Client:
 
         self.sleep, self._deadline.is_cancelled = sleep, cancelled.is_set
 
+    def bind_silence(self, on_silence: Callable[[], object]) -> None:
+        """See Deadline."""
+        self._deadline.on_silence = on_silence
+
     def is_cancelled(self) -> bool:
         return self._deadline.is_cancelled()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,31 @@ def test_that_no_sandbox_works_is_told_once_and_before_the_first_call(tmp_path):
 
 def test_the_sandbox_is_not_tried_for_an_answer_without_calls(tmp_path):
     assert "none works here" not in str(warn_of_sandbox(tmp_path, []))
+
+
+def test_what_was_shown_of_an_answer_is_saved_while_the_server_is_silent(tmp_path):
+    """But for its last word, which may be half a secret."""
+    words, saved = iter("Hello"), []
+    is_saved = threading.Event()
+    server = DemoServer(lambda _: DemoTurn("It is so"), lambda _: next(words) == "l" and is_saved.wait(60))
+    with serve(server) as address:
+        FACTS.clear()
+        settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=tmp_path, state=tmp_path)
+        factory = Factory(settings)
+        session, _ = factory.open_session(None)
+        session.messages.append(UserMessage("Hi."))
+        save_waiting = session.save_waiting
+
+        def save_and_look():
+            save_waiting()
+            if session.path and '"delta"' in session.path.read_text():
+                saved.append(json.loads(session.path.read_text().splitlines()[-1])["text"])
+                is_saved.set()
+
+        session.save_waiting = save_and_look
+        list(factory.make_runtime("demo", REFUSE_ALL).answer(session))
+        session.close()
+    assert saved[0] == "It "
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -125,6 +125,19 @@ class TestInterrupted:
         )
         assert resume_session(tmp_path).messages[1:] == [UserMessage("hi"), Response((Text(partial),), "other")]
 
+    def test_on_demand_a_smaller_piece_is_saved_too_but_for_its_last_word(self, tmp_path):
+        session = start_session(tmp_path, redact=redact)
+        session.messages.append(UserMessage("hi"))
+        events = session.follow(TextDelta(text) for text in ("It is", " so"))
+        next(events)
+        next(events)
+        session.save_waiting()
+        session.save_waiting()
+        kept = resume_session(tmp_path).messages[-1]  # a copy, since it is open
+        assert kept == Response((Text("It is "),), "other")
+        events.close()
+        session.close()
+
     def test_an_endless_answer_is_saved_up_to_a_limit_with_a_notice(self, tmp_path):
         session = start_session(tmp_path)
         session.messages.append(UserMessage("hi"))
