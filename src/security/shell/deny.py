@@ -1,8 +1,8 @@
-"""Finds out whether a command line may run what a rule denies, or write a protected file. Unreadable lines may.
+"""Finds out whether a command line runs what a rule denies, or writes a protected file. What cannot be read may.
 
-It looks at all commands of a line, however deep: in substitutions, groups, loops and functions, behind `env`, `xargs`
-and the like, and in the command lines given to `sh -c` and `eval`. A word that is known only when the line runs counts
-as anything.
+A rule that denies is decided on the words that are left once line continuations, quoting and `time`, `xargs` and the
+like are taken away. Only a line whose every command is in the closed list of src/security/shell/readable.py is clear
+of it. Redirections are looked for with tree-sitter-bash, also in lines that the strict reader refuses.
 """
 
 from __future__ import annotations
@@ -10,30 +10,78 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, Union
 
-from .launchers import LAUNCHERS, SHELLS
-from .parse import MAX_LINE_CHARS, WORD_NODES, parse_tree
-from .scanner import read_literal
+from .readable import PROJECT, require_readable
+from .reader import MAX_LINE_CHARS, parse_line, read_literal
+from .scanner import UnsafeToParse
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Parser
 
-Words = Sequence[str | None]  # None: known only when the line runs
-UNKNOWN: Words = (None,)
+Words = Sequence[Union[str, None]]  # None: known only when the line runs
 MAX_DEPTH = 5  # command lines inside command lines
 MAX_FOLDERS = 32  # from which a redirection is resolved
-MAX_WORDS = 200  # of a command that runs another
-EVALUATING = frozenset({"eval", "source", ".", "trap", "alias"})
-RUNNING = LAUNCHERS | frozenset({"exec", "command", "builtin", "trap", "coproc", "alias"})
-COMPOSED = re.compile(r"[\s;&|()<>`{}!]")  # a word with one of these is more than a plain command name
-FINDING = {"find": ("-exec", "-execdir", "-ok", "-okdir"), "fd": ("-x", "-X", "--exec", "--exec-batch")}
+QUOTING = re.compile(r"\\\n|[\\'\"]")
+NO_NAME = re.compile(r"[^\w.+-]+")  # separates the names in a line
+CHANGING_FOLDER = frozenset({"cd", "pushd", "popd"})
+_RUNNING = (
+    "eval source . trap alias exec command builtin coproc sh bash dash zsh ksh mksh fish rbash busybox env xargs nice"
+    " nohup timeout time sudo doas su setsid stdbuf watch parallel flock script chroot unshare nsenter git make"
+)
+RUNNING = frozenset(_RUNNING.split())  # programs and builtins that run a command line, or a program in another folder
+WORD_NODES = frozenset({"word", "number", "raw_string", "string", "concatenation", "command_name"})
+
+
+class DenyVerdict(NamedTuple):
+    """`reason`: why the line cannot be read whole, if it cannot."""
+
+    verdict: Literal["clear", "denied", "unreadable"]
+    reason: str = ""
+
+
+def judge_line(line: str, denied: Sequence[str]) -> DenyVerdict:
+    """Whether a command of the line begins with the denied words. Options before and between them do not count.
+
+    A line that cannot be read whole is denied if it mentions all the words in their order, else unreadable.
+    """
+    try:
+        commands = [require_readable(command) for command in parse_line(line)]
+    except UnsafeToParse as why:
+        return DenyVerdict("denied" if _mentions(line, denied) else "unreadable", str(why))
+    for words in commands:
+        if _matches(words, denied) or (words[0] in PROJECT and _mentions("\n".join(words), denied)):
+            return DenyVerdict("denied")
+    return DenyVerdict("clear")
 
 
 def can_run(line: str, denied: Sequence[str]) -> bool:
-    """Whether a command of the line might begin with the denied words. Options before and between them do not count."""
-    return any(_matches(words, denied) for words in _list_commands(line, 0))
+    """Whether a command of the line begins with the denied words, or might."""
+    return judge_line(line, denied).verdict != "clear"
+
+
+def _mentions(line: str, denied: Sequence[str]) -> bool:
+    names = iter(NO_NAME.split(QUOTING.sub("", line).casefold()))
+    return all(word.rpartition("/")[2].casefold() in names for word in denied)
+
+
+def _matches(words: Sequence[str], denied: Sequence[str]) -> bool:
+    """Whether the words begin with the denied ones; options and their values are skipped."""
+    if words[0].rpartition("/")[2].casefold() != denied[0].rpartition("/")[2].casefold():
+        return False
+    at = 1
+    for wanted in denied[1:]:
+        after_option = False
+        while at < len(words) and words[at] != wanted:
+            if not (words[at].startswith("-") or after_option):
+                return False
+            after_option = words[at].startswith("-")
+            at += 1
+        if at == len(words):
+            return False
+        at += 1
+    return True
 
 
 def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
@@ -41,134 +89,68 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
 
     After a `cd`, a file is listed for each folder that it may be in. Lines that are given to a shell count as well.
     """
-    if depth > MAX_DEPTH or _is_unreadable(line):
+    if ">" not in line:
+        return
+    if depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or "\0" in line or re.search("[\ud800-\udfff]", line):
+        yield None
         return
     files: list[str | None] = []
-    folders = [""]
-    stack = [parse_tree(line)]
+    folders: list[str | None] = [""]
+    root = _load_parser().parse(line.encode()).root_node
+    if root.has_error and _has_open_redirection(line):
+        files.append(None)
+    stack = [root]
     while stack:
         node = stack.pop()
         if node.type == "file_redirect" and any(">" in child.type for child in node.children):
             files += [_get_literal(child) for child in node.named_children if child.type != "file_descriptor"]
         if node.type == "command":
             words = _list_words(node)
-            if _get_name(words) in ("cd", "pushd") and words[-1] and len(folders) < MAX_FOLDERS:
-                folders = [*dict.fromkeys([*folders, *(posixpath.join(folder, words[-1], "") for folder in folders)])]
-            for inner in _list_inner_list_possible_lines(words):
-                files += list_written_files(inner, depth + 1)
+            name = ((words[0] if words else "") or "").rpartition("/")[2]
+            if name in CHANGING_FOLDER or name in RUNNING:
+                entered = words[1:] or [None] if name in CHANGING_FOLDER else words[1:]
+                folders = _enter(folders, entered)
+                if name in RUNNING:
+                    for inner in [" ".join(word or "$x" for word in words[1:]), *(word for word in words[1:] if word)]:
+                        files += list_written_files(inner, depth + 1)
         stack.extend(reversed(node.named_children))
     for file in dict.fromkeys(files):
-        yield from [None] if file is None else (posixpath.join(folder, file) for folder in folders)
+        if file is None or file.startswith("/"):
+            yield file
+        else:
+            yield from (None if folder is None else posixpath.join(folder, file) for folder in folders)
 
 
-def _is_unreadable(line: str) -> bool:
-    return len(line) > MAX_LINE_CHARS or "\0" in line or any("\ud800" <= character <= "\udfff" for character in line)
+def _enter(folders: Sequence[str | None], words: Words) -> list[str | None]:
+    """The folders that a later command may run in, when a command may enter any of the words."""
+    found = list(folders)
+    for word in words:
+        is_known = word is not None and word != "-"
+        found += [
+            posixpath.join(each, word, "") if each is not None and is_known and word else None for each in folders
+        ]
+    return list(dict.fromkeys(found))[:MAX_FOLDERS]
 
 
-def _list_commands(line: str, depth: int) -> Iterator[Words]:
-    if depth > MAX_DEPTH or _is_unreadable(line):
-        yield UNKNOWN
-        return
-    root = parse_tree(line)
-    if root.has_error:
-        yield UNKNOWN
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "command":
-            yield from _list_run(_list_words(node), depth)
-        stack.extend(node.named_children)
+def _has_open_redirection(line: str) -> bool:
+    """Whether there is a `>` outside of quotes, in a line that tree-sitter cannot read."""
+    return ">" in re.sub(r"\\[\s\S]|'[^']*'|\"(?:[^\"\\]|\\[\s\S])*\"", "", line)
+
+
+@lru_cache(maxsize=1)
+def _load_parser() -> Parser:
+    import tree_sitter  # loaded for the first redirection, not at start
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
 def _list_words(command: Node) -> Words:
     return [
         _get_literal(child)
         for child in command.named_children
-        if child.type in WORD_NODES
-        or child.type == "command_name"
-        or child.type.endswith(("expansion", "substitution"))
+        if child.type in WORD_NODES or child.type.endswith(("expansion", "substitution"))
     ]
-
-
-def _list_run(words: Words, depth: int) -> Iterator[Words]:
-    """The command, and those that it runs as its arguments."""
-    if not words:
-        return
-    yield from _list_direct(words, depth)
-    name = _get_name(words)
-    starts: Sequence[int] = range(1, len(words)) if name in RUNNING else ()
-    if name in FINDING:
-        starts = [at + 1 for at, word in enumerate(words[:-1]) if word in FINDING[name]]
-    if len(starts) > MAX_WORDS:
-        yield UNKNOWN
-        return
-    for at in starts:
-        yield from _list_direct(words[at:], depth)
-
-
-def _list_direct(words: Words, depth: int) -> Iterator[Words]:
-    """The command, and those in the command lines among its arguments."""
-    yield words
-    name, rest = _get_name(words), words[1:]
-    if name in SHELLS and not any(word and not word.startswith("-") for word in rest):
-        yield UNKNOWN  # it reads its commands from somewhere else
-    if (name in EVALUATING and None in rest) or (name == "git" and _sets_alias(rest)):
-        yield UNKNOWN
-    for line in _list_inner_list_possible_lines(words):
-        yield from _list_commands(line, depth + 1)
-
-
-def _list_inner_list_possible_lines(words: Words) -> list[str]:
-    """The command lines among the arguments of a command that runs them."""
-    if _get_name(words) == "eval":
-        return [" ".join(word or "" for word in words[1:])]
-    return (
-        [line for word in words[1:] if word for line in _list_possible_lines(word)]
-        if _get_name(words) in RUNNING
-        else []
-    )
-
-
-def _list_possible_lines(word: str) -> Iterator[str]:
-    """The command lines in a word: the word, what follows an option's letter (`env -Sls`) or a `=` (`l=ls`)."""
-    if COMPOSED.search(word):
-        yield word
-    if word.startswith("-") and not word.startswith("--") and len(word) > 2:
-        yield word[2:]
-    if "=" in word:
-        yield word.partition("=")[2]
-
-
-def _sets_alias(words: Words) -> bool:
-    """Whether git is given an alias (`git -c alias.p=push p`)."""
-    return any(word == "-c" and (name or "alias.").casefold().startswith("alias.") for word, name in pairwise(words))
-
-
-def _get_name(words: Words) -> str:
-    return ((words[0] if words else "") or "").rpartition("/")[2]
-
-
-def _matches(words: Words, denied: Sequence[str]) -> bool:
-    """Whether the words begin with the denied ones; options and their values are skipped."""
-    if words[0] is None:
-        return True
-    if words[0].rpartition("/")[2].casefold() != denied[0].rpartition("/")[2].casefold():
-        return False
-    at = 1
-    for wanted in denied[1:]:
-        after_option = False
-        while at < len(words) and words[at] != wanted:
-            word = words[at]
-            if word is None:
-                return True
-            if not (word.startswith("-") or after_option):
-                return False
-            after_option = word.startswith("-")
-            at += 1
-        if at == len(words):
-            return False
-        at += 1
-    return True
 
 
 def _get_literal(node: Node) -> str | None:

@@ -1,0 +1,67 @@
+"""What the strict reader accepts of a command line, and how it reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from src.security.shell.reader import parse_line, read_literal, split_words
+from src.security.shell.scanner import UnsafeToParse
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("ls -l 'a b' \"c d\"", [("ls", "-l", "a b", "c d")]),
+        ("to\\\nuch x", [("touch", "x")]),
+        ("g\\i't' st\"at\"us", [("git", "status")]),
+        ('echo "a\\"b\\\\c\\d"', [("echo", 'a"b\\c\\d')]),
+        ("a && b || c; d | e |& f & g\nh", [(each,) for each in "abcdefgh"]),
+        ("(a; (b && c)) | d", [("a",), ("b",), ("c",), ("d",)]),
+        ("! a # b; c\nd", [("a",), ("d",)]),
+        ("a |\n\n b", [("a",), ("b",)]),
+        ("LC_ALL=C TZ=UTC sort a", [("sort", "a")]),
+        ("cat <<'E' | wc\n$(x) `y`\nE\nls", [("cat",), ("wc",), ("ls",)]),
+        ("cat <<-'E'\n\tE\nls", [("cat",), ("ls",)]),
+        ("find . -exec rm {} +", [("find", ".", "-exec", "rm", "{}", "+")]),
+        ("[ -f a ] && cat <<< x", [("[", "-f", "a", "]"), ("cat",)]),
+    ],
+)
+def test_a_line_is_read_as_its_commands(line, commands):
+    assert [each.texts for each in parse_line(line)] == commands
+
+
+def test_files_of_redirections_are_told_from_words():
+    (command,) = parse_line("a <b >c 2>>d &>e 2>&1 2>/dev/null f")
+    assert command.texts == ("a", "f")
+    assert [word.text for word in command.reads] == ["b"]
+    assert [word.text for word in command.writes] == ["c", "d", "e", "/dev/null"]
+
+
+def test_only_what_is_not_quoted_is_a_pattern():
+    (command,) = parse_line("ls *.py '*' [ab]c [ \\?")
+    assert [word.is_glob for word in command.words] == [False, True, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "", " ", "# a", ";", "a;;b", "| a", "a &&", "a |", "(a", "a)", "a (b)", "f() { a; }", "{ a; }", "(a) b", "((1))",
+        "$a", "a $b", 'a "$b"', "a `b`", 'a "`b`"', "a $(b)", "a <(b)", "a {b,c}", "a ~/b", "a b=~/c", "x=1 a", "x=1",
+        "if a; then b; fi", "for a in b; do c; done", "[[ a ]]", "function f", "coproc a", "a 'b", 'a "b', "a \\",
+        "a <<E\nb\nE", "a <<E\\\nF\n$(b)\nEF", "a <<'E'\nb", "a >", "a > *", "> a", "a 10>b", "a {}b", "l? a",
+        "a\rb", "a\xa0b", "a\u200bb", "a\0b", "\ud800", "x" * 20_000, "! !", "a $'b'", "PATH=. ls", "a[0]=1 b",
+    ],
+)  # fmt: skip
+def test_everything_else_is_refused(line):
+    with pytest.raises(UnsafeToParse):
+        parse_line(line)
+
+
+def test_a_literal_word_is_what_a_program_gets():
+    assert read_literal("a'b'\"c\"\\d") == "abcd"
+    assert [read_literal(each) for each in ("$a", "*", "a b", "~")] == [None] * 4
+
+
+def test_the_words_of_a_rule_are_split_as_a_shell_does_it():
+    assert split_words("git 'a b'") == ("git", "a b")
+    assert split_words("git $x") == ("git", "$x")
