@@ -77,7 +77,8 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "anyio": {"tools"},
     "regex": {"tools"},
     "fastjsonschema": {"tools"},
-    "msgspec": {"providers"},
+    "msgspec": {"providers", "tools"},
+    "pydantic": set(),  # a tool may take a model of it, which brings it along
     "argcomplete": {"cli"},
     "opentelemetry": {"cli"},
     "markdown_it": {"cli"},

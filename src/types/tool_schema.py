@@ -8,6 +8,8 @@ from typing import Any
 
 from .messages import JSON, ToolDefinition
 
+SHOWN_FORMATS = ("date", "date-time", "time")
+
 
 def to_openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
     """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS lists is what a request contains."""
@@ -40,8 +42,9 @@ def describe_type(schema: object, depth: int = 1) -> str:
             return f"array of {describe_type(items, depth)}"
         case {"type": "object", **rest} if depth and (fields := _format_fields(rest, depth - 1)):
             return f"{{{fields}}}"
-        case {"type": kind}:
-            return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+        case {"type": kind, **rest}:
+            form = f" ({rest['format']})" if rest.get("format") in SHOWN_FORMATS else ""
+            return " | ".join(map(str, kind)) if isinstance(kind, list) else f"{kind}{form}"
     return "any"
 
 

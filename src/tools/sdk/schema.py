@@ -1,20 +1,29 @@
 """Type hints -> JSON Schema, for the parameters of a tool.
 
-The dialect is small on purpose: str, int, float, bool, list[T], dict[str, T], Literal, T | None, a TypedDict, a
-dataclass, and Annotated[T, "description"]. Any other hint raises TypeError when the tool is registered, so that no
-schema says less than its function needs.
+The dialect: str, int, float, bool, date, datetime, time, an Enum, Literal, list, tuple, set, dict[str, T], unions, a
+TypedDict, a dataclass, a pydantic model, and Annotated[T, "description"]. Any other hint raises TypeError when the tool
+is made, and says what to write instead, so that no schema says less than its function needs. Schemas are flat, without
+references, titles and defaults, since small models and many chat templates cannot follow those.
 
 A parameter that defaults to None gets the schema of a plain optional one, since many chat templates cannot print
-`T | null`; a null for it means that it is left out.
+`T | null`; a null for it means that it is left out. msgspec converts values that fit the schema to the hint's type.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import inspect
+import pathlib
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import MISSING, InitVar, fields, is_dataclass
+from enum import Enum
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
 
 from ...types.messages import JSON
 
@@ -24,7 +33,7 @@ Convert = Callable[[Any], Any]  # from a value that fits the schema to one of th
 
 
 class HintSchema(NamedTuple):
-    """The schema of a type hint, and a conversion of values that fit it: 1.0 for an int becomes 1."""
+    """The schema of a type hint, and a conversion of values that fit it. The conversion raises ValueError."""
 
     schema: Schema
     convert: Convert
@@ -52,19 +61,17 @@ def read_parameters(function: Callable[..., object], name: str, injected: type) 
             continue
         try:
             properties[parameter.name] = _convert_parameter(parameter)
-        except TypeError as error:
+        except (TypeError, NameError) as error:
             raise TypeError(f"{name}({parameter.name}): {error}") from error
         except RecursionError as error:
             raise TypeError(f"{name}({parameter.name}): the type holds itself") from error
         if parameter.default is parameter.empty:
             required.append(parameter.name)
     return Parameters(
-        _object(properties, required), context_parameter, {key: each.convert for key, each in properties.items()}
+        object_schema({key: each.schema for key, each in properties.items()}, required),
+        context_parameter,
+        {key: each.convert for key, each in properties.items() if each.convert is not _keep},
     )
-
-
-def _object(properties: Mapping[str, HintSchema], required: Sequence[str]) -> Schema:
-    return object_schema({name: each.schema for name, each in properties.items()}, required)
 
 
 def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
@@ -76,7 +83,7 @@ def _read_signature(function: Callable[..., object], name: str) -> inspect.Signa
     try:
         return inspect.signature(function, eval_str=True)
     except NameError as error:
-        raise TypeError(f"{name}: a type hint cannot be read: {error}") from error
+        raise TypeError(f"{name}: a type hint cannot be read: {error}; define it outside of functions") from error
 
 
 def _convert_parameter(parameter: inspect.Parameter) -> HintSchema:
@@ -86,87 +93,115 @@ def _convert_parameter(parameter: inspect.Parameter) -> HintSchema:
         is_method = parameter.name == "self"
         way_out = "a method becomes a tool when it belongs to an object: tool(thing.method)"
         raise TypeError(way_out if is_method else "a type hint is missing")
-    return _convert_optional(parameter.annotation, parameter.default)
-
-
-def _convert_optional(hint: object, default: object) -> HintSchema:
-    schema, convert = convert_hint(hint)
-    return HintSchema(_drop_null(schema) if default is None else schema, convert)
-
-
-def _drop_null(schema: Schema) -> Schema:
-    match schema:
-        case {"anyOf": [dict(some), _], **rest}:
-            return some | rest
-        case _:
-            return schema
+    schema, convert = convert_hint(parameter.annotation)
+    return HintSchema(_drop_null(schema) if parameter.default is None else schema, convert)
 
 
 def convert_hint(hint: Any) -> HintSchema:
-    """Raises TypeError for a hint outside the dialect."""
-    if hint in SCALARS:
-        return SCALARS[hint]
-    if is_typeddict(hint):
-        return _from_typed_dict(hint)
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _from_dataclass(hint)
-    build = GENERICS.get(get_origin(hint))
-    if build is None:
-        raise TypeError(f"no JSON Schema for the type hint {hint!r}")
-    return build(*get_args(hint))
+    """The schema of a hint, and the conversion of values. Raises TypeError for a hint outside the dialect."""
+    schema = make_schema(hint)
+    core = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return HintSchema(schema, _keep if core in (str, int, bool) else partial(_convert, hint))
 
 
 def _keep(value: Any) -> Any:
     return value
 
 
-def _from_list(item: object) -> HintSchema:
-    schema, convert = convert_hint(item)
-    return HintSchema({"type": "array", "items": schema}, lambda value: [convert(each) for each in value])
+def _convert(hint: Any, value: Any) -> Any:
+    return msgspec.convert(value, hint, dec_hook=_make_model)
 
 
-def _from_dict(key: object, value: object) -> HintSchema:
+def _make_model(kind: Any, value: Any) -> Any:
+    """An object of a pydantic model, the one type of the dialect that msgspec does not know."""
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        first = error.errors()[0]  # type: ignore[attr-defined]  # pydantic's, which is not imported here
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+
+
+def make_schema(hint: Any) -> Schema:
+    """Raises TypeError for a hint outside the dialect."""
+    hint = getattr(hint, "__supertype__", hint)  # of a NewType
+    if hint in SCALARS:
+        return dict(SCALARS[hint])
+    if build := GENERICS.get(get_origin(hint)):
+        return build(*get_args(hint))
+    if is_typeddict(hint):
+        return _from_typed_dict(hint)
+    if hasattr(hint, "model_json_schema"):
+        return _flatten_model(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _from_literal(*(each.value for each in hint))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _from_dataclass(hint)
+    name = getattr(hint, "__name__", None) or repr(hint)
+    raise TypeError(f"a model cannot send a value of the type {name}; write {INSTEAD.get(hint, DIALECT)}")
+
+
+def _from_list(item: object) -> Schema:
+    return {"type": "array", "items": make_schema(item)}
+
+
+def _from_tuple(*items: object) -> Schema:
+    if len(items) == 2 and items[1] is ...:
+        return _from_list(items[0])
+    return _fix_length([make_schema(item) for item in items])
+
+
+def _fix_length(items: Sequence[Schema]) -> Schema:
+    """The schema of an array of these items; their order is not told, since few servers take `prefixItems`."""
+    kinds = [kind for number, kind in enumerate(items) if kind not in items[:number]]
+    one_of: Schema = kinds[0] if len(kinds) == 1 else {"anyOf": [*kinds]}
+    return {"type": "array", "items": one_of, "minItems": len(items), "maxItems": len(items)}
+
+
+def _from_set(item: object) -> Schema:
+    schema = make_schema(item)
+    if schema.get("type") in ("array", "object"):
+        raise TypeError("a set holds no lists and no objects; write list[...]")
+    return {"type": "array", "items": schema}
+
+
+def _from_dict(key: object, value: object) -> Schema:
     if key is not str:
-        raise TypeError("the keys of a JSON object are strings")
-    schema, convert = convert_hint(value)
-    return HintSchema(
-        {"type": "object", "additionalProperties": schema},
-        lambda value: {name: convert(each) for name, each in value.items()},
-    )
+        raise TypeError("the keys of a JSON object are strings; write dict[str, ...]")
+    return {"type": "object", "additionalProperties": make_schema(value)}
 
 
-def _from_literal(*values: JSON) -> HintSchema:
+def _from_literal(*values: JSON) -> Schema:
     kinds = {type(value) for value in values}
-    if len(kinds) != 1 or not kinds <= SCALARS.keys():
-        raise TypeError("the values of a Literal are strings, or numbers, or booleans: all of one kind")
-    kind = SCALARS[kinds.pop()]
-    return HintSchema({**kind.schema, "enum": list(values)}, kind.convert)
+    if len(kinds) != 1 or not kinds <= {str, int, bool}:
+        raise TypeError("the values of a Literal or an Enum are all strings, or all integers; write them so")
+    return {**SCALARS[kinds.pop()], "enum": list(values)}
 
 
-def _from_annotated(hint: object, *notes: object) -> HintSchema:
+def _from_annotated(hint: object, *notes: object) -> Schema:
     if len(notes) != 1 or not isinstance(notes[0], str):
         raise TypeError("Annotated takes one description, a string")
-    schema, convert = convert_hint(hint)
-    return HintSchema({**schema, "description": notes[0]}, convert)
+    return {**make_schema(hint), "description": notes[0]}
 
 
-def _from_union(*arms: object) -> HintSchema:
-    some = [arm for arm in arms if arm is not type(None)]
-    if len(some) != 1 or len(arms) != 2:
-        raise TypeError("of unions only T | None is known to every model")
-    schema, convert = convert_hint(some[0])
-    return HintSchema({"anyOf": [schema, {"type": "null"}]}, lambda value: None if value is None else convert(value))
+def _from_union(*arms: object) -> Schema:
+    """The types differ in JSON, so that a value shows which of them is meant."""
+    schemas = [make_schema(arm) for arm in arms if arm is not type(None)]
+    kinds = [schema.get("type") for schema in schemas]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            names = " and ".join(getattr(arm, "__name__", str(arm)) for arm in arms if arm is not type(None))
+            raise TypeError(f"{names} are not told apart in JSON, where two of them are of the type {kind}; write one")
+    if any(hasattr(arm, "model_json_schema") for arm in arms) and len(schemas) > 1:
+        raise TypeError("a pydantic model stands in no union but with None; write one type")
+    null: list[Schema] = [{"type": "null"}] if len(schemas) < len(arms) else []
+    return {"anyOf": [*schemas, *null]}
 
 
-def _from_typed_dict(kind: Any) -> HintSchema:
-    properties = {
-        name: convert_hint(_strip_required(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()
-    }
-
-    def build(value: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: properties[name].convert(each) for name, each in value.items()}
-
-    return HintSchema(_object(properties, [name for name in properties if name in kind.__required_keys__]), build)
+def _from_typed_dict(kind: Any) -> Schema:
+    hints = get_type_hints(kind, include_extras=True)
+    properties = {name: make_schema(_strip_required(hint)) for name, hint in hints.items()}
+    return object_schema(properties, [name for name in properties if name in kind.__required_keys__])
 
 
 def _strip_required(hint: object) -> object:
@@ -174,31 +209,97 @@ def _strip_required(hint: object) -> object:
     return get_args(hint)[0] if str(getattr(get_origin(hint), "_name", "")).endswith("Required") else hint
 
 
-def _from_dataclass(kind: Any) -> HintSchema:
+def _from_dataclass(kind: Any) -> Schema:
     hints = get_type_hints(kind, include_extras=True)
+    if hasattr(kind, "__pydantic_validator__") or any(isinstance(hint, InitVar) for hint in hints.values()):
+        raise TypeError(f"{kind.__name__} is no plain dataclass; write one of plain fields, or a pydantic BaseModel")
     taken = {each.name: each for each in fields(kind) if each.init}
-    properties = {name: _convert_optional(hints[name], each.default) for name, each in taken.items()}
-    required = [name for name, each in taken.items() if each.default is each.default_factory is MISSING]
-
-    def build(value: Mapping[str, Any]) -> Any:
-        return kind(**{name: properties[name].convert(each) for name, each in value.items()})
-
-    return HintSchema(_object(properties, required), build)
+    schemas = {name: make_schema(hints[name]) for name in taken}
+    return object_schema(
+        {name: _drop_null(schemas[name]) if each.default is None else schemas[name] for name, each in taken.items()},
+        [name for name, each in taken.items() if each.default is each.default_factory is MISSING],
+    )
 
 
-SCALARS: dict[object, HintSchema] = {
-    str: HintSchema({"type": "string"}, _keep),
-    int: HintSchema({"type": "integer"}, int),
-    float: HintSchema({"type": "number"}, float),
-    bool: HintSchema({"type": "boolean"}, _keep),
+def _drop_null(schema: Schema) -> Schema:
+    match schema:
+        case {"anyOf": [dict(some), {"type": "null"}], **rest}:
+            return some | rest
+        case {"anyOf": [*some, {"type": "null"}], **rest}:
+            return {"anyOf": some, **rest}
+        case _:
+            return schema
+
+
+def _flatten_model(model: Any) -> Schema:
+    """The schema of a pydantic model in the dialect: references become what they stand for."""
+    whole = model.model_json_schema()
+    flat = _flatten(whole, whole.get("$defs", {}), ())
+    if not flat.get("properties"):
+        raise TypeError(f"{model.__name__} has no fields of a JSON object; write a model with fields")
+    return flat
+
+
+def _flatten(schema: Mapping[str, Any], kinds: Mapping[str, Any], inside: Sequence[str]) -> Schema:
+    if reference := str(schema.get("$ref", "")).rpartition("/")[2]:
+        if reference in inside:
+            raise TypeError("the type holds itself")
+        schema = {**kinds[reference], **schema}
+        inside = [*inside, reference]
+    flat: Schema = {}
+    for key, value in schema.items():
+        if key == "properties":
+            flat[key] = {name: _flatten(each, kinds, inside) for name, each in value.items()}
+        elif key in ("anyOf", "oneOf"):
+            flat["anyOf"] = [_flatten(each, kinds, inside) for each in value]
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            flat[key] = _flatten(value, kinds, inside)
+        elif key == "prefixItems":
+            flat |= _fix_length([_flatten(each, kinds, inside) for each in value])
+        elif key == "const":
+            flat["enum"] = [value]
+        elif key not in ("$ref", "$defs", "title", "default", "uniqueItems", "discriminator"):
+            flat[key] = value
+    if "properties" in flat:
+        flat = {"required": [], "additionalProperties": False, **flat}
+    return _drop_null(flat) if schema.get("default", MISSING) is None else flat
+
+
+SCALARS: Mapping[object, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    datetime.date: {"type": "string", "format": "date"},
+    datetime.datetime: {"type": "string", "format": "date-time"},
+    datetime.time: {"type": "string", "format": "time"},
 }
-GENERICS: dict[object, Callable[..., HintSchema]] = {
+GENERICS: Mapping[object, Callable[..., Schema]] = {
     list: _from_list,
+    Sequence: _from_list,
+    tuple: _from_tuple,
+    set: _from_set,
+    frozenset: _from_set,
+    AbstractSet: _from_set,
     dict: _from_dict,
+    Mapping: _from_dict,
     Literal: _from_literal,
     Annotated: _from_annotated,
     Union: _from_union,
     types.UnionType: _from_union,
+}
+DIALECT = "str, int, float, bool, date, datetime, an Enum, list[...], dict[str, ...], a dataclass or a TypedDict"
+INSTEAD: Mapping[object, str] = {  # what people write first -> what can be sent
+    Any: "the type that the function needs, such as str or dict[str, str]",
+    object: "the type that the function needs, such as str or dict[str, str]",
+    list: "what it holds: list[str]",
+    tuple: "what it holds: tuple[int, ...]",
+    set: "what it holds: set[str]",
+    dict: "what it holds: dict[str, str]",
+    bytes: "str, in Base64 if need be",
+    pathlib.Path: "str, and make a Path of it in the function",
+    decimal.Decimal: "str, and make a Decimal of it in the function",
+    datetime.timedelta: "float, in seconds",
 }
 
 
@@ -235,19 +336,28 @@ def _may_be_null(schema: object) -> bool:
 
 
 def drop_nulls(value: Any, schema: object) -> Any:
-    """Drop each property whose null the schema does not allow: it stands for one left out."""
+    """Drop each property whose null the schema does not allow: it stands for one left out. 1.0 for an integer is 1."""
     if not isinstance(schema, Mapping):  # true and false are schemas, too
         return value
     properties, items = schema.get("properties"), schema.get("items")
-    if isinstance(value, Mapping) and isinstance(properties, Mapping):
-        needed = schema.get("required", ())
+    if isinstance(value, Mapping):
+        named: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        needed, other = schema.get("required", ()), schema.get("additionalProperties", {})
         return {
-            name: drop_nulls(each, properties.get(name, {}))
+            name: drop_nulls(each, named.get(name, other))
             for name, each in value.items()
-            if each is not None or name in needed or _may_be_null(properties.get(name, {}))
+            if each is not None or name not in named or name in needed or _may_be_null(named[name])
         }
     if isinstance(value, list) and isinstance(items, Mapping):
         return [drop_nulls(each, items) for each in value]
-    if isinstance(arms := schema.get("anyOf"), list) and len(arms) == 2:
-        return drop_nulls(value, arms[0])
+    arms = schema.get("anyOf")
+    kinds = [each for each in arms if isinstance(each, Mapping)] if isinstance(arms, list) else [schema]
+    fits = [each for each in kinds if each.get("type") == _KINDS.get(type(value))]
+    if isinstance(arms, list) and len(fits) == 1:
+        return drop_nulls(value, fits[0])
+    if isinstance(value, float) and value.is_integer() and not fits and any(e.get("type") == "integer" for e in kinds):
+        return int(value)
     return value
+
+
+_KINDS = {dict: "object", list: "array", float: "number"}

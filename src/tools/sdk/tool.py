@@ -26,7 +26,7 @@ from ...types.tool_schema import format_signature
 from .context import ToolContext
 from .result import Outcome, attempt, replace_surrogates, to_outcome
 from .schema import Convert, drop_nulls, read_parameters, to_strict
-from .validation import ArgumentValidator
+from .validation import ArgumentValidator, describe_conversion_error
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is a type; type checkers bring this package
     from typing_extensions import ParamSpec, TypeVar
@@ -80,10 +80,8 @@ class Tool(Generic[P, R]):
 
     def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
         """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
-        mismatch = attempt(
-            lambda: self._validator.find_mismatch(arguments), lambda error: f"they cannot be checked: {error}"
-        )
-        return f"Wrong arguments for {self.definition.name}: {mismatch}. Usage: {self.signature}" if mismatch else ""
+        read = self._read_arguments(arguments)
+        return read if isinstance(read, str) else ""
 
     def check_schema(self) -> str:
         """Say why no arguments can be checked against the schema, e.g. of an MCP server; "" if they can."""
@@ -96,16 +94,16 @@ class Tool(Generic[P, R]):
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse the arguments, an object or its JSON text, check them, and run. An Exception becomes the error."""
-        arguments = _parse_arguments(raw_arguments)
-        if wrong := self.check_arguments(arguments):
-            return Outcome("error", wrong)
+        arguments = self._read_arguments(_parse_arguments(raw_arguments))
+        if isinstance(arguments, str):
+            return Outcome("error", arguments)
         return attempt(lambda: self._run(arguments, ctx), _to_error)
 
     async def execute_async(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """As execute, for a coroutine function, which runs in the caller's event loop."""
-        arguments = _parse_arguments(raw_arguments)
-        if wrong := self.check_arguments(arguments):
-            return Outcome("error", wrong)
+        arguments = self._read_arguments(_parse_arguments(raw_arguments))
+        if isinstance(arguments, str):
+            return Outcome("error", arguments)
         from asyncio import gather  # 60 ms, which is loaded where this is called
 
         (outcome,) = await gather(self._run_async(arguments, ctx), return_exceptions=True)
@@ -119,38 +117,49 @@ class Tool(Generic[P, R]):
 
     def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
         """The preview of a call that `check_arguments` accepts; "" if there is none, or it fails."""
-        preview = self.preview
-        if preview is None:
+        preview, converted = self.preview, self._read_arguments(arguments)
+        if preview is None or isinstance(converted, str):
             return ""
 
         def log_failure(error: Exception) -> str:
             ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
             return ""
 
-        return attempt(lambda: replace_surrogates(str(preview(self._convert(arguments), ctx))), log_failure)
+        return attempt(lambda: replace_surrogates(str(preview(converted, ctx))), log_failure)
 
-    def _run(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
-        function, converted = cast(Callable[..., object], self.function), self._convert(arguments)
-        if not self.context_parameter and not inspect.iscoroutine(value := function(**converted)):
+    def _run(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Outcome:
+        function = cast(Callable[..., object], self.function)
+        if not self.context_parameter and not inspect.iscoroutine(value := function(**arguments)):
             return to_outcome(value)
         with ctx.for_call() as within:
             if self.context_parameter:
-                value = function(**converted, **{self.context_parameter: within})
+                value = function(**arguments, **{self.context_parameter: within})
             return to_outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
 
-    async def _run_async(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
-        function, converted = cast(Callable[..., Awaitable[object]], self.function), self._convert(arguments)
+    async def _run_async(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Outcome:
+        function = cast(Callable[..., Awaitable[object]], self.function)
         async with ctx.for_async_call() as within:
             context = {self.context_parameter: within} if self.context_parameter else {}
-            return to_outcome(await function(**converted, **context))
+            return to_outcome(await function(**arguments, **context))
 
-    def _convert(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
-        """Convert the arguments to the types of the function's hints."""
-        converts = self.converts
-        return {
-            name: converts[name](value) if name in converts else value
-            for name, value in drop_nulls(arguments, self.definition.parameters).items()
-        }
+    def _read_arguments(self, arguments: Any) -> dict[str, Any] | str:
+        """The arguments in the types of the function's hints; a text says what is wrong with them."""
+
+        def read() -> dict[str, Any] | str:
+            if mismatch := self._validator.find_mismatch(arguments):
+                return mismatch
+            values = dict(drop_nulls(arguments, self.definition.parameters))
+            for name in self.converts.keys() & values.keys():
+                try:
+                    values[name] = self.converts[name](values[name])
+                except ValueError as error:
+                    return describe_conversion_error(name, values[name], error)
+            return values
+
+        values = attempt(read, lambda error: f"they cannot be checked: {error}")
+        if isinstance(values, dict):
+            return values
+        return f"Wrong arguments for {self.definition.name}: {values}. Usage: {self.signature}"
 
     @cached_property
     def _validator(self) -> ArgumentValidator:

@@ -13,6 +13,11 @@ from typing import Any
 from ...types.tool_schema import describe_type
 from .schema import drop_nulls
 
+EXPECTED = {  # msgspec's errors about a string -> what it has to be
+    "Invalid RFC3339 encoded datetime": "a date and time such as 2026-11-22T10:30:00+01:00",
+    "Invalid RFC3339 encoded date": "a date such as 2026-11-22",
+    "Invalid RFC3339 encoded time": "a time such as 10:30:00",
+}
 MAX_VALUE_CHARS = 80  # of a wrong value, in an error
 JSON_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
@@ -59,6 +64,15 @@ class ArgumentValidator:
         return validate
 
 
+def describe_conversion_error(name: str, value: object, error: ValueError) -> str:
+    """What msgspec or a pydantic model says of the value of the parameter `name`, with the place inside it."""
+    said, _, place = str(error).partition(" - at `$")
+    for theirs, expected in EXPECTED.items():
+        said = said.replace(theirs, f"expected {expected}")
+    got = "" if place else f", got {_describe(value)}"
+    return f"{name}{place.rstrip('`')}: {said}{got}"
+
+
 def find_near(name: str, known: Mapping[str, object]) -> list[str]:
     """The known names that are similar to `name`, whatever their case; the nearest first."""
     import difflib  # only for a mistake
@@ -79,6 +93,7 @@ def _describe(value: object) -> str:
 
 def _drop_patterns(schema: Any, *, by_name: bool = False) -> Any:
     """Drop regular expressions: they are not trusted and may backtrack without end; the tool itself checks its values.
+    Drop formats: a tool checks them, and reads more forms of a date than the library that checks schemas.
 
     `by_name`: the keys are names of parameters, not keywords.
     """
@@ -90,5 +105,5 @@ def _drop_patterns(schema: Any, *, by_name: bool = False) -> Any:
     return {
         key: _drop_patterns(value, by_name=not by_name and key in ("properties", "$defs", "definitions"))
         for key, value in schema.items()
-        if by_name or not (key == "pattern" or key in named)
+        if by_name or not (key in ("pattern", "format") or key in named)
     }

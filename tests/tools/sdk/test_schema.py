@@ -3,17 +3,79 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from datetime import date, datetime, timezone
+from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, TypedDict, Union
+from typing import Annotated, Any, Literal, NewType, Optional, TypedDict, Union
 
 import pytest
 
 from src.providers.vllm import fits_openai_strict
-from src.tools import Registry, ToolContext
+from src.tools import Registry, ToolContext, registry_of, tool
 from src.tools.sdk.schema import convert_hint, to_strict
 from src.types.messages import ToolCall
 from src.types.tool_schema import describe_type, format_signature
+from tests.sources import ROOT
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Mixed(Enum):
+    ONE = 1
+    TWO = "two"
+
+
+@dataclass
+class Half:
+    """A dataclass that is not made of its fields alone."""
+
+    width: InitVar[int]
+
+
+UserId = NewType("UserId", str)
+
+
+class Place(TypedDict):
+    """Where something is."""
+
+    city: Annotated[str, "Its name"]
+    floor: int
+
+
+class Search(Place, total=False):
+    """More keys that may be left out."""
+
+    radius: float
+
+
+@dataclass
+class Parcel:
+    """What is sent."""
+
+    weight: float
+    labels: list[str] = field(default_factory=list)
+    note: str | None = None
+    secret: str = field(default="", init=False)
+
+
+@dataclass
+class Chain:
+    """A type that holds itself."""
+
+    following: Chain | None = None
+
 
 STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
 
@@ -35,6 +97,23 @@ HINTS = [
     ),
     (Annotated[str, "A name"], {"type": "string", "description": "A name"}, "string"),
     (list[Annotated[str, "A name"]], {"type": "array", "items": {"type": "string", "description": "A name"}}, None),
+    (date, {"type": "string", "format": "date"}, "string (date)"),
+    (datetime, {"type": "string", "format": "date-time"}, "string (date-time)"),
+    (Colour, {"type": "string", "enum": ["red", "blue"]}, '"red" | "blue"'),
+    (Level, {"type": "integer", "enum": [1, 2]}, "1 | 2"),
+    (set[int], {"type": "array", "items": INTEGER}, "array of integer"),
+    (Sequence[str], {"type": "array", "items": STRING}, "array of string"),
+    (Mapping[str, int], {"type": "object", "additionalProperties": INTEGER}, "object"),
+    (tuple[int, ...], {"type": "array", "items": INTEGER}, "array of integer"),
+    (tuple[int, int], {"type": "array", "items": INTEGER, "minItems": 2, "maxItems": 2}, "array of integer"),
+    (
+        tuple[int, str],
+        {"type": "array", "items": {"anyOf": [INTEGER, STRING]}, "minItems": 2, "maxItems": 2},
+        "array of integer | string",
+    ),
+    (int | str, {"anyOf": [INTEGER, STRING]}, "integer | string"),
+    (Union[int, str, None], {"anyOf": [INTEGER, STRING, NULL]}, "integer | string | null"),
+    (UserId, STRING, "string"),
 ]
 
 
@@ -45,8 +124,8 @@ def test_a_type_hint_has_one_schema_and_one_name(hint, schema, name):
 
 
 REFUSED = [
-    Any, object, None, bytes, set, Path, list, dict, tuple[int, ...], list[bytes], dict[int, str], int | str,
-    Union[int, str, None], Literal[1, "a"], Literal[None], Annotated[str, 5], Annotated[str, "a", "b"], "no hint",
+    Any, object, None, bytes, set, Path, list, dict, tuple, list[bytes], dict[int, str], date | str, Literal[1, "a"],
+    list[int] | set[int], Parcel | Place, set[list[int]], Mixed, Half, Literal[None], Annotated[str, 5], Annotated[str, "a", "b"], "no hint",
 ]  # fmt: skip
 
 
@@ -54,6 +133,171 @@ REFUSED = [
 def test_any_other_hint_is_refused(hint):
     with pytest.raises(TypeError):
         convert_hint(hint)
+
+
+WAYS_OUT = [
+    (Path, "write str, and make a Path of it in the function"),
+    (list, "write what it holds: list[str]"),
+    (Any, "write the type that the function needs, such as str or dict[str, str]"),
+    (complex, "the type complex; write str, int, float, bool, date"),
+    (date | str, "date and str are not told apart in JSON, where two of them are of the type string; write one"),
+    (dict[int, str], "write dict[str, ...]"),
+    (Half, "Half is no plain dataclass; write one of plain fields, or a pydantic BaseModel"),
+]
+
+
+@pytest.mark.parametrize(("hint", "said"), WAYS_OUT, ids=[row[1][:30] for row in WAYS_OUT])
+def test_a_refusal_names_tool_and_parameter_and_says_what_to_write_instead(hint, said):
+    def take(what) -> str:
+        """Take it."""
+        return ""
+
+    take.__annotations__["what"] = hint
+    with pytest.raises(TypeError) as error:
+        tool(take)
+    assert str(error.value).startswith("take(what): ")
+    assert said in str(error.value)
+
+
+CONVERTED = [  # hint, what a model sends, what the function gets
+    (int, 2.0, 2),
+    (float, 2, 2.0),
+    (date, "2026-11-22", date(2026, 11, 22)),
+    (datetime, "2026-11-22T10:30:00", datetime(2026, 11, 22, 10, 30)),
+    (datetime, "2026-11-22T10:30:00Z", datetime(2026, 11, 22, 10, 30, tzinfo=timezone.utc)),
+    (Colour, "red", Colour.RED),
+    (Level, 2.0, Level.HIGH),
+    (tuple[int, str], [1.0, "a"], (1, "a")),
+    (tuple[int, ...], [1, 2, 3], (1, 2, 3)),
+    (set[int], [1, 1.0, 2], {1, 2}),
+    (int | str, 5.0, 5),
+    (int | str, "5", "5"),
+    (float | str, 5, 5.0),
+    (list[Colour | None], ["red", None], [Colour.RED, None]),
+    (dict[str, date], {"a": "2026-11-22"}, {"a": date(2026, 11, 22)}),
+    (Mapping[str, int], {"a": 1.0}, {"a": 1}),
+    (Annotated[date, "When"], "2026-11-22", date(2026, 11, 22)),
+    (UserId, "u1", "u1"),
+]
+
+
+@pytest.mark.parametrize(("hint", "sent", "value"), CONVERTED, ids=[f"{row[0]} {row[1]}" for row in CONVERTED])
+def test_a_value_arrives_in_the_type_of_the_hint(hint, sent, value):
+    assert take_value(hint, sent) == repr(value)
+
+
+MISFITS = [
+    (date, "22.11.2026", 'what: expected a date such as 2026-11-22, got string "22.11.2026"'),
+    (datetime, "now", 'what: expected a date and time such as 2026-11-22T10:30:00+01:00, got string "now"'),
+    (Colour, "green", 'what: expected "red" | "blue", got string "green"'),
+    (tuple[int, str], ["a", 1], "what[0]: Expected `int`, got `str`"),
+    (list[date], ["2026-11-22", "x"], "what[1]: expected a date such as 2026-11-22"),
+    (int | str, 2.5, "what: expected integer | string, got number 2.5"),
+]
+
+
+@pytest.mark.parametrize(("hint", "sent", "said"), MISFITS, ids=[row[2][:40] for row in MISFITS])
+def test_a_value_of_another_type_is_answered_with_what_is_expected(hint, sent, said):
+    answer = take_value(hint, sent)
+    assert answer.startswith(f"Wrong arguments for take: {said}")
+
+
+def take_value(hint: object, sent: object) -> str:
+    """What a tool with a parameter of this hint gets, or what the model is told."""
+
+    def take(what) -> str:
+        """Take it."""
+        return repr(what)
+
+    take.__annotations__["what"] = hint
+    return str(tool(take).execute({"what": sent}, ToolContext(Path("/"))).value)
+
+
+def test_a_tool_with_a_wrong_date_is_refused_before_its_approval_is_asked_for():
+    def remind(when: date) -> str:
+        """Remind."""
+        return ""
+
+    wrong = registry_of([remind]).check(ToolCall("1", "remind", {"when": "soon"}))
+    assert wrong.value.endswith('got string "soon". Usage: remind(when: string (date))')
+
+
+def test_an_object_that_refuses_its_values_is_a_wrong_argument():
+    @dataclass
+    class Even:
+        number: int
+
+        def __post_init__(self):
+            if self.number % 2:
+                raise ValueError("it is odd")
+
+    assert "what: it is odd" in take_value(Even, {"number": 1})
+
+
+class TestPydanticModels:
+    @pytest.fixture
+    def models(self):
+        """An order, which holds a customer; neither is known to the library."""
+        pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
+        customer = pydantic.create_model(
+            "Customer", name=(Annotated[str, pydantic.Field(description="Whole name")], ...), since=(date | None, None)
+        )
+        order = pydantic.create_model(
+            "Order",
+            customer=(customer, ...),
+            count=(Annotated[int, pydantic.Field(ge=1)], 1),
+            size=(Literal["S"], "S"),
+            spot=(tuple[int, int], (0, 0)),
+        )
+        return order, customer
+
+    def test_its_schema_is_flat(self, models):
+        assert convert_hint(models[0]).schema == {
+            "type": "object",
+            "properties": {
+                "customer": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string", "description": "Whole name"},
+                        "since": {"type": "string", "format": "date"},
+                    },
+                    "required": ["name"],
+                    "additionalProperties": False,
+                },
+                "count": {"type": "integer", "minimum": 1},
+                "size": {"type": "string", "enum": ["S"]},
+                "spot": {"type": "array", "items": INTEGER, "minItems": 2, "maxItems": 2},
+            },
+            "required": ["customer"],
+            "additionalProperties": False,
+        }
+
+    def test_the_function_gets_an_object_of_it(self, models):
+        order, customer = models
+        sent = {"customer": {"name": "Ann", "since": "2026-11-22"}, "count": 2.0}
+        made = order(customer=customer(name="Ann", since=date(2026, 11, 22)), count=2)
+        assert take_value(order, sent) == repr(made)
+        assert take_value(list[order], [sent]) == repr([made])
+        assert take_value(order | None, sent) == repr(made)
+
+    def test_what_it_refuses_is_a_wrong_argument_with_its_place(self, models):
+        sent = {"customer": {"name": "Ann", "since": "soon"}}
+        assert "what: customer.since: Input should be a valid date" in take_value(models[0], sent)
+
+    def test_one_that_holds_itself_is_refused(self):
+        pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
+        node = type("Node", (pydantic.BaseModel,), {"__annotations__": {"next": "Node | None"}, "__module__": __name__})
+        node.model_rebuild(_types_namespace={"Node": node})
+        with pytest.raises(TypeError, match="the type holds itself"):
+            convert_hint(node)
+
+    def test_a_union_with_another_type_is_refused(self, models):
+        with pytest.raises(TypeError, match="stands in no union but with None"):
+            convert_hint(models[0] | int)
+
+    def test_without_such_a_model_pydantic_is_not_loaded(self):
+        code = "import sys, src.tools; assert 'pydantic' not in sys.modules"
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def optional(path: str, offset: int = 1, limit: Annotated[int | None, "How many"] = None) -> str:
@@ -173,36 +417,6 @@ def undescribed(path: str) -> str:
 def test_a_function_that_cannot_be_described_is_refused_by_name(function):
     with pytest.raises(TypeError, match=function.__name__):
         Registry().tool(function)
-
-
-class Place(TypedDict):
-    """Where something is."""
-
-    city: Annotated[str, "Its name"]
-    floor: int
-
-
-class Search(Place, total=False):
-    """More keys that may be left out."""
-
-    radius: float
-
-
-@dataclass
-class Parcel:
-    """What is sent."""
-
-    weight: float
-    labels: list[str] = field(default_factory=list)
-    note: str | None = None
-    secret: str = field(default="", init=False)
-
-
-@dataclass
-class Chain:
-    """A type that holds itself."""
-
-    following: Chain | None = None
 
 
 def send(parcel: Parcel, to: list[Place], search: Search) -> str:
