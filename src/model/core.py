@@ -82,6 +82,7 @@ class ModelCore:
         self._retry_policy = retry_policy
         self._is_name_fixed = is_name_fixed
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
+        self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
@@ -292,7 +293,7 @@ class ModelCore:
     ) -> Turn[ResponseAssembler]:
         """The events of one answer, and the whole. `is_shown`: whether to give the events."""
         wire = self._builder.encode(request)
-        turn = ResponseAssembler(tools, self._new_id, self._builder.given)
+        turn = ResponseAssembler(tools, self._new_id, self._builder.given, self._thought_closer)
         has_shown, limit = False, self._limit_answer()
         try:
             head: ReplyHead = yield Open("POST", wire.path, wire.body)
@@ -328,6 +329,7 @@ class ModelCore:
                 yield shown
             error.was_shown = has_shown
             raise
+        self._thought_closer = turn.thought_closer
         self._budget.record_usage(request, len(wire.body), turn.completed.usage)
         return turn
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..parsing import EventFold, GivenText, Malformed, ParserEvent, StreamParser, render_example
+from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
 from ..providers.base import Broken, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
@@ -25,13 +25,22 @@ class ResponseAssembler:
     """Turns the server's events into events to show; `response` is the whole, after the server's Completed."""
 
     def __init__(
-        self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], given: Sequence[GivenText] = ()
+        self,
+        tools: Sequence[ToolDefinition],
+        new_id: Callable[[], str],
+        given: Sequence[GivenText] = (),
+        thought_closer: str = "",
     ) -> None:
-        """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo."""
+        """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo.
+
+        `thought_closer`: what ends the thought that the chat template opens, "" if it opens none; the answer may show
+        that it is otherwise.
+        """
         self._tools = tools
         self._new_id = new_id
         self._given = given
-        self._parser = StreamParser(tools, new_id=new_id, given=given)
+        self.thought_closer = thought_closer
+        self._parser = StreamParser(tools, new_id=new_id, given=given, thought_closer=thought_closer)
         self._answer = EventFold()
         self.repeats = False  # the answer repeats itself without end: no more of it is read
         self.size = 0  # in characters, thoughts and arguments of calls included
@@ -140,6 +149,8 @@ class ResponseAssembler:
         for event in found:
             if isinstance(event, Malformed):
                 event = event._replace(malformed=self._add_example(event.malformed))
+            elif isinstance(event, (Reasoned, Answered)):
+                self.thought_closer = event.closer if isinstance(event, Reasoned) else ""
             self._answer.add(event)
         return [event for event in found if isinstance(event, (TextDelta, ReasoningDelta))]
 

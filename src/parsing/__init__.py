@@ -8,13 +8,26 @@ calling, `render_message` renders the messages of the conversation for it.
 from __future__ import annotations
 
 from .classify import GivenText
-from .events import Cut, EventFold, Extraction, Malformed, ParsedCall, ParserEvent, Reasoned, gathered
+from .events import (
+    Answered,
+    Cut,
+    Doubted,
+    EventFold,
+    Extraction,
+    Malformed,
+    ParsedCall,
+    ParserEvent,
+    Reasoned,
+    gathered,
+)
 from .formats.table import list_parsers, mentions_call
 from .prompt import render_call, render_choice, render_example, render_instructions, render_message, render_results
 from .stream.parser import StreamParser, extract_tool_calls
 
 __all__ = [
+    "Answered",
     "Cut",
+    "Doubted",
     "EventFold",
     "Extraction",
     "GivenText",

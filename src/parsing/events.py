@@ -1,15 +1,19 @@
 """The events of the stream parser, and EventFold, which adds them up to the blocks of an answer.
 
-Nothing is lost: the text, the reasoning and every event's `raw`, joined in order, are the input.
+Nothing is lost: the text, the reasoning and every event's `raw`, joined in order, are the input; Answered alone takes
+back the reasoning before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple, Union
 
 from ..types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import MalformedCall, Text, ToolCall
+
+_ALL_BLOCKS = 1 << 62  # those still to come included
 
 
 class ParsedCall(NamedTuple):
@@ -38,12 +42,26 @@ class Cut(NamedTuple):
 
 
 class Reasoned(NamedTuple):
-    """A closing reasoning marker that none opened: all before it was reasoning, and calls in it do not count."""
+    """A closing reasoning marker, `closer`, that none opened: the text before it was reasoning.
+
+    The chat template opened it, as it will in the next answer of the model.
+    """
+
+    raw: str
+    closer: str
+
+
+class Doubted(NamedTuple):
+    """A closing reasoning marker after a call: if anything follows, the calls before it may have been mere thoughts."""
 
     raw: str
 
 
-ParserEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, ParsedCall, Malformed, Cut, Reasoned]
+class Answered(NamedTuple):
+    """The end of an answer in reasoning that was only assumed: it was the answer, whose events follow."""
+
+
+ParserEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, ParsedCall, Malformed, Cut, Reasoned, Doubted, Answered]
 
 
 class Extraction(NamedTuple):
@@ -62,6 +80,7 @@ class EventFold:
         self._text: list[str] = []  # since the last block
         self._blocks: list[Text | ToolCall | MalformedCall] = []
         self._reasoning: list[str] = []
+        self._doubtful = 0  # how many of the blocks hold calls that were guessed if anything follows them
 
     @property
     def blocks(self) -> list[Text | ToolCall | MalformedCall]:
@@ -73,6 +92,8 @@ class EventFold:
         return "".join(self._reasoning)
 
     def add(self, event: ParserEvent) -> None:
+        if self._doubtful and not _is_silent(event):
+            self._mark_guessed()
         if isinstance(event, TextDelta):
             self._text.append(event.text)
         elif isinstance(event, ReasoningDelta):
@@ -83,6 +104,21 @@ class EventFold:
         elif isinstance(event, Reasoned):
             self._reasoning += [block.text for block in self.blocks if isinstance(block, Text)]
             self._blocks, self._text = [], []
+        elif isinstance(event, Doubted):
+            self._doubtful = len(self._blocks)
+        elif isinstance(event, Answered):
+            self._reasoning, self._doubtful = [], _ALL_BLOCKS
+
+    def _mark_guessed(self) -> None:
+        doubtful, self._blocks = self._blocks[: self._doubtful], self._blocks[self._doubtful :]
+        calls = [replace(block, guessed=True) if isinstance(block, ToolCall) else block for block in doubtful]
+        self._blocks = [*calls, *self._blocks]
+        self._doubtful = self._doubtful if self._doubtful == _ALL_BLOCKS else 0
+
+
+def _is_silent(event: ParserEvent) -> bool:
+    """Whether the event shows nothing and calls nothing."""
+    return event.text.isspace() if isinstance(event, TextDelta) else not isinstance(event, (ParsedCall, Malformed))
 
 
 def gathered(events: Iterable[ParserEvent]) -> Extraction:

@@ -12,7 +12,7 @@ from src.model.call_path import LOST_CALLS
 from src.model.recovery import ASKING_AGAIN_NOTICE, mark_truncated
 from src.model.response_assembler import fits
 from src.parsing import render_instructions
-from src.types.events import Completed, Notice, TextDelta
+from src.types.events import Completed, Notice, ReasoningDelta, TextDelta
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -313,9 +313,27 @@ class TestThoughtsInTheText:
         assert lost.shown == "It is 4."
 
     def test_where_only_its_end_is_marked_all_before_was_thought(self):
-        lost = Lost({"content": "I could call [read(path='a')].</think>It is 4."}, {"finish": "stop"})
-        assert lost.calls == []
-        assert lost.response.text == "It is 4."
+        lost = Lost({"content": "Two and two.</think>It is 4."}, {"finish": "stop"})
+        assert lost.response.content == (Reasoning("Two and two."), Text("It is 4."))
+
+    def test_a_model_that_showed_that_its_thought_is_opened_in_the_prompt_is_known_to_think(self):
+        answers = [
+            [{"content": f"{thought}</think>{text}"}, {"finish": "stop"}]
+            for thought, text in (("Hm.", "One."), ("I could call [read(path='a')].", "Two."))
+        ]
+        model = Model(ScriptedClient(*answers), "tiny", path=CallPath("text"))
+        shown = [list(model.respond([UserMessage("Go.")], [READ])) for _ in answers]
+        assert [type(event) for event in shown[0][:-1]] == [TextDelta, TextDelta]
+        assert shown[1][0] == ReasoningDelta("I could call [read(path='a')].")
+        assert shown[1][-1].response.content == (Reasoning("I could call [read(path='a')]."), Text("Two."))
+
+    def test_and_an_answer_without_a_thought_is_shown_and_ends_that(self):
+        answers = [[{"content": text}, {"finish": "stop"}] for text in ("Hm.</think>One.", "Two.", "Three.")]
+        model = Model(ScriptedClient(*answers), "tiny", path=CallPath("text"))
+        shown = [list(model.respond([UserMessage("Go.")], [READ])) for _ in answers]
+        assert shown[1][:2] == [ReasoningDelta("Two."), TextDelta("Two.")]
+        assert shown[1][-1].response.content == (Text("Two."),)
+        assert shown[2][0] == TextDelta("Three.")
 
 
 def test_a_call_like_the_example_that_shows_how_to_write_one_is_no_echo_wherever_the_instructions_stand():

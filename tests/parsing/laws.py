@@ -1,7 +1,8 @@
 """What the laws of the text parser are stated with: texts made of pieces of all formats, and accounts of events."""
 
-from src.parsing import Cut, Malformed, ParsedCall, Reasoned, StreamParser
-from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS, REASONING
+from src.parsing import Cut, Doubted, Malformed, ParsedCall, Reasoned, StreamParser
+from src.parsing.formats.envelopes import ENVELOPES, REASONING
+from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
 from src.types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from src.types.messages import ToolDefinition
 
@@ -22,7 +23,8 @@ PIECES = (
     *(row.opener for row in FORMATS if row.opener),
     *MORE_OPENERS,
     *MORE_CLOSERS,
-    *(marker for pair in REASONING for marker in pair),
+    *(marker for pair in REASONING for marker in pair[:2]),
+    *(marker for row in ENVELOPES for marker in row.markers),
     *(
         "get_weather",
         "read",
@@ -144,7 +146,7 @@ def _describe(event):
     kind = type(event).__name__
     if isinstance(event, (TextDelta, ReasoningDelta)):
         return kind, event.text
-    if isinstance(event, (Cut, Reasoned)):
+    if isinstance(event, (Cut, Reasoned, Doubted)):
         return kind, event.raw
     if isinstance(event, ParsedCall):
         return (

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from src.cli.main import main
-from src.parsing import Cut, Extraction, Malformed, ParsedCall, Reasoned, StreamParser, extract_tool_calls
+from src.parsing import (
+    Answered,
+    Cut,
+    Doubted,
+    Extraction,
+    Malformed,
+    ParsedCall,
+    Reasoned,
+    StreamParser,
+    extract_tool_calls,
+)
 from src.providers.base import ChatRequest
 from src.providers.table import PROVIDERS
 from src.session.session import Session
@@ -62,6 +72,10 @@ def _describe_event(event: Any) -> list[Any]:
             return ["cut", event.raw]
         case Reasoned():
             return ["reasoned", event.raw]
+        case Doubted():
+            return ["doubted", event.raw]
+        case Answered():
+            return ["answered"]
     raise TypeError(f"unknown parser event: {event!r}")
 
 

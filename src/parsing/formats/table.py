@@ -143,19 +143,6 @@ MORE_CLOSERS = (
     "<turn|>", "</｜DSML｜toolcalls>", "</｜DSML｜ calls>", "</steptml:invoke>", "</atem:invoke>", "<|close|>call<|sep|>",
     "<|plamo:end_tool_arguments:plamo|>",
 )  # fmt: skip
-REASONING = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<seed:think>", "</seed:think>"),
-    ("<reasoning>", "</reasoning>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|channel>thought", "<channel|>"),
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
-    ("<|think:start|>", "<|think:end|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|channel|>analysis<|message|>", "<|end|>"),
-)
 
 # Markers that begin a call and stand nowhere else in running text.
 _TAGS = tuple({row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} | {"TOOL_CALL:"})

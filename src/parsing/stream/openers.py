@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..formats.table import FORMATS, MORE_OPENERS, REASONING
+from ..formats.table import FORMATS, MORE_OPENERS
 from .prefix_regex import (
     PrefixMatcher,
     PrefixPattern,
@@ -92,9 +92,6 @@ OPENER_RUN = PrefixMatcher(repeat(sequence(_ANY_OPENER, SPACE), MAX_MARKER_RUN),
 # `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.
 OWN_MARKER = PrefixMatcher(sequence(maybe("**"), "tool", _JOINT, "call"), re.IGNORECASE)
 OWN_GAP = re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
-
-REASONING_OPENER = PrefixMatcher(any_of(opener for opener, _ in REASONING), re.IGNORECASE)
-REASONING_CLOSER = PrefixMatcher(any_of(closer for _, closer in REASONING if closer != "<|end|>"), re.IGNORECASE)
 
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from ...types.messages import MAX_CALLS, ToolDefinition
 from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, GivenText, make_id_source
-from ..events import Cut, Extraction, ParsedCall, ParserEvent, gathered
+from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader
 from .brackets import BracketMatcher
@@ -28,7 +28,7 @@ from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart
 from .prefilter import Prefilter
 from .prefix_regex import MAX_MATCH_CHARS
-from .reasoning import ReasoningMarker, ReasoningReader
+from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 _ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
@@ -40,7 +40,8 @@ class StreamParser:
 
     `new_id` makes the ids of calls. `given` are texts the model was given (messages, results): a call that repeats
     one of them is marked as an echo. Of more than `max_calls` calls the rest is malformed. `previews` adds
-    ToolCallDelta events for the call being written, with its text as the model writes it.
+    ToolCallDelta events for the call being written, with its text as the model writes it. `thought_closer`: the chat
+    template opens a thought, which ends with this marker; a Reasoned event tells it.
     """
 
     def __init__(
@@ -51,13 +52,21 @@ class StreamParser:
         given: Iterable[GivenText] = (),
         max_calls: int = MAX_CALLS,
         previews: bool = False,
+        thought_closer: str = "",
     ) -> None:
         index = ToolIndex(tools)
         self._setup = (index, CallClassifier(index, new_id or make_id_source(), given, max_calls), BlockDetector(index))
-        self._begin(*self._setup, previews=previews, reasoning=True)
+        self._begin(*self._setup, previews=previews, thought_closer=thought_closer)
 
     def _begin(
-        self, tools: ToolIndex, classifier: CallClassifier, detector: BlockDetector, *, previews: bool, reasoning: bool
+        self,
+        tools: ToolIndex,
+        classifier: CallClassifier,
+        detector: BlockDetector,
+        *,
+        previews: bool = False,
+        reads_reasoning: bool = True,
+        thought_closer: str = "",
     ) -> None:
         self._tools = tools
         self._classifier = classifier
@@ -66,10 +75,10 @@ class StreamParser:
         self._prefilter = Prefilter()
         self._loops = LoopSkipper()
         self._block = BlockReader(self._buffer, classifier, previews=previews)
-        self._reasoning = ReasoningReader(self._buffer) if reasoning else None
+        self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
-        self._state: _State = "prose"
+        self._state: _State = "in reasoning" if thought_closer else "prose"
         # While a string is fed, which most of a long call is, `feed` needs only the quote that ends it and these
         # methods of the block's follower.
         self._quote = ""
@@ -142,7 +151,7 @@ class StreamParser:
             return False
         if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
             return True
-        detection = self._detect(at)
+        detection = self._detect(at, final)
         if isinstance(detection, NeedMore) and not final:
             low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it
             before = low + find_hold(self._tools, buffer.text[low : at + 1], max(0, buffer.start - low))
@@ -150,7 +159,7 @@ class StreamParser:
             return False
         if isinstance(detection, BlockStart) and (detection.explicit or self._is_allowed(detection)):
             self._state = "after block" if self._block.begin(detection) else "in block"
-        elif isinstance(detection, ReasoningMarker) and self._reasoning:
+        elif isinstance(detection, Marker) and self._reasoning:
             self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
         elif isinstance(detection, Skip):
             buffer.seek(detection.end)
@@ -193,16 +202,18 @@ class StreamParser:
         "discard": _discard,
     }
 
-    def _detect(self, at: int) -> BlockStart | NeedMore | Skip | ReasoningMarker | None:
+    def _detect(self, at: int, final: bool) -> BlockStart | NeedMore | Skip | Marker | None:
         """What begins at the anchor `at`."""
         buffer, text = self._buffer, self._buffer.text
         if text[at] == "`" and buffer.in_fence:
             return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
-        marker = self._reasoning.find_marker(at) if self._reasoning and text[at] in "<[" else None
-        if isinstance(marker, ReasoningMarker):
+        reads_marker = self._reasoning and text[at] in "<[" and not buffer.in_fence
+        marker = self._reasoning.find_marker(at, final=final) if self._reasoning and reads_marker else None
+        if isinstance(marker, (Marker, Skip)):
             return marker
         position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
-        return self._detector.detect(position) or marker
+        detection = self._detector.detect(position)
+        return marker if marker and not isinstance(detection, (BlockStart, NeedMore)) else detection
 
     def _is_allowed(self, block: BlockStart) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""
@@ -259,18 +270,21 @@ class StreamParser:
         return True
 
     def _recover_calls(self) -> list[ParserEvent]:
-        """The complete calls that the reasoning ends with, if nothing was answered after it."""
+        """What the reasoning holds, if nothing was answered after it: the complete calls that it ends with.
+
+        Reasoning that was only assumed is the answer, unless that was cut off.
+        """
         reasoning = self._reasoning
-        if self._buffer.answered or reasoning is None:
+        if self._buffer.answered or reasoning is None or not (text := reasoning.text):
             return []
-        calls = reasoning.calls
-        if text := reasoning.text:
-            inner = StreamParser.__new__(StreamParser)
-            inner._begin(*self._setup, previews=False, reasoning=False)
-            inner.feed(text[-REASONING_TAIL_CHARS:])
-            inner.close(truncated=True)
-            calls = inner._buffer.trailing_calls
-        return [ParsedCall(call, "") for call in calls]
+        inner = StreamParser.__new__(StreamParser)
+        if reasoning.is_assumed and not self._truncated:
+            inner._begin(*self._setup)
+            return [Answered(), *inner.feed(text), *inner.close()]
+        inner._begin(*self._setup, reads_reasoning=False)
+        inner.feed(text[-REASONING_TAIL_CHARS:])
+        inner.close(truncated=True)
+        return [ParsedCall(call, "") for call in inner._buffer.trailing_calls]
 
 
 def extract_tool_calls(

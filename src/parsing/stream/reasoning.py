@@ -1,70 +1,117 @@
-"""Reasoning inside the text: its markers are cut, its text is reasoning, and calls in it do not count.
+"""Reasoning inside the text, and the envelope of the answer: their markers are cut, calls in reasoning do not count.
 
-Where the answer after it is empty, the complete calls at the end of the reasoning count after all. A closing marker
-that no opening one preceded makes all text before it reasoning: the opening one stood in the prompt.
+A closing marker that no opening one preceded makes the text before it reasoning, once and before any call: the chat
+template wrote the opening one. After a call it only makes the calls before it doubtful. A marker in quotes, in code, or
+in the middle of a sentence is text. Where nothing is answered after reasoning, the complete calls at its end count.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Literal, NamedTuple
 
 from ...types.events import ReasoningDelta
-from ...types.messages import ToolCall
-from ..events import Cut, Reasoned
-from ..formats.table import REASONING
-from . import openers
+from ..events import Cut, Doubted, Reasoned
+from ..formats.envelopes import ENVELOPES, REASONING
 from .buffer import StreamBuffer
-from .detector import NeedMore
+from .detector import NeedMore, Skip
+from .prefix_regex import PrefixMatcher, any_of_caseless
+
+_Role = Literal["opens", "closes", "surrounds"]
 
 
-class ReasoningMarker(NamedTuple):
+def _list_roles() -> dict[str, tuple[_Role, str]]:
+    """For each marker, in lower case, its role and what closes the reasoning that it opens."""
+    roles: dict[str, tuple[_Role, str]] = {
+        marker.casefold(): ("surrounds", "") for row in ENVELOPES for marker in row.markers
+    }
+    for pair in REASONING:
+        roles[pair.opener.casefold()] = "opens", pair.closer
+        if pair.ends_only_reasoning:
+            roles[pair.closer.casefold()] = "closes", pair.closer
+    return roles
+
+
+_ROLES = _list_roles()
+_EXTENDABLE = frozenset(
+    marker for marker in _ROLES if any(other != marker and other.startswith(marker) for other in _ROLES)
+)  # the beginnings of longer markers
+_MARKER = PrefixMatcher(any_of_caseless(_ROLES), re.IGNORECASE)
+_OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
+_REST_OF_SENTENCE = re.compile(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
+_SENTENCE_CHARS = 3  # after a marker that decide
+_BEFORE_MENTION = frozenset(" \t(")
+_OPENING_QUOTES = frozenset("'“‘«")
+
+
+class Marker(NamedTuple):
     at: int
     end: int
-    opens: bool
+    role: _Role
+    closer: str  # what closes the reasoning that it opens or closes
 
 
 class ReasoningReader:
-    """Reads reasoning from the buffer; `calls` are those at the end of text that turned out to be reasoning."""
+    """Reads reasoning from the buffer. `closer`: the answer begins with reasoning, up to this marker."""
 
-    def __init__(self, buffer: StreamBuffer) -> None:
+    def __init__(self, buffer: StreamBuffer, closer: str = "") -> None:
         self._buffer = buffer
-        self._closer = ""
+        self._closer = closer
+        self.is_assumed = bool(closer)  # whether what is read is reasoning only because `closer` was given
+        self._opener = _OPENERS.get(closer, "")  # that may stand first, though the chat template wrote it
         self._parts: list[str] = []
-        self.calls: list[ToolCall] = []
+        self._shown: set[str] = set()  # closers of opening markers that were text
+        self._passed = bool(closer)  # a marker of reasoning
 
     @property
     def text(self) -> str:
         """All reasoning between markers so far."""
         return "".join(self._parts)
 
-    def find_marker(self, at: int) -> ReasoningMarker | NeedMore | None:
-        """The marker at `at`: an opening one at the start of a line, or a closing one."""
-        text, opens, closes = self._buffer.text, openers.REASONING_OPENER, openers.REASONING_CLOSER
-        if opener := opens.match(text, at):
-            return ReasoningMarker(at, opener.end(), True) if self._buffer.starts_line(at) else None
-        if closer := closes.match(text, at):
-            return ReasoningMarker(at, closer.end(), False)
-        return NeedMore(at) if opens.is_prefix(text, at) or closes.is_prefix(text, at) else None
+    def find_marker(self, at: int, *, final: bool) -> Marker | NeedMore | Skip | None:
+        """The marker at `at`; Skip if it is text."""
+        buffer, text = self._buffer, self._buffer.text
+        match = _MARKER.match(text, at)
+        if not match:
+            return NeedMore(at) if not final and _MARKER.is_prefix(text, at) else None
+        end, marker = match.end(), match[0].casefold()
+        if not final and marker in _EXTENDABLE and _MARKER.is_prefix(text, at):
+            return NeedMore(at)
+        role, closer = _ROLES[marker]
+        is_text: bool | None
+        if role == "opens":
+            is_text = not buffer.starts_line(at)
+            self._shown |= {closer} if is_text else set()
+        elif role == "closes" and (self._passed or closer in self._shown):
+            is_text = True
+            self._shown.discard(closer)
+        else:
+            is_text = _is_mentioned(buffer.find_line(at), text[end : end + _SENTENCE_CHARS], final=final)
+            if is_text is None:
+                return NeedMore(at)
+        return Skip(end) if is_text else Marker(at, end, role, closer)
 
-    def pass_marker(self, marker: ReasoningMarker) -> bool:
+    def pass_marker(self, marker: Marker) -> bool:
         """Moves behind the marker; whether reasoning follows."""
         buffer = self._buffer
         buffer.show(marker.at)
         text = buffer.text[marker.at : marker.end]
         buffer.skip(marker.end)
-        if marker.opens:
-            buffer.emit(Cut(text))
-            self._closer = next(closer for opener, closer in REASONING if opener.casefold() == text.casefold())
-            return True
-        buffer.emit(Reasoned(text))
-        self.calls = buffer.trailing_calls
-        self._parts.clear()
-        buffer.reset()
-        return False
+        self._passed = self._passed or marker.role != "surrounds"
+        if marker.role == "closes" and not buffer.called:
+            buffer.emit(Reasoned(text, marker.closer))
+            buffer.reset()
+        else:
+            buffer.emit(Doubted(text) if marker.role == "closes" else Cut(text))
+        if marker.role == "opens":
+            self._closer, self._opener = marker.closer, ""
+        return marker.role == "opens"
 
     def read(self, final: bool) -> bool:
         """Emits the reasoning that is there; whether its closing marker was."""
         buffer, closer = self._buffer, self._closer
+        if self._opener and not self._skip_opener(final):
+            return False
         end = buffer.text.find(closer, buffer.start)
         held = 0 if final else _count_overlap(buffer.text, closer, buffer.start)
         stop = end if end >= 0 else len(buffer.text) - held
@@ -76,7 +123,39 @@ class ReasoningReader:
             return False
         buffer.emit(Cut(closer))
         buffer.skip(end + len(closer))
+        self.is_assumed = False
         return True
+
+    def _skip_opener(self, final: bool) -> bool:
+        """Cuts the opening marker if the text begins with it; False if that needs more text."""
+        buffer, opener = self._buffer, self._opener
+        begin = buffer.text[buffer.start :].lstrip()[: len(opener)]
+        if len(begin) < len(opener) and opener.startswith(begin) and not final:
+            return False
+        self._opener = ""
+        if begin == opener:
+            end = buffer.text.index(opener, buffer.start) + len(opener)
+            buffer.emit(Cut(buffer.text[buffer.start : end]))
+            buffer.skip(end)
+            self.is_assumed = False
+        return True
+
+
+def _is_mentioned(line: str, following: str, *, final: bool) -> bool | None:
+    """Whether the marker between the two is only mentioned; None if that needs more text.
+
+    It is in backticks, in quotes, or amid a sentence that goes on in lower case.
+    """
+    if line.count("`") % 2:
+        return True
+    quoted = line.count('"') % 2 == 1 or line[-1:] in _OPENING_QUOTES
+    if not quoted and line[-1:] not in _BEFORE_MENTION:
+        return False
+    if quoted:
+        return following[0] not in "\r\n" if following else None if not final else False
+    if _REST_OF_SENTENCE.match(following):
+        return True
+    return None if not final and len(following) < _SENTENCE_CHARS and not following.strip(" \t") else False
 
 
 def _count_overlap(text: str, marker: str, start: int) -> int:

@@ -1,28 +1,38 @@
-"""Reasoning in the text: neither shown nor searched, unless nothing follows it."""
+"""Reasoning in the text: neither shown nor searched, unless nothing follows it; and the envelope of the answer."""
 
 import pytest
 
-from src.parsing import ParsedCall, extract_tool_calls
-from src.parsing.formats.table import REASONING
-from src.types.events import ReasoningDelta
-from tests.parsing.laws import TOOLS, events_of, join_text
+from src.parsing import Answered, ParsedCall, Reasoned, extract_tool_calls, gathered
+from src.parsing.formats.envelopes import ENVELOPES, REASONING
+from src.types.events import ReasoningDelta, TextDelta
+from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+OWN_CLOSERS = [pair.closer for pair in REASONING if pair.ends_only_reasoning]
 
 
 def list_calls(events):
     return [event.call for event in events if isinstance(event, ParsedCall)]
 
 
-class TestReasoning:
-    def test_reasoning_is_neither_shown_nor_searched(self):
-        events = events_of(f"<think>I could {CALL}</think>Hello.")
-        assert (list_calls(events), join_text(events)) == ([], "Hello.")
-        assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == f"I could {CALL}"
+def join_reasoning(events):
+    return "".join(event.text for event in events if isinstance(event, ReasoningDelta))
 
-    @pytest.mark.parametrize(
-        "text", [f"<think>So:\n{CALL}</think>\n", f"<think>So:\n{CALL}", f"So:\n{CALL}\n</think>\n"]
-    )
+
+class TestReasoning:
+    @pytest.mark.parametrize("pair", REASONING, ids=lambda pair: pair.opener)
+    def test_reasoning_of_every_pair_is_neither_shown_nor_searched(self, pair):
+        text = f"{pair.opener}I could {CALL}{pair.closer}Hello."
+        for cuts in ((), range(1, len(text))):
+            events = events_of(text, cuts)
+            assert (list_calls(events), join_text(events)) == ([], "Hello.")
+            assert join_reasoning(events) == f"I could {CALL}"
+
+    @pytest.mark.parametrize("pair", REASONING, ids=lambda pair: pair.opener)
+    def test_empty_reasoning_leaves_the_answer(self, pair):
+        assert gathered(events_of(f"{pair.opener}\n{pair.closer}Hello", range(1, 10))).content == "Hello"
+
+    @pytest.mark.parametrize("text", [f"<think>So:\n{CALL}</think>\n", f"<think>So:\n{CALL}"])
     def test_a_call_at_the_end_of_reasoning_counts_where_nothing_was_answered(self, text):
         found = extract_tool_calls(text, TOOLS)
         assert [call.name for call in found.calls] == ["read"]
@@ -31,14 +41,89 @@ class TestReasoning:
     def test_a_call_in_the_middle_of_reasoning_does_not(self):
         assert not extract_tool_calls(f"<think>{CALL}\nNo, not that.</think>", TOOLS).calls
 
-    def test_a_closing_marker_alone_makes_all_before_it_reasoning(self):
-        found = extract_tool_calls(f"Let me {CALL} or not.</think>Hello.", TOOLS)
-        assert (found.content, found.calls) == ("Hello.", ())
+    def test_a_marker_in_the_middle_of_a_line_is_text_and_so_is_the_one_that_closes_it(self):
+        for text in ("The tag <think> opens a thought.", "Write <think>so</think> and nothing else."):
+            assert join_text(events_of(text)) == text
 
-    @pytest.mark.parametrize(("opener", "closer"), REASONING)
-    def test_every_kind_of_marker_is_cut(self, opener, closer):
-        events = events_of(f"{opener}Let me see.{closer}Hello.", range(1, 60))
-        assert join_text(events) == "Hello."
 
-    def test_a_marker_in_the_middle_of_a_line_is_text(self):
-        assert join_text(events_of("The tag <think> opens a thought.")) == "The tag <think> opens a thought."
+class TestUnopenedReasoning:
+    @pytest.mark.parametrize("closer", OWN_CLOSERS)
+    def test_a_closing_marker_alone_makes_the_text_before_it_reasoning(self, closer):
+        text = f"Let me see.{closer}Hello."
+        for cuts in ((), range(1, len(text))):
+            events = events_of(text, cuts)
+            assert [event.closer for event in events if isinstance(event, Reasoned)] == [closer]
+            assert (gathered(events).content, gathered(events).reasoning) == ("Hello.", "Let me see.")
+
+    def test_it_counts_once(self):
+        found = extract_tool_calls("First.</think>Second.</think>Third.", TOOLS)
+        assert (found.content, found.reasoning) == ("Second.</think>Third.", "First.")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "The text up to </think> is stripped.",
+            "The text up to `</think>` is stripped.",
+            "It ends with `a </think> b`.",
+            'He wrote "so it is </think> then" to me.',
+            "It is '</think>', in quotes.",
+            "It is the last (</think>).",
+            "```\n<think>\nHm.\n</think>\n```\n",
+        ],
+    )
+    def test_a_marker_that_is_mentioned_quoted_or_in_code_is_text_and_the_calls_around_it_run(self, text):
+        for whole in (text, f"{CALL}\n{text}", f"{text}\n{CALL}"):
+            for cuts in ((), range(1, len(whole))):
+                found = gathered(events_of(whole, cuts))
+                assert found.content.strip() == text.strip()
+                assert [call.guessed for call in found.calls] == [False] * whole.count(CALL)
+
+    def test_after_a_call_it_makes_the_call_a_guess_if_anything_follows(self):
+        assert [call.guessed for call in extract_tool_calls(f"{CALL}\n</think>\nHello.", TOOLS).calls] == [True]
+        assert [call.guessed for call in extract_tool_calls(f"{CALL}\n</think>\n{CALL}", TOOLS).calls] == [True, False]
+        assert [call.guessed for call in extract_tool_calls(f"{CALL}\n</think>\n", TOOLS).calls] == [False]
+
+
+class TestOpenedInThePrompt:
+    def events(self, text, **options):
+        return events_of(text, range(1, len(text)), thought_closer="</think>", **options)
+
+    def test_the_text_is_thought_from_the_first_character_on(self):
+        events = self.events(f"I could {CALL}\n</think>\nHello.")
+        assert not any(isinstance(event, Reasoned) for event in events)
+        assert (join_reasoning(events), join_text(events)) == (f"I could {CALL}\n", "\nHello.")
+        assert list_calls(events) == []
+
+    def test_an_opening_marker_that_the_model_writes_as_well_is_cut(self):
+        assert gathered(self.events("\n<think>Hm.</think>Hello.")).reasoning == "Hm."
+
+    def test_without_a_closer_all_of_it_was_the_answer(self):
+        events = self.events(f"Hello.\n{CALL}")
+        found = gathered(events)
+        assert any(isinstance(event, Answered) for event in events)
+        assert (found.content, found.reasoning, len(found.calls)) == ("Hello.\n", "", 1)
+
+    def test_a_call_in_it_that_text_follows_is_a_guess(self):
+        assert [call.guessed for call in gathered(self.events(f"{CALL}\nNo, not that.")).calls] == [True]
+
+    def test_an_answer_that_was_cut_off_stays_a_thought(self):
+        found = gathered(self.events("Let me", truncated=True))
+        assert (found.content, found.reasoning) == ("", "Let me")
+
+
+class TestEnvelope:
+    @pytest.mark.parametrize("marker", [marker for row in ENVELOPES for marker in row.markers])
+    def test_every_marker_is_cut(self, marker):
+        text = f"{marker}Hello.{marker}"
+        for cuts in ((), range(1, len(text))):
+            assert join_text(events_of(text, cuts)) == "Hello."
+            assert join_all(events_of(text, cuts)) == text
+
+    def test_a_marker_that_is_mentioned_is_text(self):
+        for text in ("Turns end with <|im_end|>, always.", "Write `<|im_end|>`.", "```\n<|im_end|>\n```"):
+            assert join_text(events_of(text, range(1, len(text)))) == text
+
+    def test_any_chunking_gives_the_same(self):
+        text = "Hi<|message_sep|>\n\nfunction call<|role_sep|>\n<|im_end|>\n<|im_start|>user <|im_end|> [unused1] [unused11]"
+        assert summarize(events_of(text, range(1, len(text)))) == summarize(events_of(text))
+        assert all(event.text for event in events_of(text) if isinstance(event, TextDelta))
