@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +8,7 @@ import pytest
 
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall, ToolResult
+from tests.sources import ROOT
 
 Run = Callable[..., ToolResult]
 
@@ -26,3 +29,19 @@ def run(workspace: Path) -> Run:
         return REGISTRY.run(ToolCall("call-1", name, arguments), replace(usual, **settings or {}))
 
     return run
+
+
+@pytest.fixture
+def list_type_errors(tmp_path: Path) -> Callable[[str], list[str]]:
+    """What mypy --strict says of a program that imports `vllm_bot`."""
+
+    def list_type_errors(program: str) -> list[str]:
+        (tmp_path / "use.py").write_text(program)
+        (tmp_path / "vllm_bot").symlink_to(ROOT / "src")  # as it is when it is installed
+        command = [sys.executable, "-m", "mypy", "--strict", "use.py", "--config-file", str(ROOT / "pyproject.toml")]
+        cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "use")]
+        done = subprocess.run([*command, *cache], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.stdout, done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("use.py:") and ": error:" in line]
+
+    return list_type_errors

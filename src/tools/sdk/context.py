@@ -23,8 +23,10 @@ from .dependencies import (
     TEARDOWN_TIMEOUT_S,
     DependencyKey,
     Factory,
+    Overrides,
     Scope,
     call_factory,
+    check_overrides,
     finish_async_generator,
     is_async,
 )
@@ -63,7 +65,7 @@ class ToolContext:
     """What a tool may know of where it runs.
 
     `cancelled` is set when the user interrupts: a long tool checks it and raises, or waits on it instead of sleeping.
-    `overrides` are factories that replace those of a DependencyKey, by its id.
+    `overrides` replace factories of dependencies: `{open_database: lambda: double}`.
     """
 
     workspace: Path  # file tools stay inside it
@@ -78,11 +80,14 @@ class ToolContext:
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)
-    overrides: Mapping[str, Factory] = field(default_factory=dict, repr=False)
+    overrides: Overrides = field(default_factory=dict, repr=False)
     cancelled: Event = field(default_factory=Event, repr=False)
     _run: RunState | None = field(default=None, repr=False)
     _call: Scope | None = field(default=None, repr=False)
     _creating: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        check_overrides(self.overrides)
 
     @contextmanager
     def for_run(self, cancelled: Event | None = None) -> Iterator[ToolContext]:
@@ -200,7 +205,7 @@ class ToolContext:
         return self._run
 
     def _factory(self, key: DependencyKey[Any]) -> Factory:
-        return self.overrides.get(key.id, key.create)
+        return key.find_factory(self.overrides)
 
     def _scope_for(self, key: DependencyKey[Any]) -> tuple[Scope, ToolContext]:
         """The scope of the value, and the context for its factory."""

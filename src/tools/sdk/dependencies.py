@@ -2,20 +2,19 @@
 
     DATABASE = DependencyKey("database", open_database, cached="run")
 
-`create` takes the ToolContext, or nothing. It is a function, which may be async, or a generator that yields the value
-once; the code after its yield runs at the end of the call or run. A Scope holds the values; parallel calls that ask for
-the same key get the same value. It records which dependency needs which, so that a circle is an error and not a
-deadlock.
+`create` takes the ToolContext, if it has a parameter without a default. It is a function, which may be async, or a
+generator that yields the value once; the code after its yield runs at the end of the call or run, also of one that is
+cancelled. A Scope holds the values; parallel calls that ask for the same key get the same value. It records which
+dependency needs which, so that a circle is an error and not a deadlock.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from ...errors import ToolError
 from .result import attempt
@@ -26,15 +25,38 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TEARDOWN_TIMEOUT_S = 5.0  # for the code after an async yield
 Factory = Callable[..., Any]  # of a value, an awaitable of one, or a generator that yields one
+Overrides = Mapping[Any, Factory]  # a factory, its DependencyKey or the key's id -> its replacement
 
 
-@dataclass(frozen=True, eq=False)
+Lifetime = Literal["call", "run"]
+
+
 class DependencyKey(Generic[T]):
-    """The key for `ctx.get(key)` and `await ctx.resolve(key)`; overrides name it by its `id`."""
+    """The key for `ctx.get(key)` and `await ctx.resolve(key)`.
 
-    id: str
-    create: Callable[..., T | Awaitable[T] | Generator[T, None, None] | AsyncGenerator[T, None]]
-    cached: Literal["call", "run"] = "call"
+    `create` makes the value for each call, or once for a run. `overrides` replace it: they name it, the key, or the id.
+    """
+
+    @overload
+    def __init__(self, id: str, create: Callable[..., AsyncIterator[T]], cached: Lifetime = "call") -> None: ...
+    @overload
+    def __init__(self, id: str, create: Callable[..., Iterator[T]], cached: Lifetime = "call") -> None: ...
+    @overload
+    def __init__(self, id: str, create: Callable[..., Awaitable[T]], cached: Lifetime = "call") -> None: ...
+    @overload
+    def __init__(self, id: str, create: Callable[..., T], cached: Lifetime = "call") -> None: ...
+    def __init__(self, id: str, create: Factory, cached: Lifetime = "call") -> None:
+        if not callable(create):
+            raise TypeError(f"DependencyKey({id!r}): expected a function that makes the value, got {create!r}")
+        if cached not in ("call", "run"):
+            raise ValueError(f"DependencyKey({id!r}): cached is call or run, and not {cached!r}")
+        self.id = id
+        self.create = create
+        self.cached = cached
+
+    def find_factory(self, overrides: Overrides) -> Factory:
+        """The function that makes the value, or its replacement."""
+        return next((overrides[each] for each in (self, self.create, self.id) if each in overrides), self.create)
 
 
 class Scope:
@@ -45,6 +67,7 @@ class Scope:
         self._values: dict[str, Future[Any]] = {}
         self._needs: dict[str, set[str]] = {}
         self._generators: list[object] = []  # sync and async
+        self._is_closed = False
 
     def claim(self, key_id: str, needed_by: str) -> tuple[Future[Any], bool]:
         """The future of the value, and whether the caller has to create it.
@@ -64,7 +87,16 @@ class Scope:
             return self._values[key_id], True
 
     def settle(self, key_id: str, returned: object, value: object) -> None:
-        """Set the value; `returned` is what the factory returned, perhaps a generator to close later."""
+        """Set the value; `returned` is what the factory returned, perhaps a generator to close later.
+
+        Raises ToolError if the scope was closed in the meantime, as that of a cancelled run is.
+        """
+        with self._lock:
+            is_late = self._is_closed
+        if is_late:
+            if inspect.isgenerator(returned):
+                _finish_sync(returned)
+            raise ToolError(f"{key_id} was created after the end of what it belongs to")
         with self._lock:
             if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
                 self._generators.append(returned)
@@ -78,6 +110,7 @@ class Scope:
     def close(self, finish_async: Callable[[Any], None]) -> list[Exception]:
         """Run the code after each yield, the last created first; returns what that raised."""
         failed: list[Exception] = []
+        self._is_closed = True
 
         def end(generator: Any) -> None:
             finish_async(generator) if inspect.isasyncgen(generator) else _finish_sync(generator)
@@ -91,6 +124,7 @@ class Scope:
         import asyncio
 
         failed: list[Exception] = []
+        self._is_closed = True
         while self._generators:
             generator: Any = self._generators.pop()
             if inspect.isasyncgen(generator):
@@ -116,9 +150,23 @@ class Scope:
         return []
 
 
+def check_overrides(overrides: Overrides) -> None:
+    """Raises TypeError for a replacement that is not a function."""
+    for replaced, factory in overrides.items():
+        if not callable(factory):
+            name = getattr(replaced, "id", None) or getattr(replaced, "__name__", replaced)
+            raise TypeError(f"overrides: the replacement of {name} is a function that makes it: lambda: {factory!r}")
+
+
 def call_factory(create: Factory, ctx: object) -> Any:
-    """Call the factory, with the context if it takes one."""
-    return create(ctx) if inspect.signature(create).parameters else create()
+    """Call the factory, with the context if it has a parameter that needs a value."""
+    try:
+        parameters = inspect.signature(create).parameters.values()
+    except ValueError:  # a class written in C
+        return create()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes_context = any(each.default is each.empty and each.kind in positional for each in parameters)
+    return create(ctx) if takes_context else create()
 
 
 def is_async(returned: object) -> bool:

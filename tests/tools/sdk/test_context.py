@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,34 @@ from src.tools import DependencyKey, Registry, ToolContext
 from src.types.messages import ToolCall
 
 CTX = ToolContext(Path("/"))
+TYPED = """
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from typing import TextIO
+from typing_extensions import assert_type  # mypy brings it
+from vllm_bot.tools import DependencyKey, ToolContext
+
+def plain(ctx: ToolContext) -> sqlite3.Connection: return sqlite3.connect(":memory:")
+async def awaited() -> sqlite3.Connection: return sqlite3.connect(":memory:")
+def generator() -> Generator[sqlite3.Connection, None, None]: yield sqlite3.connect(":memory:")
+def iterator() -> Iterator[sqlite3.Connection]: yield sqlite3.connect(":memory:")
+async def async_generator() -> AsyncGenerator[sqlite3.Connection, None]: yield sqlite3.connect(":memory:")
+async def async_iterator() -> AsyncIterator[sqlite3.Connection]: yield sqlite3.connect(":memory:")
+def open_file() -> TextIO: return open("notes.txt")
+
+FILE = DependencyKey[TextIO]("file", open_file)  # a file is an iterator of its lines, so its key says what it is
+
+async def use(ctx: ToolContext) -> None:
+    assert_type(ctx.get(DependencyKey("1", plain)), sqlite3.Connection)
+    assert_type(await ctx.resolve(DependencyKey("2", awaited)), sqlite3.Connection)
+    assert_type(ctx.get(DependencyKey("3", generator, cached="run")), sqlite3.Connection)
+    assert_type(ctx.get(DependencyKey("4", iterator)), sqlite3.Connection)
+    assert_type(ctx.get(DependencyKey("5", async_generator)), sqlite3.Connection)
+    assert_type(await ctx.resolve(DependencyKey("6", async_iterator)), sqlite3.Connection)
+    assert_type(ctx.get(FILE), TextIO)
+
+ToolContext(overrides={plain: lambda: sqlite3.connect("test.db"), FILE: open_file, "1": plain}, workspace=__import__("pathlib").Path())
+"""
 
 
 def result_of(function, ctx=CTX):
@@ -80,6 +109,15 @@ class TestDependencies:
         with CTX.for_call() as ctx:
             assert ctx.get(outer) == 21
 
+    def test_a_class_is_a_factory_even_if_it_takes_options(self):
+        class Client:
+            def __init__(self, *, timeout=5):
+                self.timeout = timeout
+
+        with CTX.for_call() as ctx:
+            assert ctx.get(DependencyKey("client", Client)).timeout == 5
+            assert ctx.get(DependencyKey("table", dict)) == {}
+
     def test_an_async_factory_serves_async_and_other_tools(self):
         async def create() -> str:
             await asyncio.sleep(0)
@@ -119,6 +157,90 @@ class TestDependencies:
             return await ctx.resolve(key) + ctx.get(key)
 
         assert result_of(use) == ("text", "plainplain")
+
+    @pytest.mark.parametrize("named_by", ["factory", "key", "id"])
+    def test_an_override_names_the_factory_the_key_or_the_id(self, named_by):
+        def open_database() -> str:
+            return "real"
+
+        key = DependencyKey("database", open_database)
+        replaced = {"factory": open_database, "key": key, "id": "database"}[named_by]
+        with ToolContext(Path("/"), overrides={replaced: lambda: "double"}).for_call() as ctx:
+            assert ctx.get(key) == "double"
+
+    def test_an_override_of_one_context_is_not_that_of_another(self):
+        key = DependencyKey("user", lambda: "nobody")
+        contexts = [ToolContext(Path("/"), overrides={key: lambda name=name: name}) for name in ("Ann", "Ben")]
+        names = []
+        for each in contexts:
+            with each.for_call() as ctx:
+                names.append(ctx.get(key))
+        assert names == ["Ann", "Ben"]
+
+    def test_a_replacement_that_is_no_function_is_refused_with_what_to_write(self):
+        with pytest.raises(TypeError, match="the replacement of database is a function that makes it: lambda: 5"):
+            ToolContext(Path("/"), overrides={DependencyKey("database", object): 5})
+
+    @pytest.mark.parametrize(
+        ("create", "cached", "said"), [(5, "call", "expected a function"), (object, "ever", "cached is call or run")]
+    )
+    def test_a_key_that_cannot_be_used_is_refused(self, create, cached, said):
+        with pytest.raises((TypeError, ValueError), match=said):
+            DependencyKey("it", create, cached)
+
+    def test_it_is_closed_when_the_run_is_cancelled(self):
+        noted = []
+
+        async def open_it():
+            yield "it"
+            noted.append("async closed")
+
+        def open_other():
+            yield "other"
+            noted.append("closed")
+
+        keys = [DependencyKey("it", open_it, cached="run"), DependencyKey("other", open_other)]
+
+        async def use(ctx: ToolContext) -> str:
+            """Use them until the run is cancelled."""
+            assert [await ctx.resolve(key) for key in keys] == ["it", "other"]
+            ctx.cancelled.set()
+            await asyncio.sleep(3600)
+            return ""
+
+        with CTX.for_run() as ctx:
+            assert result_of(use, ctx) == ("error", "Error executing tool: it was cancelled")
+            assert noted == ["closed"]
+        assert noted == ["closed", "async closed"]
+
+    def test_it_is_closed_when_ctrl_c_ends_the_run(self):
+        noted = []
+
+        def open_it():
+            yield "it"
+            noted.append("closed")
+
+        with pytest.raises(KeyboardInterrupt), CTX.for_run() as ctx:
+            ctx.get(DependencyKey("it", open_it, cached="run"))
+            raise KeyboardInterrupt
+        assert noted == ["closed"]
+
+    def test_what_is_created_after_the_end_of_the_run_is_closed_at_once(self):
+        noted = []
+
+        def open_it():
+            with_run.close()
+            yield "it"
+            noted.append("closed")
+
+        with_run = ExitStack()
+        ctx = with_run.enter_context(CTX.for_run())
+        with pytest.raises(ToolError, match="it was created after the end"):
+            ctx.get(DependencyKey("it", open_it, cached="run"))
+        assert noted == ["closed"]
+
+    def test_a_key_has_the_type_of_what_its_factory_yields(self, list_type_errors):
+        assert list_type_errors(TYPED) == []
 
     def test_an_override_stands_in_by_id(self):
         key = DependencyKey("database", lambda: "real")
