@@ -40,6 +40,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "model": {"parsing", "providers", *VALUES},  # without I/O: a driver of `transport` runs its turns
     "agent": {"model", "tools.sdk.calls", "tools.sdk.registry", "tools.sdk.context", "security", *VALUES},
     "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
+    "serve": {"app.endpoint", "app.state_files", "config", "model", "parsing", "providers", "transport", *VALUES},
     "": {
         "app.api",
         "app.model",
@@ -55,14 +56,14 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "input": {"cli"},
     "sys": {"app", "cli", "tools"},
     # security: the sandbox restores protected files after a command (src/security/sandbox/snapshot.py)
-    "open": {"app", "cli", "config", "security", "session", "tools"},
+    "open": {"app", "cli", "config", "security", "serve", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
     "os": {"app", "cli", "config", "security", "session", "tools", "transport"},  # security resolves where a path leads
     "os.environ": {"app", "cli", "config"},
     "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
-    "asyncio": {"tools", "transport"},
+    "asyncio": {"serve", "tools", "transport"},
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
-    "logging": {"cli", "providers", "tools", "transport"},  # providers log the events they skip
+    "logging": {"cli", "providers", "serve", "tools", "transport"},  # providers log the events they skip
     "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
     "socket": {"transport"},
     # security counts running commands; agent, app, transport: another thread may cancel a run; model: facts have a lock
@@ -71,7 +72,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
 MAY_USE = {  # package from outside -> the rooms that use it
     "requests": {"transport"},
     "urllib3": {"transport"},
-    "aiohttp": {"transport"},
+    "aiohttp": {"serve", "transport"},
     "yaml": {"config", "tools"},
     "mcp": {"tools"},
     "anyio": {"tools"},
@@ -268,12 +269,15 @@ class TestAToolIsDescribedInOnePlace:
             }
 
         # providers.vllm wraps a schema, providers.gemini_schema rewrites one, permissions.review has the schema of a
-        # reviewer's answer, and tools.sources.yaml_commands the keys of a row in YAML
+        # reviewer's answer, tools.sources.yaml_commands the keys of a row in YAML, and serve.apis.responses_request what
+        # codex's free-form tools look like as functions
         assert writers("properties") == {
             "tools.sdk.schema", "providers.vllm", "providers.gemini_schema", "security.permissions.review",
-            "tools.sources.yaml_commands",
+            "tools.sources.yaml_commands", "serve.apis.responses_request",
         }  # fmt: skip
-        assert writers("parameters") == {"types.tool_schema", "tools.sources.yaml_commands"}
+        assert writers("parameters") == {
+            "types.tool_schema", "tools.sources.yaml_commands", "serve.apis.messages", "serve.apis.responses_request",
+        }  # fmt: skip
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):
         registry = Registry()

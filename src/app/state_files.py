@@ -38,6 +38,23 @@ class ServerMemory:
         entry = _read(self._file).get(f"{server} {model}")
         return _read_path(entry, get_version()) if entry else None
 
+    def list_paths(self, server: str) -> list[tuple[str, str, CallPath]]:
+        """All that is known of a server: model, version of the server, path."""
+        listed = []
+        for key, entry in _read(self._file).items():
+            address, _, model = key.partition(" ")
+            version = entry.get("version") if isinstance(entry, dict) else None
+            if address == server and isinstance(version, str) and (path := _read_path(entry, version)):
+                listed.append((model, version, path))
+        return listed
+
+    def get_version(self) -> int:
+        """A number that changes when the file does."""
+        try:
+            return self._file.stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def save(self, server: str, model: str, version: str, path: CallPath) -> None:
         """Add what was learned to what is known of this version. Raises OSError where it cannot be written."""
 

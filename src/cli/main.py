@@ -37,6 +37,7 @@ COMMANDS = {
     "tools": "print the tool definitions sent to the model, as JSON",
     "config": "show the settings in force and where each comes from",
     "policy": "read tool calls from standard input and say whether they would be allowed",
+    "serve": "answer other programs' requests in front of vLLM, so that every tool call lands",
     "sessions": "list, search, show, export or delete past conversations",
 }
 SIMPLE = ("models", "tools", "config")  # commands that share a module

@@ -158,6 +158,15 @@ class ReviewSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServeSettings:
+    listen: str = option("127.0.0.1:8010", "Where the gateway listens, HOST:PORT")
+    upstreams: tuple[str, ...] = option((), "Servers behind the gateway; empty: `vllm.base_url`")
+    keys: str = option("", "File with the digests of the keys of clients; see docs/serve.md")
+    workers: int = option(1, "Processes that share the port", least=1, most=256)
+    repair_turns: int = option(1, "How often a call that cannot be read is asked for again", least=0, most=3)
+
+
+@dataclass(frozen=True, slots=True)
 class SystemPromptSettings:
     role: str = option("You are a helpful assistant in a terminal.", "What the model is told it is")
     workspace_note: str = option(
@@ -179,6 +188,7 @@ class Settings:
     tools: ToolSettings = field(default_factory=ToolSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     review: ReviewSettings = field(default_factory=ReviewSettings)
+    serve: ServeSettings = field(default_factory=ServeSettings)
     system_prompt: SystemPromptSettings = field(default_factory=SystemPromptSettings)
     root: Path = field(default_factory=Path.cwd)  # the workspace, resolved once
     state: Path = field(default_factory=lambda: get_state_folder(os.environ))  # the program's own data

@@ -53,7 +53,7 @@ class ResponseAssembler:
     def feed(self, event: WireEvent) -> Iterator[ModelEvent]:
         """Take in an event of the server; yields what is to be shown before it looks for repetition."""
         if isinstance(event, TextDelta):
-            yield from self._absorb(self._parser.feed(event.text))
+            yield from self.absorb(self._parser.feed(event.text))
             self._watch(event.text)
         elif isinstance(event, RawTokens):
             self.tokens = event
@@ -62,7 +62,7 @@ class ResponseAssembler:
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
-            yield from self._absorb(self._parser.close(truncated=truncated))
+            yield from self.absorb(self._parser.close(truncated=truncated))
         elif not isinstance(event, Broken):  # which the caller raises
             if isinstance(event, ReasoningDelta):
                 self._thought.append(event.text)
@@ -78,7 +78,7 @@ class ResponseAssembler:
 
     def flush(self) -> list[ModelEvent]:
         """The rest of an answer that breaks off, if a part of it has been shown."""
-        return self._absorb(self._parser.close(truncated=True)) if self._answer.blocks else []
+        return self.absorb(self._parser.close(truncated=True)) if self._answer.blocks else []
 
     def response(self) -> Response:
         """The answer with its text replaced by what was found in it; a call made natively and in the text counts once.
@@ -118,7 +118,7 @@ class ResponseAssembler:
         """
         again = ResponseAssembler(self._tools, self._new_id, self._given)
         truncated = source is not None and source.stop_reason == "max_tokens"
-        again._absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
+        again.absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
         thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
         return replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
 
@@ -145,7 +145,8 @@ class ResponseAssembler:
         """All text and thoughts that the server gave."""
         return "".join(block.text for block in self.completed.content if isinstance(block, (Text, Reasoning)))
 
-    def _absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
+    def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
+        """Take in events of the parser; returns those to show."""
         for event in found:
             if isinstance(event, Malformed):
                 event = event._replace(malformed=self._add_example(event.malformed))

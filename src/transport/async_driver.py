@@ -6,36 +6,30 @@ A task that is cancelled raises Cancelled inside the turn, and then CancelledErr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Union
 
 from ..errors import BotError, Cancelled
-from ..types.effects import EFFECTS, AgentSteps, Aside, Await, Effect, Fetch, Read, Release, Reply, Sleep, Turn
-from ..types.events import Event, ModelEvent
+from ..types.effects import EFFECTS, Aside, Await, Effect, Fetch, Read, Release, Reply, Sleep
 from .async_http import MIN_ERROR_STATUS, AsyncClient, AsyncReply
 from .deadlines import CANCELLED
 from .driver import naming_server
 
 T = TypeVar("T")
+E = TypeVar("E")  # an event
 
 
 async def do_nothing() -> None:
     """Nothing runs besides the turn."""
 
 
-@overload
-def drive_async(
-    turn: Turn[object], client: AsyncClient, end_calls: Callable[[], Awaitable[None]] = ...
-) -> AsyncGenerator[ModelEvent, None]: ...
-@overload
-def drive_async(
-    turn: AgentSteps[object], client: AsyncClient, end_calls: Callable[[], Awaitable[None]] = ...
-) -> AsyncGenerator[Event, None]: ...
 async def drive_async(
-    turn: AgentSteps[object], client: AsyncClient, end_calls: Callable[[], Awaitable[None]] = do_nothing
-) -> AsyncGenerator[Event, None]:
+    turn: Generator[Union[Effect, E], Any, object],
+    client: AsyncClient,
+    end_calls: Callable[[], Awaitable[None]] = do_nothing,
+) -> AsyncGenerator[E, None]:
     """The events of a turn, or of an agent's run. Raises what it raises.
 
     `end_calls` ends what the run has started, before the run itself is closed.

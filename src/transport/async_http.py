@@ -15,6 +15,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,6 +160,23 @@ class AsyncClient:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    def with_headers(self, headers: Mapping[str, str]) -> AsyncClient:
+        """A client that shares this one's connections and sends these headers too, where it has none of its own.
+
+        Only this one is to be closed.
+        """
+        if self._session is None:
+            self._session = self._make_session()
+        other = copy(self)
+        own = {name.lower() for name in self._headers}
+        other._headers = {name: value for name, value in headers.items() if name.lower() not in own} | self._headers
+        return other
+
+    @property
+    def key_headers(self) -> dict[str, str]:
+        """The header with the API key; none if there is no key."""
+        return {name: value for name, value in self._headers.items() if self._api_key and self._api_key in value}
 
     def ask_uncompressed(self) -> None:
         """From now on: this server or its proxy cannot compress."""

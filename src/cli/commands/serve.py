@@ -1,0 +1,54 @@
+"""`vllm-bot serve`: the gateway in front of vLLM. See docs/serve.md."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from pathlib import Path
+
+from ...errors import ConfigError
+from ..arguments import load_settings, parse_number
+
+KEY_BYTES = 24
+
+
+def add_serve_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--upstream",
+        metavar="URL",
+        action="append",
+        help="address of a vLLM server, e.g. http://gpu:8000; may be repeated (default: vllm.base_url)",
+    )
+    add("--listen", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:8010)")
+    add("--keys", metavar="FILE", help="digests of the keys of clients; needed for any address but this machine's")
+    add("--new-key", metavar="FILE", help="make a key, show it once, add its digest to FILE, and exit")
+    add("--workers", metavar="N", type=parse_number(int, 1), help="processes that share the port (default: 1)")
+    add("--tls", nargs=2, metavar=("CERT", "KEY"), help="serve HTTPS with these PEM files")
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Runs until SIGINT or SIGTERM. Raises ConfigError."""
+    if options.new_key:
+        return _make_key(Path(options.new_key))
+    given = {"upstreams": options.upstream, "listen": options.listen, "keys": options.keys, "workers": options.workers}
+    settings = load_settings(options, **{f"serve.{name}": value for name, value in given.items() if value})
+    try:
+        from ...serve.run import describe, serve_forever
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"The gateway needs {error.name}.", "Install it: pip install 'vllm-bot[serve]'") from error
+    print(describe(settings), file=sys.stderr, flush=True)
+    serve_forever(settings, tls=tuple(options.tls) if options.tls else None)
+    return 0
+
+
+def _make_key(file: Path) -> int:
+    """Raises OSError."""
+    from ...serve.keys import PREFIX, hash_key
+
+    key = f"vb-{secrets.token_urlsafe(KEY_BYTES)}"
+    with file.open("a", encoding="utf-8") as out:
+        out.write(f"{PREFIX}{hash_key(key)}\n")
+    print(key)
+    return 0

@@ -1,0 +1,1 @@
+"""The APIs that clients of the gateway speak, over chat completions. Pure."""

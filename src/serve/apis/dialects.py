@@ -1,0 +1,151 @@
+"""The APIs that clients speak. One dialect serves one request: its body as a chat completion, answers back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from ...providers.wire_json import as_dict, dump_json, load_json
+from ..chat_turn import DONE
+from . import messages
+from .responses_answer import ResponseMaker, ResponsesStream
+from .responses_request import ToolNames
+from .responses_request import to_chat as responses_to_chat
+
+
+class Dialect(Protocol):
+    """`chat`: the request as a chat completion; None if only the server can answer it. The encoders give bytes."""
+
+    chat: dict[str, Any] | None
+
+    def encode_answer(self, body: bytes) -> bytes:
+        """A whole chat completion."""
+
+    def encode_refusal(self, body: bytes) -> bytes:
+        """A refusal of the server: the body of an answer with an error's status."""
+
+    def encode_error(self, status: int, message: str) -> bytes:
+        """An error of the gateway, as the body of an answer."""
+
+    def encode_payload(self, data: bytes) -> bytes:
+        """The data of one event of a chat completion, as events of a stream; b"" if it gives none."""
+
+    def encode_break(self, status: int, message: str) -> bytes:
+        """An error after the stream began, as an event."""
+
+
+class ChatDialect:
+    """OpenAI's chat completions."""
+
+    def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
+        self.chat: dict[str, Any] | None = body
+
+    def encode_answer(self, body: bytes) -> bytes:
+        return body
+
+    def encode_refusal(self, body: bytes) -> bytes:
+        return body
+
+    def encode_error(self, status: int, message: str) -> bytes:
+        return encode_openai_error(status, message)
+
+    def encode_payload(self, data: bytes) -> bytes:
+        return b"data: " + data + b"\n\n"
+
+    def encode_break(self, status: int, message: str) -> bytes:
+        return self.encode_payload(encode_openai_error(status, message))
+
+
+class MessagesDialect:
+    """Anthropic's Messages."""
+
+    def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
+        self.chat: dict[str, Any] | None = messages.to_chat(body)
+        self._stream = messages.MessagesStream()
+
+    def encode_answer(self, body: bytes) -> bytes:
+        return _dump(messages.convert_answer(as_dict(load_json(body))))
+
+    def encode_refusal(self, body: bytes) -> bytes:
+        message, kind = _read_error(body)
+        return _dump(messages.convert_error(message, kind))
+
+    def encode_error(self, status: int, message: str) -> bytes:
+        return _dump(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
+
+    def encode_payload(self, data: bytes) -> bytes:
+        if data == DONE:
+            return _encode_events(self._stream.close())
+        chunk = json.loads(data)
+        if "error" in chunk:
+            return self.encode_break(500, _read_error(data)[0])
+        return _encode_events(self._stream.feed(chunk))
+
+    def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
+        return _encode_events([messages.convert_error(message, "api_error")])
+
+
+# The server must answer: what they name is in its store, or no chat completion has it.
+_STORED = ("previous_response_id", "conversation", "background", "prompt", "top_logprobs")
+
+
+class ResponsesDialect:
+    """OpenAI's Responses."""
+
+    def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
+        names = ToolNames(body.get("tools"))
+        needs_store = any(body.get(name) for name in _STORED)
+        self.chat: dict[str, Any] | None = None if needs_store else responses_to_chat(body, names)
+        self._maker = ResponseMaker(body, names, new_id)
+        self._stream = ResponsesStream(self._maker)
+
+    def encode_answer(self, body: bytes) -> bytes:
+        return _dump(self._maker.convert_answer(as_dict(load_json(body))))
+
+    def encode_refusal(self, body: bytes) -> bytes:
+        return body
+
+    def encode_error(self, status: int, message: str) -> bytes:
+        return encode_openai_error(status, message)
+
+    def encode_payload(self, data: bytes) -> bytes:
+        if data == DONE:
+            return _encode_events(self._stream.close())
+        chunk = json.loads(data)
+        if "error" in chunk:
+            return self.encode_break(500, _read_error(data)[0])
+        return _encode_events(self._stream.feed(chunk))
+
+    def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
+        return _encode_events(self._stream.fail(message))
+
+
+DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] = {
+    "/v1/chat/completions": ChatDialect,
+    "/v1/messages": MessagesDialect,
+    "/v1/responses": ResponsesDialect,
+}
+
+
+def encode_openai_error(status: int, message: str) -> bytes:
+    kind = "invalid_request_error" if status < 500 else "gateway_error"
+    return _dump({"error": {"message": message, "type": kind, "param": None, "code": status}})
+
+
+def _read_error(body: bytes) -> tuple[str, str]:
+    """Message and type of an error in OpenAI's shape."""
+    try:
+        error = as_dict(as_dict(json.loads(body)).get("error"))
+    except ValueError:
+        return body.decode(errors="replace")[:2000], "api_error"
+    return str(error.get("message", "")), str(error.get("type", "api_error"))
+
+
+def _dump(value: object) -> bytes:
+    return dump_json(value).encode(errors="replace")
+
+
+def _encode_events(events: Iterable[Mapping[str, Any]]) -> bytes:
+    """Each event under its type as its name."""
+    return b"".join([f"event: {event['type']}\ndata: ".encode() + _dump(event) + b"\n\n" for event in events])

@@ -1,0 +1,188 @@
+"""OpenAI's Responses API over chat completions: the request. Pure.
+
+Custom tools, such as codex's apply_patch, become functions with one string; the tools of a namespace become functions
+`namespace__name`. `ToolNames` turns the calls of both back into what the client knows. Shapes: OpenAI's API reference
+and vLLM 0.32, entrypoints/openai/responses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...providers.wire_json import as_dict, as_dicts, as_str
+
+SEPARATOR = "__"  # between namespace and name, as vLLM joins them
+PAYLOAD = "input"  # the parameter of a custom tool's function
+_RENAMED = {"max_output_tokens": "max_completion_tokens"}
+_SAME = (
+    "model", "temperature", "top_p", "top_k", "min_p", "stream", "parallel_tool_calls", "presence_penalty",
+    "frequency_penalty", "seed", "stop", "logit_bias", "user", "cache_salt", "chat_template_kwargs", "priority",
+    "vllm_xargs", "repetition_penalty", "ignore_eos", "kv_transfer_params", "ec_transfer_params", "include_reasoning",
+)  # fmt: skip
+_PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+# Items without anything for the model, or whose content only the service that made them can read.
+_SKIPPED = frozenset(("item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"))
+
+
+class ToolNames:
+    """What the tools of a request are called by the client, by the names of their functions."""
+
+    def __init__(self, tools: object) -> None:
+        self.functions: list[dict[str, Any]] = []
+        self.custom: set[str] = set()
+        self._namespaces: dict[str, tuple[str, str]] = {}
+        self._add(as_dicts(tools), "")
+
+    def _add(self, tools: list[dict[str, Any]], namespace: str) -> None:
+        for tool in tools:
+            kind, name = tool.get("type"), as_str(tool.get("name"))
+            flat = f"{namespace}{SEPARATOR}{name}" if namespace else name
+            if kind == "namespace":
+                self._add(as_dicts(tool.get("tools")), name)
+                continue
+            if kind == "function":
+                fields = {each: tool.get(each) for each in ("description", "parameters", "strict")}
+            elif kind == "custom":
+                self.custom.add(flat)
+                fields = {"description": _describe_custom(tool), "parameters": _CUSTOM_SCHEMA}
+            else:
+                continue  # a tool of the service: no function of the client's
+            if namespace:
+                self._namespaces[flat] = namespace, name
+            function = {"name": flat, **{key: value for key, value in fields.items() if value is not None}}
+            self.functions.append({"type": "function", "function": function})
+
+    def flatten(self, call: Mapping[str, Any]) -> str:
+        """The name of the function for a call of the client's."""
+        name, namespace = as_str(call.get("name")), as_str(call.get("namespace"))
+        return f"{namespace}{SEPARATOR}{name}" if namespace else name
+
+    def restore(self, function: str) -> tuple[str | None, str]:
+        """Namespace and name of the tool that a function stands for."""
+        return self._namespaces.get(function, (None, function))
+
+
+_CUSTOM_SCHEMA = {
+    "type": "object",
+    "properties": {PAYLOAD: {"type": "string", "description": "The whole input of the tool, as text."}},
+    "required": [PAYLOAD],
+    "additionalProperties": False,
+}
+
+
+def _describe_custom(tool: Mapping[str, Any]) -> str:
+    """With the grammar of the input, which no server can hold a string in JSON to."""
+    form = as_dict(tool.get("format"))
+    about = as_str(tool.get("description"))
+    if form.get("type") != "grammar":
+        return about
+    return f"{about}\n\nThe input follows this {form.get('syntax', '')} grammar:\n{form.get('definition', '')}".strip()
+
+
+def read_payload(arguments: str) -> str:
+    """The input of a custom tool's call."""
+    try:
+        payload = as_dict(json.loads(arguments)).get(PAYLOAD)
+    except ValueError:
+        return arguments
+    return payload if isinstance(payload, str) else arguments
+
+
+def to_chat(body: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
+    """The chat completion request that asks the same. Raises ValueError, with a sentence for the client."""
+    chat: dict[str, Any] = {name: body[name] for name in _SAME if body.get(name) is not None}
+    chat.update({chat_name: body[name] for name, chat_name in _RENAMED.items() if body.get(name) is not None})
+    instructions = body.get("instructions")
+    system = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
+    chat["messages"] = [*system, *_convert_input(body.get("input"), names)]
+    if names.functions:
+        chat["tools"] = names.functions
+        chat["tool_choice"] = _convert_choice(body.get("tool_choice"), names)
+    if chat.get("stream"):
+        chat["stream_options"] = {"include_usage": True}
+    if (effort := as_dict(body.get("reasoning")).get("effort")) is not None:
+        chat["reasoning_effort"] = effort
+    form = as_dict(as_dict(body.get("text")).get("format"))
+    if form.get("type") == "json_schema":
+        schema = {name: form[name] for name in ("name", "schema", "strict", "description") if name in form}
+        chat["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif form.get("type") == "json_object":
+        chat["response_format"] = {"type": "json_object"}
+    return chat
+
+
+def _convert_choice(choice: object, names: ToolNames) -> Any:
+    if not isinstance(choice, dict):
+        return choice if choice in ("none", "required") else "auto"
+    if choice.get("type") in ("function", "custom"):
+        return {"type": "function", "function": {"name": names.flatten(choice)}}
+    return choice.get("mode", "auto") if choice.get("type") == "allowed_tools" else "auto"
+
+
+def _convert_input(given: object, names: ToolNames) -> list[dict[str, Any]]:
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list):
+        raise ValueError("input: a string or a list is required.")
+    messages: list[dict[str, Any]] = []
+    for item in as_dicts(given):
+        for message in _convert_item(item, names):
+            if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
+                _merge(messages[-1], message)
+            else:
+                messages.append(message)
+    return messages
+
+
+def _merge(last: dict[str, Any], more: dict[str, Any]) -> None:
+    """The items of one answer of the model are one message."""
+    for name, value in more.items():
+        if name == "tool_calls":
+            last[name] = [*last.get(name, []), *value]
+        elif name != "role":
+            last[name] = f"{last[name]}{value}" if isinstance(last.get(name), str) and isinstance(value, str) else value
+
+
+def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, Any]]:
+    kind = item.get("type", "message")
+    if kind == "message":
+        role = item.get("role")
+        yield {"role": "system" if role == "developer" else role, "content": _convert_content(item.get("content"))}
+    elif kind in ("function_call", "custom_tool_call"):
+        arguments = item.get("arguments") if kind == "function_call" else json.dumps({PAYLOAD: item.get("input")})
+        function = {"name": names.flatten(item), "arguments": arguments}
+        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        yield {"role": "assistant", "tool_calls": [call]}
+    elif kind in ("function_call_output", "custom_tool_call_output"):
+        content = _convert_content(item.get("output"))
+        yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
+    elif kind == "reasoning":
+        thoughts = as_dicts(item.get("content")) or as_dicts(item.get("summary"))
+        if text := "".join(as_str(each.get("text")) for each in thoughts):
+            yield {"role": "assistant", "reasoning": text}
+    elif kind not in _SKIPPED:
+        raise ValueError(f"input: items of type {kind!r} are not supported.")
+
+
+def _convert_content(content: object) -> Any:
+    """A string where there is only text."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else json.dumps(content)
+    parts = [_convert_part(part) for part in as_dicts(content)]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _convert_part(part: dict[str, Any]) -> dict[str, Any]:
+    kind = as_str(part.get("type"))
+    if kind in _PARTS:
+        return {"type": "text", "text": as_str(part.get(_PARTS[kind]))}
+    if kind == "input_image":
+        image = {"url": part.get("image_url"), **({"detail": part["detail"]} if part.get("detail") else {})}
+        return {"type": "image_url", "image_url": image}
+    if kind == "input_audio":
+        return {"type": "input_audio", "input_audio": part.get("input_audio")}
+    raise ValueError(f"input: content of type {kind!r} is not supported.")

@@ -1,0 +1,240 @@
+"""A client's chat completion request, and what is edited in it for a call path. Pure.
+
+The client's JSON stays as it is: unknown fields, images, cache_control, logprobs and sampling settings pass. Only what
+the path needs is changed: tool_choice, token ids, special tokens, the grammar, and on the text path the instructions at
+the end of the system message and earlier calls and results as text. What the server would accept
+from the client without an edit keeps its bytes, so that the prefix cache holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from ..model.call_path import CallPath
+from ..parsing import GivenText, mentions_call, render_choice, render_instructions, render_message, render_results
+from ..providers.stream.response_builder import parse_arguments
+from ..providers.vllm import constrain_calls
+from ..providers.wire_json import as_dict
+from ..types.messages import (
+    JSON,
+    TEXT,
+    Block,
+    MalformedCall,
+    Named,
+    Response,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolDefinition,
+    ToolResult,
+)
+from ..types.special_tokens import neutralize_with_note
+
+# With these fields the answer's text is data in a form of the client's choice: a call in it is none.
+_FORMS = (
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_whitespace_pattern",
+)
+_CALL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
+
+
+class ChatBody:
+    """A chat completion request as the client sent it. `body` is its JSON object, which is never changed."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = body
+        self.model = body["model"] if isinstance(body.get("model"), str) else ""
+        self.stream = body.get("stream") is True
+        self.tools = tuple(_read_tools(body.get("tools")))
+        self.choice = _read_choice(body.get("tool_choice"))
+        self.messages: list[dict[str, Any]] = [
+            each for each in _as_list(body.get("messages")) if isinstance(each, dict)
+        ]
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether its answer may hold calls that the server does not find; else it is relayed as it is."""
+        if not self.tools or self.choice == "none" or len(self.messages) != len(_as_list(self.body.get("messages"))):
+            return False
+        form = self.body.get("response_format")
+        has_form = isinstance(form, dict) and form.get("type") not in (None, "text")
+        return not has_form and not any(self.body.get(name) for name in _FORMS)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Of one answer."""
+        values = (self.body.get("max_completion_tokens"), self.body.get("max_tokens"))
+        return next((value for value in values if isinstance(value, int)), None)
+
+    def list_given(self) -> list[GivenText]:
+        """The results of tools: a call that quotes one of them is an echo."""
+        return [GivenText(text) for text in self._list_texts("tool")]
+
+    def _list_texts(self, *roles: str) -> list[str]:
+        return [read_text(each.get("content")) for each in self.messages if each.get("role") in roles]
+
+    def edit(self, path: CallPath, without: Set[str] = frozenset()) -> dict[str, Any]:
+        """The body for this path. `without`: optional fields that are left out."""
+        left_out = {*path.disabled_fields, *without}
+        body = dict(self.body)
+        allow_grammar = self.choice != "auto" or not any(map(mentions_call, self._list_texts("user", "tool")))
+        body.setdefault("return_token_ids", True)
+        if path.mode == "template":
+            body["tool_choice"] = "none"
+            body.setdefault("skip_special_tokens", False)  # in many formats the markers are special tokens
+        elif path.mode == "text":
+            for name in _CALL_FIELDS:
+                body.pop(name, None)
+            if allow_grammar:
+                body["structured_outputs"] = constrain_calls(self.tools, self.choice)
+        for name in left_out:
+            if name not in self.body:
+                body.pop(name, None)
+        body["messages"] = self._edit_messages(path, has_grammar="structured_outputs" in body)
+        return body
+
+    def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
+        """The fields of an edited body that the client did not send, and that may be left out."""
+        return frozenset(name for name in body if name not in self.body)
+
+    def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
+        messages = self.messages
+        if path.mode == "text" or path.alternate:
+            messages = _render_exchanges(messages)
+        if path.mode == "text":
+            messages = _add_instructions(messages, render_instructions(self.tools))
+            if not has_grammar and (wish := render_choice(self.choice)):
+                messages = [*messages, {"role": "user", "content": wish}]
+        if path.text_only:
+            messages = [{**each, "content": read_text(each.get("content"))} for each in messages]
+        if path.fold_system:
+            messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
+        return _merge_roles(messages) if path.alternate else messages
+
+
+def is_system(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def read_text(content: object) -> str:
+    """The text of a message's content, which is a string or a list of parts."""
+    if isinstance(content, str):
+        return content
+    texts = (part if isinstance(part, str) else _read_part(part) for part in _as_list(content))
+    return "\n".join(texts)
+
+
+def _read_part(part: object) -> str:
+    if not isinstance(part, dict):
+        return ""
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'content')}, not shown]"
+
+
+def _as_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _read_tools(tools: object) -> list[ToolDefinition]:
+    """The functions among the tools. A tool of another kind is the server's, and is no call of the client's."""
+    functions = [each.get("function") for each in _as_list(tools) if isinstance(each, dict)]
+    return [
+        ToolDefinition(
+            each["name"],
+            each["description"] if isinstance(each.get("description"), str) else "",
+            each["parameters"] if isinstance(each.get("parameters"), dict) else {"type": "object"},
+        )
+        for each in functions
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
+    ]
+
+
+def _read_choice(choice: object) -> ToolChoice:
+    if choice == "none":
+        return "none"
+    if choice == "required":
+        return "required"
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return Named(name) if isinstance(name, str) else "auto"
+
+
+def _render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Earlier calls as text of the assistant, their results as text of the user; other messages stay."""
+    names: dict[str, str] = {}
+    rendered: list[dict[str, Any]] = []
+    results: list[ToolResult] = []
+    for message in [*messages, {}]:
+        if message.get("role") == "tool":
+            id = str(message.get("tool_call_id", ""))
+            text = neutralize_with_note(read_text(message.get("content")))
+            results.append(ToolResult(id, names.get(id, "tool"), "text", text))
+            continue
+        if results:
+            rendered.append({"role": "user", "content": render_results(results)})
+            results = []
+        if calls := [each for each in _as_list(message.get("tool_calls")) if isinstance(each, dict)]:
+            blocks = [_read_call(each) for each in calls]
+            names.update({block.id: block.name for block in blocks})
+            rendered.append({"role": "assistant", "content": _render_turn(read_text(message.get("content")), blocks)})
+        elif message:
+            rendered.append(message)
+    return rendered
+
+
+def _read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:
+    function = as_dict(call.get("function"))
+    name, raw = str(function.get("name", "")), function.get("arguments")
+    try:
+        return ToolCall(
+            str(call.get("id", "")), name, parse_arguments(raw if isinstance(raw, str) else json.dumps(raw)), TEXT
+        )
+    except ValueError as error:
+        return MalformedCall(str(call.get("id", "")), name, str(raw), str(error), TEXT)
+
+
+def _render_turn(text: str, calls: Sequence[ToolCall | MalformedCall]) -> str:
+    blocks: list[Block] = [*([Text(text)] if text else []), *calls]
+    message = render_message(Response(tuple(blocks)))
+    return message.text if isinstance(message, Response) else ""
+
+
+def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """At the end of the first system message."""
+    first = next((place for place, each in enumerate(messages) if is_system(each)), None)
+    if first is None:
+        return [{"role": "system", "content": text}, *messages]
+    system = messages[first]
+    changed = {**system, "content": _join_contents(system.get("content"), text)}
+    return [*messages[:first], changed, *messages[first + 1 :]]
+
+
+def _join_contents(first: Any, second: Any) -> JSON:
+    """Two contents as one: a string if both are, else a list of parts."""
+    if not first or not second:
+        return first or second or ""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_to_parts(first), *_to_parts(second)]
+
+
+def _to_parts(content: Any) -> list[JSON]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else _as_list(content)
+
+
+def _merge_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Neighbouring messages of one role as one. Empty messages are left out, since templates count them as turns."""
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if merged and merged[-1].get("role") == message.get("role"):
+            content = _join_contents(merged[-1].get("content"), message.get("content"))
+            merged[-1] = {**merged[-1], "content": content}
+        elif message.get("content"):
+            merged.append(message)
+    return merged

@@ -1,0 +1,321 @@
+"""One guarded chat completion: the client's request in; effects, and what the client gets, out. Sans-IO.
+
+A refusal changes the path and the request is edited anew, as in model/core.py. What the server's parser lost of the
+answer is recovered from its tokens. A call that cannot be read is asked for again, at most `repair_turns` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
+
+from ..errors import BotError, RequestFailed, ServerError, ToolsUnsupported
+from ..model.call_path import CallPath
+from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
+from ..model.facts import FactStore, ServedModel
+from ..model.recovery import Recovery
+from ..model.response_assembler import ResponseAssembler
+from ..model.server import OK, ServerApi, read_refusal
+from ..model.token_budget import TokenBudget
+from ..providers.base import ChatRequest
+from ..providers.openai import OpenAICodec
+from ..providers.stream.sse import EventDecoder
+from ..providers.wire_json import as_dict, as_dicts, dump_json, load_json
+from ..types.effects import EFFECTS, Aside, Effect, Fetch, Open, Read, Release, ReplyHead
+from ..types.events import Completed, ModelEvent, TextDelta
+from ..types.messages import NATIVE, Response, ToolCall, UserMessage
+from .chat_request import ChatBody
+from .guard import StreamGuard, WholeGuard, hide_token_ids, is_safe
+
+CHAT_PATH = "chat/completions"
+DONE = b"[DONE]"
+MAX_BODY_BYTES = 256 * 1024 * 1024
+REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
+
+T = TypeVar("T")
+
+
+class WholeAnswer(NamedTuple):
+    """A whole answer, or a refusal."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+
+
+class Payload(NamedTuple):
+    """The data of one server-sent event."""
+
+    data: bytes
+
+
+Output = Union[WholeAnswer, Payload]
+GatewayTurn: TypeAlias = Generator[Union[Effect, Output], Any, None]
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done for one request. `origins`: the formats of the calls that were found in text."""
+
+    path: str = ""
+    origins: list[str] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+    recovered: int = 0
+    extra_requests: int = 0
+
+    def to_header(self) -> str:
+        """The value of x-vllm-bot."""
+        parts = {
+            "path": self.path,
+            "origin": ",".join(dict.fromkeys(self.origins)),
+            "repaired": ",".join(dict.fromkeys(self.repairs)),
+            "recovered": str(self.recovered or ""),
+        }
+        return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
+
+
+class BodyCodec(OpenAICodec):
+    """Asks about the prompt of a body that is made already."""
+
+    def __init__(self, new_id: Callable[[], str], body: Mapping[str, Any]) -> None:
+        super().__init__(new_id)
+        self.body = body
+
+    def encode_prompt(self, request: ChatRequest) -> bytes:  # noqa: ARG002
+        names = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
+        return dump_json({name: self.body[name] for name in names if name in self.body}).encode(errors="replace")
+
+
+class ChatTurn:
+    """At the server with `address`, of which `facts` are known. `new_id` names calls.
+
+    `repair_turns`: how often a call that cannot be read is asked for again.
+    """
+
+    def __init__(
+        self, address: str, facts: FactStore, request: ChatBody, new_id: Callable[[], str], repair_turns: int = 1
+    ) -> None:
+        self.report = Report()
+        self.fact_key = ServedModel(address, request.model, "")
+        self._address = address
+        self._facts = facts
+        self._request = request
+        self._new_id = new_id
+        self._repair_turns = repair_turns
+        self._codec = BodyCodec(new_id, request.body)
+        self._server = ServerApi(self._codec, address, facts, is_vllm=True)
+        self._body: dict[str, Any] = {}
+
+    def run(self) -> GatewayTurn:
+        """Raises ClientError, WireError, and ServerError for an error inside the answer."""
+        self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
+        path = self._choose_path(self._facts.paths.get(self.fact_key))
+        without: frozenset[str] = frozenset()
+        while True:
+            self._body = self._codec.body = self._request.edit(path, without)
+            head: ReplyHead = yield Open("POST", CHAT_PATH, dump_json(self._body).encode(errors="replace"))
+            if head.status == OK:
+                break
+            refused = yield from _read_all()
+            optional = self._request.list_optional_fields(self._body)
+            refusal = read_refusal(head, refused)
+            if refusal.status == INTERNAL_ERROR and optional & GRAMMAR_FIELDS and not without:
+                without = GRAMMAR_FIELDS
+                continue
+            try:
+                path = yield from self._downgrade(path, refusal, optional)
+            except ServerError:
+                yield WholeAnswer(head.status, refused, head.content_type)
+                return
+            self.report.extra_requests += 1
+        self._learn(path)
+        self.report.path = path.mode
+        if head.content_type.startswith("text/event-stream"):
+            yield from self._stream(head.content_type)
+        else:
+            yield from self._answer_whole(head)
+
+    def _choose_path(self, known: CallPath) -> CallPath:
+        """A call that is required needs no parser of the server: it is held to the tools' schemas."""
+        return known if self._request.choice == "auto" else replace(known, mode="native")
+
+    def _learn(self, path: CallPath) -> None:
+        if self._request.choice != "auto":
+            path = replace(path, mode="native")
+        if path != CallPath():
+            self._facts.paths.update(self.fact_key, lambda known: known.join(path))
+
+    def _downgrade(self, path: CallPath, refusal: ServerError, optional: frozenset[str]) -> Aside[CallPath]:
+        """Raises the refusal where nothing is left to change."""
+        if (
+            isinstance(refusal, ToolsUnsupported)
+            and path.template_shows_tools is None
+            and self._request.choice == "auto"
+        ):
+            path = replace(path, template_shows_tools=(yield from self._look_at_template()))
+        return path.downgrade(refusal, optional).path
+
+    def _look_at_template(self) -> Aside[bool | None]:
+        """Whether the chat template shows the tools: the prompt is then longer with them than without."""
+        server = ServerApi(OpenAICodec(self._new_id), self._address, self._facts, is_vllm=True)
+        probe = ChatRequest(self._request.model, [UserMessage("Hello.")], self._request.tools)
+        hidden = yield from server.tokenize_prompt(replace(probe, tools=()))
+        shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
+        return None if hidden is None or shown is None else len(shown.tokens) > len(hidden.tokens)
+
+    def _stream(self, content_type: str) -> GatewayTurn:
+        events, guards = EventDecoder(), dict[int, StreamGuard]()
+        is_single = self._request.body.get("n") in (None, 1)
+        last: list[bytes] = []  # after the finish reasons: the usage
+        while (piece := (yield Read())) is not None:
+            for data in events.feed(piece):
+                if data == DONE or not data.strip():
+                    continue
+                if b'"choices":[]' in data:
+                    last.append(data)
+                    continue
+                try:
+                    for index, part in [(0, data)] if is_single else _split_choices(data):
+                        if index not in guards:
+                            guards[index] = StreamGuard(
+                                self._request, self._codec.make_decoder(content_type), self._new_id
+                            )
+                        for sent in guards[index].feed(part):
+                            yield Payload(sent)
+                except ServerError:  # the server's own error, inside the answer
+                    yield Payload(data)
+                    return
+        yield Release()
+        for guard in guards.values():
+            guard.close()
+            calls, text, is_replaced = yield from self._finish(guard.assembler)
+            for sent in guard.settle(calls, text, is_replaced=is_replaced):
+                yield Payload(sent)
+        for data in last:
+            yield Payload(hide_token_ids(data))
+        yield Payload(DONE)
+
+    def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
+        body = yield from _read_all()
+        yield Release()
+        answer = as_dict(load_json(body))
+        choices = as_dicts(answer.get("choices"))
+        if not choices or not all(isinstance(each.get("message"), dict) for each in choices):
+            yield WholeAnswer(head.status, body, head.content_type)
+            return
+        settled = []
+        for choice in choices:
+            decoder = self._codec.make_decoder(head.content_type)
+            guard = WholeGuard(self._request, decoder, self._new_id, {**answer, "choices": [choice]})
+            calls, text, is_replaced = yield from self._finish(guard.assembler)
+            settled.append(guard.settle(calls, text, is_replaced=is_replaced))
+        answer["choices"] = settled
+        yield WholeAnswer(head.status, dump_json(_hide_token_ids(answer)).encode(errors="replace"), head.content_type)
+
+    def _finish(self, assembler: ResponseAssembler) -> Aside[tuple[list[ToolCall], str, bool]]:
+        """The calls to send besides native ones, text that was lost, and whether they replace what was held."""
+        own = assembler.response()
+        whole, text = yield from self._recover(assembler)
+        native = [call for call in whole.calls if call.origin == NATIVE]
+        calls = [call for call in whole.calls if call.origin != NATIVE and is_safe(call)]
+        is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
+        if is_replaced:
+            self.report.recovered += len(calls)
+        is_cut = whole.stop_reason == "max_tokens"
+        if not calls and not native and whole.malformed and not is_cut and self._repair_turns:
+            calls = yield from self._repair(assembler.raw_text(), whole)
+            is_replaced = bool(calls)
+        self.report.origins += [call.origin for call in calls]
+        self.report.repairs += [repair for call in calls for repair in call.repaired]
+        return calls, text, is_replaced
+
+    def _recover(self, assembler: ResponseAssembler) -> Aside[tuple[Response, str]]:
+        """The whole answer, and the text in it that the server's parser lost."""
+        request = self._request
+        neutral = ChatRequest(request.model, (), request.tools, max_tokens=request.max_tokens, stream=False)
+        recovery = Recovery(
+            assembler,
+            neutral,
+            request.tools,
+            choice=request.choice,
+            is_native=self.report.path == "native",
+            server=self._server,
+            budget=TokenBudget(self._server, lambda _: 0),
+            replay=_refuse_replay,
+            disable_native=lambda: "",
+            sent_notices=set(),
+        )
+        events = yield from gather_events(recovery.run())
+        text = "".join(event.text for event in events if isinstance(event, TextDelta))
+        completed = next(event for event in events if isinstance(event, Completed))
+        return completed.response, text
+
+    def _repair(self, raw: str, response: Response) -> Aside[list[ToolCall]]:
+        """The calls of an answer in which the model was told what was wrong; none if they are not right either."""
+        reasons = " ".join(call.reason for call in response.malformed)
+        added = [{"role": "assistant", "content": raw}, {"role": "user", "content": REPAIR.format(reasons=reasons)}]
+        body = {**self._body, "messages": [*self._body["messages"], *added], "stream": False}
+        for name in ("stream_options", "n"):
+            body.pop(name, None)
+        self._repair_turns -= 1
+        self.report.extra_requests += 1
+        try:
+            reply = yield Fetch("POST", CHAT_PATH, dump_json(body).encode(errors="replace"))
+            answer = as_dict(load_json(reply.body))
+            if reply.head.status != OK or len(as_dicts(answer.get("choices"))) != 1:
+                return []
+            decoder = self._codec.make_decoder(reply.head.content_type)
+            guard = WholeGuard(self._request, decoder, self._new_id, answer)
+            whole, _ = yield from self._recover(guard.assembler)
+        except RequestFailed:
+            return []
+        return [] if whole.malformed else [call for call in whole.calls if is_safe(call)]
+
+
+def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> Aside[list[ModelEvent]]:
+    """The events of a turn, whose effects are passed on."""
+    events: list[ModelEvent] = []
+    try:
+        step = next(turn)
+        while True:
+            if not isinstance(step, EFFECTS):
+                events.append(step)
+                step = next(turn)
+                continue
+            try:
+                answer = yield step
+            except BotError as error:
+                step = turn.throw(error)
+            else:
+                step = turn.send(answer)
+    except StopIteration:
+        return events
+
+
+def _refuse_replay(_: ChatRequest) -> Generator[Any, Any, ResponseAssembler]:
+    """The gateway never asks for a whole answer again: the client may get another one than it has seen."""
+    raise ServerError("The answer is not asked for again.")
+    yield
+
+
+def _read_all() -> Aside[bytes]:
+    body = bytearray()
+    while len(body) < MAX_BODY_BYTES and (chunk := (yield Read())) is not None:
+        body += chunk
+    return bytes(body)
+
+
+def _split_choices(data: bytes) -> Sequence[tuple[int, bytes]]:
+    """A chunk for each of its choices."""
+    chunk = as_dict(load_json(data))
+    choices = as_dicts(chunk.get("choices"))
+    return [(int(each.get("index") or 0), dump_json({**chunk, "choices": [each]}).encode()) for each in choices]
+
+
+def _hide_token_ids(answer: dict[str, Any]) -> dict[str, Any]:
+    for holder in (answer, *answer["choices"]):
+        for name in ("prompt_token_ids", "token_ids"):
+            if name in holder:
+                holder[name] = None
+    return answer

@@ -1,0 +1,333 @@
+"""Guards one choice of an answer: what the server sends in, what the client gets out. Pure.
+
+A chunk that cannot be part of a call leaves at once, byte for byte but for the token ids that the client did not ask
+for. What may be a call is held. Once the parser has decided, the held chunks leave as they came, or without the text
+of the call. Native calls leave as the server made them, as soon as their name is one on offer and their first argument
+is one of that tool's. The chunk with the finish reason waits for the recovery of what the server's parser lost.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model.response_assembler import ResponseAssembler
+from ..parsing import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
+from ..providers.base import Decoder, WireEvent, raise_broken
+from ..providers.wire_json import dump_json
+from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
+from ..types.messages import ToolCall, ToolDefinition
+from .chat_request import ChatBody
+from .json_prefix import JsonPrefix, complete_json
+
+# In a JSON string a quote is escaped, so that these match fields alone.
+_TOKEN_IDS = re.compile(rb'("(?:prompt_)?token_ids":)\[[\d,\s]*\]')
+_FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
+_FINISHED = b'"finish_reason":"'
+_EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
+
+
+def hide_token_ids(data: bytes) -> bytes:
+    """The JSON with null for token ids, as vLLM writes it where they are not asked for."""
+    return _TOKEN_IDS.sub(rb"\1null", data)
+
+
+class RecordingAssembler(ResponseAssembler):
+    """Keeps the parser's events too: joined, they are the text as the server sent it."""
+
+    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody) -> None:
+        super().__init__(tools, new_id, request.list_given())
+        self._parsed: list[ParserEvent] = []
+
+    def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
+        self._parsed += found
+        return super().absorb(found)
+
+    def take_parsed(self) -> list[ParserEvent]:
+        """The events since the last time."""
+        parsed, self._parsed = self._parsed, []
+        return parsed
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A part of the text. `is_kept`: whether the client gets it; None: not known yet."""
+
+    text: str
+    is_kept: bool | None
+
+
+class _HeldChunk:
+    """A chunk with `size` characters of content, of which `left` are not covered by segments yet."""
+
+    __slots__ = ("calls", "data", "is_last", "kept", "left", "size")
+
+    def __init__(self, data: bytes, size: int, calls: frozenset[int], is_last: bool) -> None:
+        self.data = data
+        self.size = self.left = size
+        self.calls = calls  # indexes of the native calls that it has a piece of
+        self.is_last = is_last
+        self.kept: list[str] = []
+
+
+class _NativeCall:
+    """A call that the server's parser made."""
+
+    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
+        self.name = ""
+        self._tools = tools
+        self._pieces: list[str] = []  # of its arguments
+        self._sent = 0  # pieces
+        self._json = JsonPrefix()
+        self._begins_well = False
+
+    def add(self, piece: ToolCallDelta) -> None:
+        self.name = self.name or piece.name or ""
+        self._json.feed(piece.arguments_delta)
+        self._pieces.append(piece.arguments_delta)
+        self._begins_well = self._begins_well or self._has_known_key()
+
+    def _has_known_key(self) -> bool:
+        """Whether a call of an offered tool has begun, and not one that the server's parser has garbled."""
+        tool = self._tools.get(self.name)
+        if tool is None:
+            return False
+        properties = tool.parameters.get("properties")
+        if not isinstance(properties, dict) or not tool.parameters.get("required"):
+            return True
+        key = _FIRST_KEY.match("".join(self._pieces))
+        return key is not None and key[1] in properties
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what came so far may be sent."""
+        return self._begins_well and self._json.is_settled
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a part was sent, and what came then is no JSON."""
+        return bool(self._sent) and not self._json.is_valid
+
+    def mark_sent(self) -> None:
+        self._sent = len(self._pieces)
+
+    def complete(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, str] | None:
+        """The first call that begins as what was sent, and the rest of its arguments."""
+        sent = "".join(self._pieces[: self._sent])
+        rests = ((call, complete_json(sent, call.arguments)) for call in calls if call.name == self.name)
+        return next(((call, rest) for call, rest in rests if rest is not None), None)
+
+
+class _Guard:
+    """What is common to streamed and whole answers."""
+
+    def __init__(self, request: ChatBody, decoder: Decoder, new_id: Callable[[], str]) -> None:
+        self._tools = {tool.name: tool for tool in request.tools}
+        self._decoder = decoder
+        self.assembler = RecordingAssembler(request.tools, new_id, request)
+        self._segments: deque[_Segment] = deque()
+        self._native: dict[int, _NativeCall] = {}
+        self._has_call = False  # in the text
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The answer has ended. Raises StreamCut, ServerError and WireError."""
+        if not self._is_closed:
+            events = self._decoder.close()
+            raise_broken(events)
+            self._segments += map(self._decide, self._absorb(events))
+
+    def _absorb(self, events: Sequence[WireEvent]) -> list[ParserEvent]:
+        for event in events:
+            self._is_closed = self._is_closed or isinstance(event, Completed)
+            if isinstance(event, ToolCallDelta):
+                self._native.setdefault(event.call_index, _NativeCall(self._tools)).add(event)
+            for _ in self.assembler.feed(event):
+                pass
+        return self.assembler.take_parsed()
+
+    def _decide(self, event: ParserEvent) -> _Segment:
+        if isinstance(event, (TextDelta, ReasoningDelta)):
+            return _Segment(event.text, True)
+        if isinstance(event, ParsedCall):
+            self._has_call = self._has_call or is_safe(event.call)
+            return _Segment(event.raw, False if is_safe(event.call) else None)
+        if isinstance(event, Malformed):
+            return _Segment(event.raw, None)
+        if isinstance(event, Cut):  # after a call: a result that the model made up
+            return _Segment(event.raw, not self._has_call)
+        return _Segment(event.raw if isinstance(event, Reasoned) else "", True)
+
+    def _settle_held(self, is_replaced: bool) -> frozenset[int]:
+        """Decide on what was held. Returns the native calls that are dropped.
+
+        `is_replaced`: other calls stand for all that was held.
+        """
+        for segment in self._segments:
+            segment.is_kept = not is_replaced if segment.is_kept is None else segment.is_kept
+        return frozenset(index for index, call in self._native.items() if is_replaced and not call.is_certain)
+
+
+class WholeGuard(_Guard):
+    """Of a choice that came as a whole, with the answer that it is part of."""
+
+    def __init__(self, request: ChatBody, decoder: Decoder, new_id: Callable[[], str], answer: dict[str, Any]) -> None:
+        super().__init__(request, decoder, new_id)
+        self._choice: dict[str, Any] = answer["choices"][0]
+        self._absorb(decoder.feed(dump_json(answer).encode(errors="replace")))
+        self.close()
+
+    def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> dict[str, Any]:
+        """The choice as the client gets it; see StreamGuard.settle."""
+        choice, message = self._choice, dict(self._choice["message"])
+        dropped = self._settle_held(is_replaced)
+        if not calls and not text and not dropped and all(segment.is_kept for segment in self._segments):
+            return choice
+        kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
+        native = [call for index, call in enumerate(message.get("tool_calls") or ()) if index not in dropped]
+        message["content"] = kept if kept.strip() else None
+        message["tool_calls"] = native + [encode_call(call) for call in calls]
+        reason = choice.get("finish_reason")
+        if reason != "length":
+            reason = "tool_calls" if message["tool_calls"] else "stop"
+        return {**choice, "message": message, "logprobs": None, "finish_reason": reason}
+
+
+class StreamGuard(_Guard):
+    """`feed` gets the chunks that hold this choice, one by one; `settle` comes after all of them."""
+
+    def __init__(self, request: ChatBody, decoder: Decoder, new_id: Callable[[], str]) -> None:
+        super().__init__(request, decoder, new_id)
+        self._chunks: deque[_HeldChunk] = deque()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the chunk with the finish reason has come."""
+        return any(chunk.is_last for chunk in self._chunks)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The chunks to send. Raises ServerError and WireError, for what the server sends instead of an answer."""
+        events = self._decoder.feed(b"data: " + data + b"\n\n")
+        raise_broken(events)
+        content = "".join([event.text for event in events if isinstance(event, TextDelta)])
+        calls = frozenset([event.call_index for event in events if isinstance(event, ToolCallDelta)])
+        parsed, is_last = self._absorb(events), _FINISHED in data
+        if _EMPTY in data and not is_last and b'"usage":{' not in data:
+            self._segments += map(self._decide, parsed)
+            return list(self._release())
+        if not self._chunks and not calls and not is_last and _is_just_text(parsed, content):
+            return [hide_token_ids(data)]
+        self._segments += map(self._decide, parsed)
+        self._chunks.append(_HeldChunk(data, len(content), calls, is_last))
+        return list(self._release())
+
+    def _release(self) -> Iterator[bytes]:
+        """The chunks at the front on which all is decided."""
+        while self._chunks:
+            chunk = self._chunks[0]
+            self._cover(chunk)
+            calls = [self._native[index] for index in chunk.calls]
+            if chunk.is_last or chunk.left or not all(call.is_certain for call in calls):
+                return
+            for call in calls:
+                call.mark_sent()
+            self._chunks.popleft()
+            yield from _render(chunk)
+
+    def _cover(self, chunk: _HeldChunk) -> None:
+        """Give the chunk the segments that its content consists of, as far as they are decided."""
+        while chunk.left and self._segments and self._segments[0].is_kept is not None:
+            segment = self._segments[0]
+            part = segment.text[: chunk.left]
+            chunk.left -= len(part)
+            if segment.is_kept:
+                chunk.kept.append(part)
+            segment.text = segment.text[len(part) :]
+            if not segment.text:
+                self._segments.popleft()
+
+    def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> list[bytes]:
+        """The rest of the answer, with `text` and `calls` added before its finish reason.
+
+        `is_replaced`: the calls stand for all that was held, which is dropped.
+        """
+        dropped = self._settle_held(is_replaced)
+        rests: list[dict[str, Any]] = []
+        for index, native in self._native.items():
+            if native.is_broken and calls:
+                found = native.complete(calls)
+                if found is None:  # the client has a part of the call: another one could only be added to it
+                    calls, dropped, rests = (), frozenset(), []
+                    break
+                dropped |= {index}
+                rests.append({"index": index, "function": {"arguments": found[1]}})
+                calls = [call for call in calls if call is not found[0]]
+        lost = len(dropped) - len(rests)
+        deltas = [*rests, *_encode_calls(calls, first_index=len(self._native) - lost)]
+        has_calls = True if deltas else False if lost and lost == len(self._native) else None
+        added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
+        if text:
+            added.insert(0, {"content": text})
+        sent: list[bytes] = []
+        for chunk in self._chunks:
+            self._cover(chunk)
+            if not chunk.calls & dropped:
+                sent += _render_last(chunk, added, has_calls) if chunk.is_last else _render(chunk)
+        self._chunks.clear()
+        return sent
+
+
+def is_safe(call: ToolCall) -> bool:
+    """Whether a call from the text may be sent to the client as a call."""
+    return not call.echo
+
+
+def _is_just_text(parsed: Sequence[ParserEvent], content: str) -> bool:
+    """Whether the parser let all of a chunk's content pass."""
+    if not parsed:
+        return not content
+    return len(parsed) == 1 and isinstance(parsed[0], (TextDelta, ReasoningDelta)) and parsed[0].text == content
+
+
+def _render(chunk: _HeldChunk) -> list[bytes]:
+    """The chunk with what is left of its content; none if nothing is."""
+    kept = "".join(chunk.kept)
+    if len(kept) == chunk.size:
+        return [hide_token_ids(chunk.data)]
+    value = json.loads(hide_token_ids(chunk.data))
+    for choice in value["choices"]:
+        choice["delta"]["content"] = kept
+        choice.pop("logprobs", None)  # they are of the whole content
+    return [dump_json(value).encode()] if kept else []
+
+
+def _render_last(chunk: _HeldChunk, added: Sequence[dict[str, Any]], has_calls: bool | None) -> list[bytes]:
+    """The chunk with the finish reason, after chunks with the `added` deltas. `has_calls`: None leaves the reason."""
+    if not added and has_calls is None and chunk.size == sum(map(len, chunk.kept)):
+        return [hide_token_ids(chunk.data)]
+    value = json.loads(hide_token_ids(chunk.data))
+    (choice,) = value["choices"]
+    before = {**choice, "finish_reason": None, "logprobs": None}
+    if "stop_reason" in before:
+        before["stop_reason"] = None
+    kept = "".join(chunk.kept)
+    shell = {name: each for name, each in value.items() if name != "usage"}
+    deltas = [*([{"content": kept}] if kept else []), *added]
+    chunks = [{**shell, "choices": [{**before, "delta": delta}]} for delta in deltas]
+    if has_calls is not None and choice["finish_reason"] != "length":
+        choice["finish_reason"] = "tool_calls" if has_calls else "stop"
+    choice["delta"] = {}
+    return [dump_json(each).encode() for each in [*chunks, value]]
+
+
+def _encode_calls(calls: Sequence[ToolCall], first_index: int) -> list[dict[str, Any]]:
+    return [{"index": index, **encode_call(call)} for index, call in enumerate(calls, first_index)]
+
+
+def encode_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+    return {"id": call.id, "type": "function", "function": function}

@@ -1,0 +1,135 @@
+"""Starts the gateway: settings in, worker processes that listen on one port."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from aiohttp import web
+
+from ..app.endpoint import make_client_options
+from ..app.state_files import ServerMemory
+from ..config import Settings
+from ..errors import ConfigError
+from ..transport.async_http import AsyncClient
+from .gateway import MAX_HEADER_BYTES, Gateway
+from .keys import read_keys
+from .upstreams import Replica, Upstreams
+
+SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
+KEEP_ALIVE_S = 75.0
+
+
+class ListenAddress(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+def parse_listen(text: str) -> ListenAddress:
+    """`HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises ConfigError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"serve.listen: expected HOST:PORT, got {text!r}.")
+    return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def serve_forever(settings: Settings, *, tls: tuple[str, str] | None = None) -> None:
+    """Run until SIGINT or SIGTERM. `tls`: the files of certificate and key. Raises ConfigError and OSError."""
+    options = settings.serve
+    address = parse_listen(options.listen)
+    if not options.keys and not _is_loopback(address.host):
+        hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
+        raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
+    make_upstreams(settings)  # what is wrong is told before a process starts
+    if options.workers == 1:
+        _serve(settings, address, tls)
+        return
+    workers = [
+        multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, address, tls), daemon=False)
+        for _ in range(options.workers)
+    ]
+    _supervise(workers)
+
+
+def describe(settings: Settings) -> str:
+    """Where the gateway listens and what for. Raises ConfigError."""
+    servers = ", ".join(replica.root for replica in make_upstreams(settings).replicas)
+    return f"vllm-bot serve: {parse_listen(settings.serve.listen)} in front of {servers}. Ctrl-C ends it."
+
+
+def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
+    """Start the workers, pass signals on, and wait for all."""
+    for worker in workers:
+        worker.start()
+
+    def stop(_: int, __: object) -> None:
+        for worker in workers:
+            worker.terminate()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    for worker in workers:
+        worker.join()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def make_upstreams(settings: Settings) -> Upstreams:
+    """Raises ConfigError."""
+    addresses = [_complete(url) for url in settings.serve.upstreams] or [settings.vllm.base_url]
+    memory = ServerMemory(settings.state)
+    places = {**settings.places, "vllm.base_url": "argument upstream"}
+    replicas = []
+    for address in addresses:
+        named = replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
+        replicas.append(Replica(AsyncClient(**make_client_options(named)), memory))
+    return Upstreams(replicas)
+
+
+def _complete(url: str) -> str:
+    """With scheme and /v1."""
+    address = (url if "://" in url else f"http://{url}").rstrip("/")
+    return address if address.endswith("/v1") else f"{address}/v1"
+
+
+def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | None) -> None:
+    with suppress(ImportError):  # faster, and not needed
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    options = settings.serve
+    keys = read_keys(Path(options.keys)) if options.keys else None
+    checks = None
+    if tls:
+        checks = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        checks.load_cert_chain(*tls)
+    web.run_app(
+        Gateway(make_upstreams(settings), keys, options.repair_turns).make_app(),
+        host=address.host,
+        port=address.port,
+        ssl_context=checks,
+        reuse_port=options.workers > 1,
+        shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=KEEP_ALIVE_S,
+        handler_cancellation=True,
+        access_log=None,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        print=None,
+    )

@@ -1,0 +1,117 @@
+"""Chunks of a server in, chunks for the client out."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.parsing.classify import make_id_source
+from src.providers.openai import OpenAICodec
+from src.serve.chat_request import ChatBody
+from src.serve.guard import StreamGuard
+
+PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+TOOL = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}
+REQUEST = ChatBody({"model": "m", "messages": [], "tools": [TOOL]})
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+
+
+def make_chunk(delta: dict, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": [1, 2]}
+    return json.dumps({"id": "x", "choices": [choice]}, separators=(",", ":")).encode()
+
+
+def without_ids(chunk: bytes) -> dict:
+    value = json.loads(chunk)
+    value["choices"][0]["token_ids"] = None
+    return value
+
+
+def guard(chunks: list[bytes]) -> tuple[StreamGuard, list[dict]]:
+    """The guard, and what left before the end."""
+    made = StreamGuard(REQUEST, OpenAICodec(make_id_source()).make_decoder("text/event-stream"), make_id_source())
+    return made, [json.loads(sent) for chunk in chunks for sent in made.feed(chunk)]
+
+
+def run(chunks: list[bytes]) -> list[dict]:
+    """All that the client gets, with the calls that the parser found."""
+    made, sent = guard(chunks)
+    made.close()
+    calls = [call for call in made.assembler.response().calls if call.origin != "native"]
+    return sent + [json.loads(each) for each in made.settle(calls)]
+
+
+def join_text(chunks: list[dict]) -> str:
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+
+
+def read_calls(chunks: list[dict]) -> dict[int, str]:
+    arguments: dict[int, str] = {}
+    for chunk in chunks:
+        for call in chunk["choices"][0]["delta"].get("tool_calls") or ():
+            arguments[call["index"]] = arguments.get(call["index"], "") + call["function"].get("arguments", "")
+    return arguments
+
+
+END = make_chunk({}, "stop")
+
+
+@given(st.lists(st.text(st.sampled_from("ab {}[]<>/\"'`\n.:_|"), min_size=1, max_size=5), max_size=30))
+def test_text_without_a_call_leaves_chunk_by_chunk_as_it_came(pieces):
+    chunks = [*(make_chunk({"content": piece}) for piece in pieces), END]
+    sent = run(chunks)
+    if not read_calls(sent):
+        assert sent == [without_ids(chunk) for chunk in chunks]
+
+
+@given(st.lists(st.integers(0, 120)))
+def test_a_call_in_the_text_becomes_a_call_in_any_chunking(cuts):
+    text = f"Let me look.\n{CALL}"
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(bounds) if start < end]
+    sent = run([*(make_chunk({"content": piece}) for piece in pieces), END])
+    assert join_text(sent) == "Let me look.\n"
+    assert json.loads(read_calls(sent)[0]) == {"path": "a.txt"}
+    assert sent[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_prose_is_not_held():
+    _, sent = guard([make_chunk({"content": "Hello"}), make_chunk({"content": " there."})])
+    assert join_text(sent) == "Hello there."
+
+
+def native(arguments: str, name: str = "") -> bytes:
+    function = {**({"name": name} if name else {}), "arguments": arguments}
+    return make_chunk({"tool_calls": [{"index": 0, **({"id": "c1"} if name else {}), "function": function}]})
+
+
+def test_a_native_call_leaves_as_it_came_once_its_first_argument_is_known():
+    chunks = [native("", "read"), native('{"path"'), native(': "a'), native('.txt"}')]
+    _, sent = guard(chunks)
+    assert sent == [without_ids(chunk) for chunk in chunks]
+
+
+def test_a_native_call_of_an_unknown_tool_waits_and_then_leaves_as_it_came():
+    chunks = [native("", "write"), native("{}")]
+    made, sent = guard(chunks)
+    assert sent == []
+    made.feed(END)
+    made.close()
+    assert [json.loads(each) for each in made.settle([])] == [without_ids(chunk) for chunk in (*chunks, END)]
+
+
+def test_a_native_call_that_breaks_is_completed_by_the_recovered_one():
+    made, sent = guard([native("", "read"), native('{"path": "a.txt'), native('",'), native("}")])
+    made.feed(END)
+    made.close()
+    (recovered,) = made.assembler.reparse(CALL).calls
+    sent += [json.loads(each) for each in made.settle([recovered], is_replaced=True)]
+    assert {index: json.loads(text) for index, text in read_calls(sent).items()} == {0: {"path": "a.txt"}}
+
+
+def test_an_empty_chunk_that_only_carries_token_ids_is_dropped():
+    _, sent = guard([make_chunk({})])
+    assert sent == []
