@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -36,3 +36,20 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["XDG_STATE_HOME"]
     else:
         os.environ["XDG_STATE_HOME"] = before
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable]:
+    """Makes a driver of each kind: `connect(base_url, api_key, **settings)`. All are closed at the end."""
+    pytest.importorskip("aiohttp")
+    from .drivers import DRIVERS
+
+    made = []
+
+    def make(*given, **settings):
+        made.append(DRIVERS[request.param](*given, **settings))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.close()

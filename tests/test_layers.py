@@ -59,7 +59,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "open": {"app", "cli", "config", "security", "serve", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
     "os": {"app", "cli", "config", "security", "session", "tools", "transport"},  # security resolves where a path leads
-    "os.environ": {"app", "cli", "config"},
+    "os.environ": {"app", "cli", "config", "transport"},  # transport: proxies and certificates
     "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
     "asyncio": {"serve", "tools", "transport"},
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
@@ -70,8 +70,8 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "threading": {"agent", "app", "cli", "model", "security", "tools", "transport"},
 }
 MAY_USE = {  # package from outside -> the rooms that use it
-    "requests": {"transport"},
     "urllib3": {"transport"},
+    "certifi": {"transport"},
     "aiohttp": {"serve", "transport"},
     "yaml": {"config", "tools"},
     "mcp": {"tools"},

@@ -27,7 +27,7 @@ NOT_BEFORE_THE_PROMPT = {
     "sqlite3",
     "importlib.metadata",
 }
-THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema", "msgspec"}
+THIRD_PARTY = {"urllib3", "yaml", "regex", "fastjsonschema", "msgspec"}
 BEHIND_THE_PROMPT = {"agent", "model", "parsing", "providers", "tools", "transport"}
 
 
@@ -139,7 +139,7 @@ class TestThePrompt:
         assert ours & BEHIND_THE_PROMPT == set()
 
     def test_they_are_loaded_behind_it_while_the_user_types(self, at_the_prompt):
-        assert {"requests", "src.agent.loop", "src.model"} <= set(at_the_prompt["behind"])
+        assert {"urllib3", "src.agent.loop", "src.model"} <= set(at_the_prompt["behind"])
 
 
 # The same on a terminal that can draw: the prompt is written before what it needs is loaded.

@@ -1,6 +1,6 @@
 """Connections to the configured server: a client, the server's facts, its models, and the models that review calls.
 
-Nothing is sent before a method is called. This module loads requests, so the chat imports it once its prompt is shown.
+Nothing is sent before a method is called. This module loads urllib3, so the chat imports it once its prompt is shown.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> li
     """The servers on this machine that list models: settings for each, and its models."""
     from concurrent.futures import ThreadPoolExecutor  # loads logging
 
-    from ..transport.http import find_open_ports  # loads requests
+    from ..transport.http import find_open_ports  # loads urllib3
 
     numbers = find_open_ports(list(ports))
     if not numbers:
@@ -165,7 +165,7 @@ def _warn(settings: Settings) -> Iterator[Notice]:
         hint = "To send it, use --base-url or VLLM_BASE_URL."
         yield Notice(f"The API key is not sent to {url.netloc}, because no address was named. {hint}")
     elif key and url.scheme == "http":
-        from ..transport.http import is_loopback  # loads requests
+        from ..transport.environment import is_loopback  # loads urllib3
 
         if not is_loopback(url.hostname or ""):
             yield Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it.")

@@ -7,11 +7,11 @@ A watch of one timer a request ends a read whose deadline has passed; a chunk co
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import os
 import re
 import socket
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -20,18 +20,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
-import requests
-from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
+from urllib3 import exceptions as urllib3_errors
 
 from ..errors import ClientError, StreamCut
 from ..types.effects import ReplyHead
 from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
+from .environment import find_route, make_tls_context
 from .errors import PROXY_HINT, translate
 from .http import (
     DRAIN_TIMEOUT_S,
     HEADERS,
     MAX_BODY_BYTES,
-    MAX_KEPT_CONNECTIONS,
     MAX_REDIRECTS,
     READ_BYTES,
     build_loop_error,
@@ -39,12 +38,12 @@ from .http import (
     check_key,
     find_redirect,
     parse_retry_after,
-    read_environment,
 )
+from .pool import MAX_KEPT_CONNECTIONS
 
 MIN_ERROR_STATUS = 400
 _UNDECODABLE = re.compile("content-encoding|error in on_body")  # in messages of aiohttp, whose parser decompresses
-_STALE = (aiohttp.ServerDisconnectedError, ConnectionResetError, BrokenPipeError)
+_CLOSED = (errno.ECONNRESET, errno.EPIPE)
 
 
 class AsyncReply:
@@ -147,7 +146,7 @@ class AsyncClient:
         self._headers = {**HEADERS, **(headers or {})}
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._settings = read_environment(base_url, ssl_verify)
+        self._route = find_route(base_url, ssl_verify)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> AsyncClient:
@@ -206,22 +205,22 @@ class AsyncClient:
         try:
             response = await asyncio.wait_for(self._request(method, url, body), deadline.remaining())
         except aiohttp.ConnectionTimeoutError as error:
-            raise self._translate(requests.ConnectTimeout()) from error
+            raise self._translate(urllib3_errors.ConnectTimeoutError()) from error
         except (TimeoutError, asyncio.TimeoutError) as error:
             raise deadline.timeout_error(self.base_url) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # of a host's name
             raise _find_cut(error, self.base_url) or self._translate(_to_known(error)) from error
         self._has_answered = True
         return response
 
-    def _translate(self, known: OSError) -> ClientError:
+    def _translate(self, known: Exception) -> ClientError:
         return translate(known, self.base_url, self._limits.connect, has_answered=self._has_answered)
 
     async def _request(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         """A kept connection that the server has closed meanwhile is replaced."""
         if self._session is None:
             self._session = self._make_session()
-        proxy = select_proxy(url, self._settings["proxies"])
+        proxy = self._route.proxy or None
         if proxy and proxy.startswith("socks"):
             raise ClientError(f"The proxy for {self.base_url} is a SOCKS proxy, which asyncio cannot use.", PROXY_HINT)
         left = MAX_KEPT_CONNECTIONS
@@ -238,19 +237,18 @@ class AsyncClient:
                     trace_request_ctx=traced,
                 )
             except (aiohttp.ClientError, OSError) as error:
-                if traced.has_connected or not left or not isinstance(error, _STALE):
+                is_closed = isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) in _CLOSED
+                if traced.has_connected or not left or not is_closed:
                     raise
                 left -= 1
 
     def _make_session(self) -> aiohttp.ClientSession:
-        verify = self._settings["verify"]
-        checks: ssl.SSLContext | bool = False
-        if verify:
-            checks = ssl.create_default_context(cafile=verify if isinstance(verify, str) else DEFAULT_CA_BUNDLE_PATH)
+        is_secure = self.base_url.startswith("https:")
         trace = aiohttp.TraceConfig()
         trace.on_connection_create_start.append(_note_connection)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=checks),
+            connector=aiohttp.TCPConnector(limit=0, ssl=make_tls_context(self._route.verify) if is_secure else False),
+            cookie_jar=aiohttp.CookieJar(unsafe=True),  # of one server, which may be named by its IP address
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect),
             trace_configs=[trace],
             read_bufsize=READ_BYTES,
@@ -262,7 +260,7 @@ async def _note_connection(_: object, traced: SimpleNamespace, __: object) -> No
 
 
 _KNOWN: tuple[tuple[type[Exception], Callable[[Any], Any]], ...] = (  # special ones before general ones
-    (aiohttp.ClientProxyConnectionError, requests.exceptions.ProxyError),
+    (aiohttp.ClientProxyConnectionError, lambda error: urllib3_errors.ProxyError("", error)),
     (aiohttp.ClientConnectorDNSError, lambda error: socket.gaierror(error.os_error)),
     (aiohttp.ClientConnectorCertificateError, lambda error: error.certificate_error),
     (aiohttp.ClientConnectorSSLError, lambda error: error.os_error),
@@ -272,13 +270,13 @@ _KNOWN: tuple[tuple[type[Exception], Callable[[Any], Any]], ...] = (  # special 
 )
 
 
-def _to_known(error: Exception) -> requests.RequestException:
-    """What requests would raise in its place, for which there are messages."""
+def _to_known(error: Exception) -> urllib3_errors.HTTPError:
+    """What urllib3 would raise in its place, for which there are messages."""
     for kind, convert in _KNOWN:
         if isinstance(error, kind):
             known = convert(error)
-            return known if isinstance(known, requests.RequestException) else requests.ConnectionError(known)
-    return requests.ConnectionError(error)
+            return known if isinstance(known, urllib3_errors.HTTPError) else urllib3_errors.ProtocolError(known)
+    return urllib3_errors.ProtocolError(error)
 
 
 def _shorten(error: OSError) -> OSError:

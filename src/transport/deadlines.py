@@ -5,9 +5,8 @@ vLLM sends the headers before it has read the prompt. After that the idle limit 
 kilobyte, so that a trickle of single bytes does not extend it. Comments (": keep-alive") are lines too. The total
 limit never starts anew.
 
-The read timeout of requests starts anew with each byte, so DeadlineAdapter puts a raw stream below http.client's
-buffer that asks the deadline before each read. `get_connection_with_tls_context` is where requests lets an adapter
-choose its connections.
+The read timeout of urllib3 starts anew with each byte, so DeadlineConnection puts a raw stream below http.client's
+buffer that asks the deadline before each read.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ import http.client
 import io
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
-
-from requests.adapters import HTTPAdapter
 
 from ..errors import Cancelled, Timeout
 
@@ -112,28 +108,6 @@ class CurrentRequest(threading.local):
 CURRENT = CurrentRequest()  # connections are shared by threads, and made and read far below our own calls
 
 
-class DeadlineAdapter(HTTPAdapter):
-    """Answers are read within the deadline of CURRENT, which is set before a request is sent."""
-
-    def get_connection_with_tls_context(self, *args: Any, **named: Any) -> Any:
-        pool: Any = super().get_connection_with_tls_context(*args, **named)
-        pool.ConnectionCls = partial(_make_connection, type(pool).ConnectionCls)
-        return pool
-
-
-def _make_connection(kind: Any, *args: Any, **named: Any) -> Any:
-    connection = kind(*args, **named)
-    connection.response_class = _DeadlineResponse
-    connect = connection.connect
-
-    def note_and_connect() -> None:
-        CURRENT.has_connected = True
-        connect()
-
-    connection.connect = note_and_connect
-    return connection
-
-
 class _DeadlineResponse(http.client.HTTPResponse):
     def __init__(self, sock: Any, *args: Any, **named: Any) -> None:
         super().__init__(sock, *args, **named)
@@ -175,3 +149,13 @@ class _DeadlineStream(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+class DeadlineConnection:
+    """Mixed into a connection of urllib3: its answers are read within the deadline of CURRENT."""
+
+    response_class = _DeadlineResponse
+
+    def connect(self) -> None:
+        CURRENT.has_connected = True
+        super().connect()  # type: ignore[misc]  # of the connection

@@ -1,4 +1,4 @@
-"""Exceptions of requests, urllib3, http.client, ssl and the system, translated to our errors.
+"""Exceptions of urllib3, http.client, ssl and the system, translated to our errors.
 
 They wrap each other several times; the first row of a table that matches one of the causes decides. TLS failures name
 the reason and the setting; no check is ever turned off.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import requests
+from urllib3 import exceptions as urllib3_errors
 
 from ..errors import ClientError, ConnectFailed, HostUnknown, NeverReached, NotHttp, StreamCut, TlsFailed
 
@@ -26,6 +26,7 @@ _CA_HINT = "If you trust it, set vllm.ssl_verify to a file with its certificate,
 _UNCHECKED_HINT = "Until it is renewed, vllm.ssl_verify: false connects without checking it."
 _NAME_HINT = "Use the name in the certificate as vllm.base_url, or give the server a certificate for this name."
 
+_CONNECTION_ERRORS = (urllib3_errors.NewConnectionError, urllib3_errors.ProtocolError)
 _CLOSED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
@@ -40,14 +41,7 @@ class _Translation(NamedTuple):
 
 
 _TRANSLATIONS = (  # the first row that matches counts: special ones before general ones
-    _Translation(
-        requests.exceptions.InvalidSchema,
-        "SOCKS",
-        ClientError,
-        "The proxy for {url} is a SOCKS proxy, and the package for that is not installed.",
-        "Install it with: pip install PySocks. The proxy is set by HTTP_PROXY, HTTPS_PROXY or ALL_PROXY.",
-    ),
-    _Translation(requests.exceptions.ProxyError, "", ClientError, "The proxy for {url} cannot be reached.", PROXY_HINT),
+    _Translation(urllib3_errors.ProxyError, "", ClientError, "The proxy for {url} cannot be reached.", PROXY_HINT),
     _Translation(socket.gaierror, "", HostUnknown, "There is no host named {host}.", "Check vllm.base_url."),
     _Translation(ssl.SSLCertVerificationError, "", TlsFailed, "{url} cannot be trusted: {flaw}.", ""),
     _Translation(
@@ -70,7 +64,7 @@ _TRANSLATIONS = (  # the first row that matches counts: special ones before gene
     ),
     _Translation(http.client.HTTPException, "", NotHttp, "{url} is not an HTTP server.", _PORT_HINT),
     _Translation(
-        requests.exceptions.SSLError,
+        urllib3_errors.SSLError,
         "",
         TlsFailed,
         "TLS with {url} failed: {cause}.",
@@ -90,18 +84,18 @@ _CERTIFICATE_FLAWS = {  # OpenSSL's verification codes, X509_V_ERR_*
 }
 
 
-def is_stale_connection(error: requests.RequestException) -> bool:
+def is_stale_connection(error: Exception) -> bool:
     """Whether the server may have closed a kept connection in the meantime."""
     return any(isinstance(cause, _CLOSED) for cause in _list_causes(error))
 
 
-def translate(error: OSError, base_url: str, connect_timeout: float, *, has_answered: bool = False) -> ClientError:
+def translate(error: Exception, base_url: str, connect_timeout: float, *, has_answered: bool = False) -> ClientError:
     """The error for a request without an answer, but for read timeouts, which Deadline explains.
 
     `connect_timeout`: in seconds; `has_answered`: whether the server has answered before.
     """
     causes = list(_list_causes(error))
-    if isinstance(error, requests.ConnectTimeout):
+    if type(error) is urllib3_errors.ConnectTimeoutError:  # others derive from it
         return _build_connect_error(base_url, f"no connection within {connect_timeout:g} seconds", has_answered)
     for row in _TRANSLATIONS:
         for cause in causes:
@@ -109,7 +103,7 @@ def translate(error: OSError, base_url: str, connect_timeout: float, *, has_answ
                 flaw, hint = _find_flaw(cause)
                 words = {"url": base_url, "host": urlsplit(base_url).hostname, "cause": _describe(cause), "flaw": flaw}
                 return row.error(row.message.format(**words), row.hint or hint)
-    if isinstance(error, requests.ConnectionError):
+    if isinstance(error, _CONNECTION_ERRORS):
         return _build_connect_error(base_url, _describe(causes[-1]), has_answered)
     return ClientError(f"The request to {base_url} failed: {_describe(causes[-1])}")
 

@@ -1,106 +1,109 @@
-import asyncio
 import logging
 import socket
 import threading
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 import pytest
-import requests
-import responses
 
-from src.errors import Cancelled, ClientError, ConnectFailed, StreamCut, Timeout
+from src.errors import Cancelled, ClientError, ConnectFailed, HostUnknown, StreamCut, Timeout
 from src.transport import Client, Timeouts
-from src.transport.async_http import AsyncClient
-from src.transport.http import LOOPBACK, MAX_RETRY_AFTER_S, find_open_ports, is_loopback
+from src.transport.http import LOOPBACK, MAX_RETRY_AFTER_S, find_open_ports, parse_retry_after
+from tests.drivers import fetch
+from tests.faults.scripts import body, refused
+from tests.faults.server import FaultServer
 
-URL = "http://server.test/v1"
 
-
-def get(client=None, path="models"):
-    with (client or Client(URL)).open("GET", path) as reply:
+def get(client, path="models"):
+    with client.open("GET", path) as reply:
         return reply, reply.read()
 
 
 class TestRequests:
-    @responses.activate
-    def test_an_answer_is_handed_out_with_status_type_and_body(self):
-        responses.get(f"{URL}/models", body=b"{}", content_type="application/json")
-        reply, body = get()
-        assert (reply.status, reply.content_type, body) == (200, "application/json", b"{}")
+    @pytest.fixture
+    def server(self):
+        with FaultServer(body("the body")) as server:
+            server.url = f"http://127.0.0.1:{server.port}/v1"
+            yield server
 
-    @responses.activate
-    def test_a_refusal_is_an_answer_too(self):
-        responses.get(f"{URL}/models", status=503, body=b"loading")
-        reply, body = get()
-        assert (reply.status, body) == (503, b"loading")
+    def test_an_answer_is_handed_out_with_status_type_and_body(self, server, connect):
+        reply = connect(server.url).run(fetch())
+        assert (reply.head.status, reply.head.content_type, reply.body) == (200, "application/json", b"the body")
 
-    @responses.activate
-    def test_the_body_is_posted_as_json(self):
-        responses.post(f"{URL}/chat/completions", body=b"")
-        with Client(URL).open("POST", "chat/completions", b'{"a": 1}'):
-            pass
-        sent = responses.calls[0].request
-        assert (sent.body, sent.headers["Content-Type"]) == (b'{"a": 1}', "application/json")
+    def test_a_refusal_is_an_answer_too(self, server, connect):
+        server.scripts = (refused("503 Service Unavailable", "loading"),)
+        reply = connect(server.url).run(fetch())
+        assert reply.head.status == 503
+        assert b"loading" in reply.body
 
-    @responses.activate
-    def test_the_key_is_sent_as_a_bearer_token_and_nothing_where_there_is_none(self):
-        responses.get(f"{URL}/models")
-        get(Client(URL, "sekret"))
-        get(Client(URL))
-        sent = [call.request.headers.get("Authorization") for call in responses.calls]
-        assert sent == ["Bearer sekret", None]
+    def test_the_body_is_posted_as_json(self, server, connect):
+        connect(server.url).run(fetch(body=b'{"a": 1}'))
+        (sent,) = server.requests
+        assert (sent.line, sent.body) == ("POST /v1/chat/completions HTTP/1.1", b'{"a": 1}')
+        assert (sent.headers["content-type"], sent.headers["user-agent"]) == ("application/json", "vllm-bot")
 
-    @responses.activate
-    def test_the_key_goes_under_the_providers_header_with_the_headers_it_wants(self):
-        responses.get(f"{URL}/models")
-        get(Client(URL, "sekret", key_header="x-api-key", key_prefix="", headers={"anthropic-version": "1"}))
-        sent = responses.calls[0].request.headers
+    def test_the_key_is_sent_as_a_bearer_token_and_nothing_where_there_is_none(self, server, connect):
+        connect(server.url, "sekret").run(fetch())
+        connect(server.url).run(fetch())
+        assert [each.headers.get("authorization") for each in server.requests] == ["Bearer sekret", None]
+
+    def test_the_key_goes_under_the_providers_header_with_the_headers_it_wants(self, server, connect):
+        connect(server.url, "sekret", key_header="x-api-key", key_prefix="", headers={"anthropic-version": "1"}).run(
+            fetch()
+        )
+        sent = server.requests[0].headers
         assert (sent["x-api-key"], sent["anthropic-version"]) == ("sekret", "1")
-        assert "Authorization" not in sent
+        assert "authorization" not in sent
 
-    @responses.activate
-    def test_a_redirect_is_not_followed_and_its_target_is_handed_out(self):
-        responses.get(f"{URL}/models", status=302, headers={"Location": "http://elsewhere.test/"})
-        reply, _ = get(Client(URL, "sekret"))
-        assert (reply.status, reply.location, len(responses.calls)) == (302, "http://elsewhere.test/", 1)
+    def test_a_redirect_elsewhere_is_not_followed_and_its_target_is_handed_out(self, server, connect):
+        server.scripts = (body("", "", "Location: http://elsewhere.test/", status="302 Found"),)
+        head = connect(server.url, "sekret").run(fetch()).head
+        assert (head.status, head.location, len(server.requests)) == (302, "http://elsewhere.test/", 1)
 
-    @responses.activate
-    def test_the_log_has_bodies_and_never_the_key(self, caplog):
-        responses.get(f"{URL}/models", body=b"the body")
+    def test_a_path_is_sent_without_its_dots(self, server, connect):
+        connect(server.url).run(fetch("GET", "../up", None))
+        assert server.requests[0].line == "GET /up HTTP/1.1"
+
+    def test_the_log_has_bodies_and_never_the_key(self, server, caplog):
         with caplog.at_level(logging.DEBUG, logger="src.transport"):
-            get(Client(URL, "sekret"))
+            get(Client(server.url, "sekret"), "anything")
         assert "the body" in caplog.text
         assert "sekret" not in caplog.text
 
 
 class TestNoConnection:
-    @pytest.mark.parametrize(
-        ("raised", "error", "said"),
-        [
-            (requests.ConnectionError("[Errno 111] Connection refused"), ConnectFailed, "Connection refused"),
-            (requests.ConnectTimeout(), ConnectFailed, "no connection within 5 seconds"),
-            (requests.ReadTimeout(), Timeout, "sent nothing for 600 seconds"),
-            (requests.exceptions.SSLError("certificate verify failed"), ClientError, "TLS"),
-            (requests.exceptions.ProxyError(), ClientError, "proxy"),
-            (requests.exceptions.InvalidURL("bad"), ClientError, "failed: bad"),
-        ],
-    )
-    @responses.activate
-    def test_each_failure_is_one_of_ours_and_names_the_address(self, raised, error, said):
-        responses.get(f"{URL}/models", body=raised)
-        with pytest.raises(error) as caught:
-            get()
-        assert said in caught.value.message
-        assert URL in caught.value.message
-
-    def test_a_refused_connection_says_how_to_start_a_server(self):
+    @pytest.fixture
+    def closed_port(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # bound and not listening: a connection is refused
-            with pytest.raises(ConnectFailed) as caught:
-                get(Client(f"http://127.0.0.1:{taken.getsockname()[1]}/v1"))
+            yield taken.getsockname()[1]
+
+    def test_a_refused_connection_says_how_to_start_a_server(self, connect, closed_port):
+        with pytest.raises(ConnectFailed) as caught:
+            connect(f"http://127.0.0.1:{closed_port}/v1").run(fetch())
+        assert f"No server at http://127.0.0.1:{closed_port}/v1" in caught.value.message
         assert "Connection refused" in caught.value.message
         assert "vllm serve" in caught.value.hint
+
+    def test_a_connection_that_takes_too_long_is_none(self, connect):
+        """A listener whose queue is full answers no further connection."""
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            address = full.getsockname()
+            waiting = [socket.socket() for _ in range(4)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(address)
+            with pytest.raises(ConnectFailed, match=r"no connection within 0\.05 seconds"):
+                connect(f"http://127.0.0.1:{address[1]}/v1", clocks=Timeouts(connect=0.05)).run(fetch())
+            for each in waiting:
+                each.close()
+
+    def test_a_host_may_have_a_name_in_any_script(self, connect):
+        with pytest.raises(HostUnknown, match=r"no host named bücher\.invalid"):
+            connect("http://bücher.invalid/v1").run(fetch())
+
+    def test_an_address_that_is_none_is_an_error_of_ours(self, connect):
+        with pytest.raises(ClientError, match="http://a..test/v1"):
+            connect("http://a..test/v1").run(fetch())
 
 
 @contextmanager
@@ -180,54 +183,6 @@ class TestStreams:
             get(Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)))
 
 
-class TestTheEnvironment:
-    @pytest.fixture
-    def proxied(self, monkeypatch):
-        """Every scheme has a proxy that takes no connections."""
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-            monkeypatch.setenv(name, "http://127.0.0.1:9")
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        monkeypatch.delenv("no_proxy", raising=False)
-
-    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-    def test_this_machine_is_never_asked_through_a_proxy(self, proxied, host):
-        with raw_server(HEAD + b"Content-Length: 2\r\n\r\n{}") as url:
-            assert get(Client(url.replace("127.0.0.1", host), "sekret"))[1] == b"{}"
-
-    @pytest.mark.parametrize("host", ["server.test", "127.0.0.1.server.test", "localhost.server.test", "10.0.0.1"])
-    def test_another_machine_is(self, proxied, host):
-        with pytest.raises(ClientError, match="The proxy for http://.* cannot be reached"):
-            get(Client(f"http://{host}/v1"))
-
-    @pytest.mark.parametrize(
-        ("host", "is_here"),
-        [("::1", True), ("127.1.2.3", True), ("LOCALHOST", True), ("", False), ("::2", False), ("128.0.0.1", False)],
-    )
-    def test_this_machine_is_known_by_its_names(self, host, is_here):
-        assert is_loopback(host) == is_here
-
-    @pytest.mark.skipif(find_spec("socks") is not None, reason="the package is installed")
-    def test_a_socks_proxy_without_its_package_says_what_to_install(self, monkeypatch):
-        monkeypatch.setenv("http_proxy", "socks5h://127.0.0.1:9")
-        monkeypatch.delenv("no_proxy", raising=False)
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        with pytest.raises(ClientError, match="SOCKS") as raised:
-            get(Client(URL))
-        assert "pip install PySocks" in raised.value.hint
-
-    def test_a_socks_proxy_is_none_for_asyncio(self, monkeypatch):
-        monkeypatch.setenv("http_proxy", "socks5h://127.0.0.1:9")
-        for name in ("no_proxy", "NO_PROXY"):
-            monkeypatch.delenv(name, raising=False)
-
-        async def ask() -> None:
-            async with AsyncClient(URL) as client:
-                await client.open("GET", "models")
-
-        with pytest.raises(ClientError, match="asyncio cannot use"):
-            asyncio.run(ask())
-
-
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
@@ -244,14 +199,17 @@ class TestTheEnvironment:
         ("", None),
     ],
 )
-@responses.activate
 def test_a_wait_that_the_server_asks_for_is_a_finite_number_of_seconds(header, seconds):
-    responses.get(f"{URL}/models", status=429, headers={"Retry-After": header})
-    assert get()[0].retry_after == seconds
+    assert parse_retry_after(header) == seconds
+
+
+def test_a_wait_that_the_server_asks_for_is_handed_out(connect):
+    with FaultServer(refused("429 Too Many Requests", "", "Retry-After: 7")) as server:
+        assert connect(f"http://127.0.0.1:{server.port}/v1").run(fetch()).head.retry_after == 7.0
 
 
 def test_a_cancelled_client_waits_no_longer():
-    client, cancelled = Client(URL), threading.Event()
+    client, cancelled = Client("http://server.test/v1"), threading.Event()
     client.bind_cancellation(cancelled)
     client.sleep(0)
     cancelled.set()

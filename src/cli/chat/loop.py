@@ -165,6 +165,6 @@ def preload_in_background() -> None:
 
 
 def _import_packages() -> None:
-    """Import requests and the packages that need it."""
+    """Import urllib3 and the packages that need it."""
     from ...agent import loop  # noqa: F401
     from ...app import connect  # noqa: F401

@@ -1,0 +1,89 @@
+"""How a server is reached, as the environment says: through which proxy, and by which certificates it is trusted.
+
+HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name proxies, as the standard library reads them; NO_PROXY may also
+hold networks (10.0.0.0/8). REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE and SSL_CERT_FILE name certificates; without them
+certifi's count. What the settings say about certificates comes before the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+class Route(NamedTuple):
+    """`proxy`: its address, or "". `verify`: the path of certificates, True for certifi's, or False: no check."""
+
+    proxy: str
+    verify: bool | str
+
+
+def find_route(base_url: str, ssl_verify: bool | str) -> Route:
+    """`ssl_verify`: of the settings."""
+    verify = ssl_verify
+    if verify is True:
+        named = filter(None, map(os.environ.get, _CA_VARIABLES))
+        verify = next(named, None) or _find_ca_file() or True
+    return Route(_find_proxy(base_url), verify)
+
+
+def make_tls_context(verify: bool | str) -> ssl.SSLContext:
+    """Raises ssl.SSLError or OSError if the certificates cannot be read."""
+    if not verify:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    if verify is True:
+        from certifi import where  # not before it is needed
+
+        verify = where()
+    if not Path(verify).exists():
+        raise ssl.SSLError(f"there is no file {verify}")
+    is_folder = Path(verify).is_dir()
+    return ssl.create_default_context(cafile=None if is_folder else verify, capath=verify if is_folder else None)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is this machine itself: localhost, 127.0.0.0/8 or ::1."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _find_proxy(base_url: str) -> str:
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    if is_loopback(host):  # a proxy would get the key
+        return ""
+    from urllib.request import getproxies, proxy_bypass  # what a server on this machine does not need
+
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all", "")
+    if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) or _is_in_network(host, proxies.get("no", "")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_in_network(host: str, excluded: str) -> bool:
+    """Whether the host is an address in one of the networks of NO_PROXY."""
+    with suppress(ValueError):
+        address = ip_address(host)
+        for each in excluded.split(","):
+            with suppress(ValueError):
+                if address in ip_network(each.strip(), strict=False):
+                    return True
+    return False
+
+
+def _find_ca_file() -> str | None:
+    """The file that SSL_CERT_FILE names."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile if paths.cafile != paths.openssl_cafile else None
