@@ -54,7 +54,7 @@ class BridgedModel:
     def respond(self, *given):
         yield from self._step(self._model.respond(*given))
 
-    def drive(self, steps):
+    def drive(self, steps, on_silence=None):
         yield from self._step(drive_async(steps, self._client))
 
     def _step(self, events):
