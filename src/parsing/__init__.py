@@ -7,7 +7,7 @@ calling, `render_message` renders the messages of the conversation for it.
 
 from __future__ import annotations
 
-from .classify import GivenText
+from .echo import GivenText
 from .events import (
     Answered,
     Cut,

@@ -10,13 +10,15 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Union
 
 from ..types.messages import MalformedCall, ToolCall
-from .arguments.fit import ArgumentMismatch, Fitter
+from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter
 from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.nodes import Node
+from .echo import GivenText
 
 _PLACEHOLDER_NAMES = frozenset(
     ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
@@ -31,28 +33,30 @@ _SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as prompts de
 )
 _NO_FENCE = re.compile(r"\s*(?:`{3}\w*\s)?\s*")
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
-_MIN_ECHO_CHARS = 12  # shorter text is found in any other
+
+# Repairs that may lose a part of an argument, or give it to another parameter.
+GUESSES = frozenset(("quotes inside a string", "unquoted text", POSITIONAL))
+_SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
+_EXAMPLE = re.compile(
+    r"\b(?:for (?:example|instance)|e\.g\.|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
+    r"examples?\s*(?:calls?|usage|commands?)?\s*[:,(]|used? (?:it|as|like)|to (?:call|use|invoke) (?:it|this|the tool)|"
+    r"(?:would|could|can|might|may|should) (?:be|then|also|now|just|simply)|"
+    r"(?:you|one|they|users?) (?:can|could|may|might|would|should|must|need to)|"
+    r"instead of|never|avoid|(?:do not|don't) (?:run|call|use|write|do))\b",
+    re.IGNORECASE,
+)
+_QUOTATION = re.compile(
+    r"\b(?:says?|said|reads|contain(?:s|ed)?|includes?|shows?|has|had|holds?|states?|wrote|quotes?|quoted|mentions?|"
+    r"defines?|lists?|line \d+|comments?|docstrings?|readme|documentation|docs|instructions?|asks?|suggests?|"
+    r"recommends?)\b",
+    re.IGNORECASE,
+)
+_INTENTION = re.compile(  # "Okay, now let me look at what the file says"
+    r"\s*(?:[*#>-]+\s*)?(?:(?:ok(?:ay)?|sure|now|first|next|then|so|and)\b\W*)*(?:(?:I|let|we)\b|I['’]|we['’])",
+    re.IGNORECASE,
+)
 
 Classification = Union[ToolCall, MalformedCall]
-
-
-class GivenText:
-    """A text that the model was given. Its whitespace is removed once, when a call is first looked for in it.
-
-    So a turn costs no more after long results, as long as the same objects are given in every turn.
-    """
-
-    __slots__ = ("_text", "_without_blanks")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._without_blanks: str | None = None
-
-    @property
-    def without_blanks(self) -> str:
-        if self._without_blanks is None:
-            self._without_blanks = _remove_blanks(self._text)
-        return self._without_blanks
 
 
 class CallClassifier:
@@ -66,6 +70,7 @@ class CallClassifier:
         self._count = 0
         self._made: list[ToolCall] = []
         self._ids: list[str] = []  # reserved and not used yet
+        self._is_presented = False  # the text before the block presents it as an example or a quotation
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None
@@ -85,18 +90,21 @@ class CallClassifier:
         return self._ids.pop(0) if self._ids else self._new_id()
 
     def classify(
-        self, decoded: DecodedBlock, raw: str, origin: str, *, explicit: bool, after_text: bool
+        self, decoded: DecodedBlock, raw: str, origin: str, *, explicit: bool, after_text: bool, lead: str = ""
     ) -> list[Classification]:
         """The calls and malformed calls of a block; none if it is text.
 
         `after_text`: text followed the last call; what then merely looks like one of the calls before is text.
+        `lead`: the text before the block; after nothing but blanks that of the block before it counts.
         """
         if self._is_explanation(decoded.calls, raw):
             return []
+        if lead.strip() or not self._made:
+            self._is_presented = is_presentation(lead)
         if decoded.problem:
             name = decoded.calls[0].name if decoded.calls else ""
             return [self._reject(name, raw, decoded.problem, origin)] if explicit else []
-        classified = [self._classify_call(call, raw, origin, decoded.repairs, explicit) for call in decoded.calls]
+        classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
         if not explicit and (not calls or (after_text and self._are_repeats(calls))):
             self._ids = [each.id for each in classified] + self._ids
@@ -112,7 +120,7 @@ class CallClassifier:
         return all(_make_key(call) in made for call in calls)
 
     def _classify_call(
-        self, call: RawCall, raw: str, origin: str, repairs: tuple[str, ...], explicit: bool
+        self, call: RawCall, raw: str, origin: str, decoded: DecodedBlock, explicit: bool
     ) -> Classification:
         tool = self._tools.find(call.name)
         if tool is None:
@@ -126,8 +134,10 @@ class CallClassifier:
             reason = str(error) if isinstance(error, ArgumentMismatch) else "The arguments are nested too deep."
             return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
-        repaired = (*repairs, *renamed, *fitter.changes)
-        return ToolCall(self._take_id(), tool.name, arguments, origin, repaired, self._is_echo(raw))
+        repaired = (*decoded.repairs, *renamed, *fitter.changes)
+        guessed = self._is_presented or not GUESSES.isdisjoint(repaired) or not self._tools.is_exact(call.name)
+        made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
+        return replace(made, echo=True) if self._is_echo(made, raw) else made
 
     def _count_call(self, classification: Classification, raw: str) -> Classification:
         self._count += 1
@@ -169,14 +179,21 @@ class CallClassifier:
             and all(map(_is_schema, arguments.values()))
         )
 
-    def _is_echo(self, raw: str) -> bool:
-        """Whether the block stands in a given text; whitespace, which templates change, is ignored."""
-        block = _remove_blanks(raw)
-        return len(block) >= _MIN_ECHO_CHARS and any(block in text.without_blanks for text in self._given)
+    def _is_echo(self, call: ToolCall, raw: str) -> bool:
+        """Whether the call stands in a given text."""
+        return any(text.holds_call(call.name, call.arguments, raw) for text in self._given)
 
 
-def _remove_blanks(text: str) -> str:
-    return "".join(text.split())
+def is_presentation(lead: str) -> bool:
+    """Whether the sentence that a call follows presents it as an example, or as a quotation.
+
+    A sentence that tells what the model is about to do presents a call only with the words of an example.
+    """
+    text = lead.rstrip(" \t\r\n`*_>-").removesuffix("json").rstrip(" \t\r\n`*_>-")
+    sentence = _SENTENCE_END.split(text)[-1]
+    if sentence[-1:] in ".!?" and sentence:
+        return False
+    return bool(_EXAMPLE.search(sentence) or (_QUOTATION.search(sentence) and not _INTENTION.match(sentence)))
 
 
 def make_id_source() -> Callable[[], str]:

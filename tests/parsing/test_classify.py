@@ -1,10 +1,13 @@
 """Blocks become calls, malformed calls or text."""
 
+import pytest
+
+from src.parsing import gathered
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.classify import CallClassifier, GivenText, make_id_source
+from src.parsing.classify import CallClassifier, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
 from src.types.messages import MalformedCall, ToolCall
-from tests.parsing.laws import TOOLS
+from tests.parsing.laws import TOOLS, events_of
 
 
 def make_classifier(given=(), max_calls=32):
@@ -102,17 +105,64 @@ def test_two_sources_give_the_same_ids():
     assert make_id_source()() == make_id_source()()
 
 
-def test_the_blanks_of_a_given_text_are_removed_once_and_only_when_a_call_is_found():
-    class Counted(str):
-        splits = 0
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "Use it like this:\n\n",
+        "For example:\n",
+        "The call would then be ",
+        "You can also run:\n```python\n",
+        "The README says:\n\n",
+        "`notes.md` contains:\n```json\n",
+        "Never run this: ",
+        "Usage: ",
+    ],
+)
+def test_a_call_that_prose_presents_as_an_example_or_a_quotation_is_guessed(lead):
+    for call in ('get_weather(city="Oslo")', 'TOOL_CALL: {"name": "get_weather", "args": {"city": "Oslo"}}'):
+        text = f"{lead}{call}\n"
+        for cuts in ((), range(1, len(text))):
+            assert [call.guessed for call in gathered(events_of(text, cuts)).calls] in ([True], [])
+    assert gathered(events_of(f"{lead}{call}\n")).calls
 
-        def split(self, *arguments):
-            Counted.splits += 1
-            return super().split(*arguments)
 
-    given = GivenText(Counted('The file says: {"name": "get_weather", ...}'))
-    for _ in range(3):
-        classifier = make_classifier([given])
-        assert Counted.splits == min(_, 1)
-        classify(RawCall("get_weather", {"city": "Oslo"}, []), classifier=classifier, raw='{"name": "get_weather"')
-    assert Counted.splits == 1
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "",
+        "```json\n",
+        "I'll look at what the file says:\n\n",
+        "Let me check the example file.\n",
+        "The README says so. Now the weather:\n",
+        "First I need to see what it contains:\n```tool_code\n",
+        "Here is the call:\n",
+        "Use it like this: first look.\n\n",
+    ],
+)
+def test_a_call_that_prose_announces_is_not(lead):
+    text = f'{lead}TOOL_CALL: {{"name": "get_weather", "args": {{"city": "Oslo"}}}}\n'
+    for cuts in ((), range(1, len(text))):
+        assert [call.guessed for call in gathered(events_of(text, cuts)).calls] == [False]
+
+
+def test_a_call_directly_after_an_example_is_one_too_but_not_one_after_more_text():
+    call = 'TOOL_CALL: {"name": "get_weather", "args": {"city": "%s"}}'
+    text = f"For example:\n{call % 'Oslo'}\n{call % 'Rome'}\nNow really.\n{call % 'Bonn'}"
+    assert [call.guessed for call in gathered(events_of(text)).calls] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "guessed"),
+    [
+        ('get_weather("Oslo")', True),
+        ('[get_weather({"city": "Oslo"})]', False),
+        ('Get_Weather(city="Oslo")', True),
+        ('functions.get_weather(city="Oslo")', False),
+        ('get\\_weather(city="Oslo")', False),
+        ('<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Oslo"}', False),
+        ("[get_weather(city=Oslo)]", True),
+        ('TOOL_CALL: {"name": "get_weather", "args": {"city": "a "b" c"}}', True),
+    ],
+)
+def test_values_without_names_a_changed_name_and_lossy_repairs_are_guesses(text, guessed):
+    assert [call.guessed for call in gathered(events_of(text)).calls] == [guessed]

@@ -36,6 +36,7 @@ for _group in _SYNONYMS:
     for _name in _group:
         _GROUPS.setdefault(normalize(_name), set()).update(map(normalize, _group))
 
+POSITIONAL = "values without names"  # the change that gives values to parameters by their order
 _TYPE_NAMES = {
     "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
     "bool": "boolean", "list": "array", "tuple": "array",
@@ -151,7 +152,7 @@ class Fitter:
         if len(positional) > len(free):
             raise ArgumentMismatch(f"{self._tool.name} takes {len(self._tool.properties)} arguments; more were given.")
         if positional:
-            self.changes["positional arguments"] = None
+            self.changes[POSITIONAL] = None
         return {**dict(zip(free, positional, strict=False)), **named}
 
     def fit_value(self, value: Node, schema: object, path: str, depth: int) -> JSON:

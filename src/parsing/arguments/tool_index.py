@@ -70,6 +70,14 @@ class ToolIndex:
         name = self._by_tail.get(normalize(bare), "")
         return self.tools.get(name)
 
+    def is_exact(self, written: str) -> bool:
+        """Whether `written` is an offered name, but for what formats put around one: `functions.read:0`, `**read**`."""
+        bare = written.replace("\\", "").strip(" \t\r\n\"'`*")
+        while bare not in self.tools and len(shorter := _SUFFIX.sub("", bare)) < len(bare):
+            bare = shorter
+        lead, _, rest = bare.partition(".")
+        return bare in self.tools or (lead in NAMESPACES and rest in self.tools)
+
     def names_tool(self, word: str) -> bool:
         """Whether `word`, which precedes a bracket, names a tool; only the usual namespaces may precede the name."""
         if word not in self._leads:

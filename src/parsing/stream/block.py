@@ -58,14 +58,14 @@ class BlockReader:
         self._body = BlockBody("", False, None)
         self._after = 0  # where the text behind the block begins in the buffer
         self._is_rejected = False  # the block was too long, and is emitted already
-        self._line = ""  # the line before the block
+        self._line = self._lead = ""  # the line and the text before the block
         self._index = 0  # of the next call in the answer
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
 
     def begin(self, block: BlockStart) -> bool:
         """Shows the text before the block and follows its body; whether its end is there."""
         buffer, body = self._buffer, block.body
-        self._line = buffer.find_line(block.start)
+        self._line, self._lead = buffer.find_line(block.start), buffer.find_lead(block.start)
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed, self._is_rejected = None, False
@@ -146,7 +146,7 @@ class BlockReader:
             if not decode(block, part, self._classifier.is_known).problem:
                 self.rescan -= len(text) - end.start()
                 self._at = -1
-                buffer.replace(text[end.start() :], "")
+                buffer.replace(text[end.start() :])
                 self._settle(part, 0)
                 return
         self._settle(BlockBody(text, False, None), len(buffer.text))
@@ -155,7 +155,7 @@ class BlockReader:
         self._is_rejected = True
         raw, rest = self._head + body[:MAX_BLOCK_CHARS], body[MAX_BLOCK_CHARS:]
         block, buffer = self._block, self._buffer
-        buffer.replace(rest + buffer.text[buffer.start :], "")
+        buffer.replace(rest + buffer.text[buffer.start :])
         origin = find_origin(block.opener, block.kind)
         buffer.emit(Malformed(self._classifier.reject_long(block.name, raw, origin, MAX_BLOCK_CHARS), raw))
 
@@ -210,7 +210,9 @@ class BlockReader:
         if truncated and not body.ended:
             decoded = decoded._replace(problem=CUT_OFF, cut=True)
         origin, after_text = find_origin(block.opener, block.kind), buffer.called and buffer.shown_chars > 0
-        calls = self._classifier.classify(decoded, raw, origin, explicit=block.explicit, after_text=after_text)
+        calls = self._classifier.classify(
+            decoded, raw, origin, explicit=block.explicit, after_text=after_text, lead=self._lead
+        )
         if not calls:
             self._give_back(raw)
             return
@@ -231,7 +233,7 @@ class BlockReader:
         if self._at >= 0:
             buffer.rewind(self._at)
         else:
-            buffer.replace(raw + buffer.text[self._after :], self._line)
+            buffer.replace(raw + buffer.text[self._after :], self._line, self._lead)
         if self._head.startswith("```") and not buffer.in_fence:
             buffer.toggle_fence()
             buffer.seek(buffer.start + 3)

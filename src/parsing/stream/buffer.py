@@ -14,6 +14,7 @@ from ..events import Malformed, ParsedCall, ParserEvent
 
 MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
 _HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice
+LEAD_CHARS = 240  # of the text before a block
 LOOK_BACK_CHARS = 160  # of a line that is read backwards
 
 
@@ -33,6 +34,7 @@ class StreamBuffer:
         self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
         self._events: list[ParserEvent] = []
         self._line_start = ""  # the beginning of the line that `text` continues
+        self._lead = ""  # the end of the text that was shown since the last block
 
     def add(self, text: str) -> None:
         self.text = self.text + text if self.text else text
@@ -50,6 +52,7 @@ class StreamBuffer:
         start = self.start
         if start:
             self._line_start = self.find_line(start)
+            self._lead = self.find_lead(start)
             self.text = self.text[start:]
             self.position = max(0, self.position - start)
             self.start = self.floor = self._counted = 0
@@ -110,11 +113,11 @@ class StreamBuffer:
         """The text up to `end` was emitted as other than text; a line begins there."""
         self.start = self.position = self.floor = end
         self._counted = 0
-        self._line_start = ""
+        self._line_start = self._lead = ""
 
-    def replace(self, text: str, line_start: str) -> None:
-        """`text` is read next, on a line that began with `line_start`."""
-        self.text, self._line_start = text, line_start
+    def replace(self, text: str, line_start: str = "", lead: str = "") -> None:
+        """`text` is read next, on a line that began with `line_start`, after the text `lead`."""
+        self.text, self._line_start, self._lead = text, line_start, lead
         self.start = self.position = self.floor = self._counted = 0
 
     def toggle_fence(self) -> None:
@@ -128,6 +131,11 @@ class StreamBuffer:
             return self.text[newline + 1 : at]
         line = self.text[low:at]
         return line if low else (self._line_start + line)[-LOOK_BACK_CHARS:]
+
+    def find_lead(self, at: int) -> str:
+        """The text before `at` and after the last block, its last LEAD_CHARS at most."""
+        low = max(0, at - LEAD_CHARS, self.floor)
+        return self.text[low:at] if low else (self._lead + self.text[:at])[-LEAD_CHARS:]
 
     def get_previous(self) -> str:
         """The character before the first that is not emitted, if that one was shown."""

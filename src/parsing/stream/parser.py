@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal
 
 from ...types.messages import MAX_CALLS, ToolDefinition
 from ..arguments.tool_index import ToolIndex
-from ..classify import CallClassifier, GivenText, make_id_source
+from ..classify import CallClassifier, make_id_source
+from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader

@@ -1,0 +1,143 @@
+"""Whether a call only repeats one that the model was given: in a message, a file, or any other result.
+
+Both are compared as calls, in whatever format the given one is written: the tool's name and every value of the
+arguments stand close together, and between them only markup, labels and the names of parameters. What formats change
+is removed from both sides first: quotes, escapes, entities, whitespace, `./` before a path, the numbers of lines.
+A given text is prepared once, when a call is first looked for in it, however many turns follow.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping
+
+from ..types.messages import JSON
+
+_MIN_ECHO_CHARS = 12  # of a call with its markup; less is found in any text
+_MAX_TRIALS = 20_000  # places in one text; a text that needs more is hostile, and the call counts as an echo
+_MARKUP_CHARS = 200  # around a call
+_ARGUMENT_CHARS = 80  # of markup for each argument
+_LINE_PREFIX = re.compile(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
+_UNICODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_DROPPED = re.compile(r"[\"'`“”‘’\\]+|(?<![\w.])\./")
+_PROSE_WORD = re.compile(r"(?<![<|｜/{\[▁\w])[^\W\d]\w*\b(?! ?[=:>|｜\[(▁])")  # neither markup nor a label
+_SYNTAX = re.compile(r"[({\[<]|\w[ ]?[=:]")
+_LABELS = frozenset(
+    ("name", "tool", "tool_name", "function", "type", "call", "calls", "tool_call", "action", "input", "args",
+     "arguments", "argument", "parameters", "parameter", "string", "object", "true", "false", "null", "none", "json")
+)  # fmt: skip
+
+
+class GivenText:
+    """A text that the model was given."""
+
+    __slots__ = ("_plain", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._plain: tuple[str, ...] = ()
+
+    def holds_call(self, name: str, arguments: Mapping[str, JSON], raw: str) -> bool:
+        """Whether a call of the tool with these arguments stands in the text, or the block `raw` itself."""
+        if max(re.split(r"[\W_]+", name), key=len) not in self._text:
+            return False
+        if not self._plain:
+            self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", self._text)): None})
+        block = simplify(raw)
+        if len(block) >= _MIN_ECHO_CHARS and any(block in plain for plain in self._plain):
+            return True
+        leaves = list(_iter_leaves(arguments))
+        if not leaves:
+            return any(_holds_bare_call(plain, simplify(name)) for plain in self._plain)
+        variants = [[simplify(leaf) for leaf in leaves], [simplify(_LINE_PREFIX.sub("", leaf)) for leaf in leaves]]
+        values = [sorted(filter(None, values), key=len, reverse=True) for values in variants]
+        return any(
+            _holds_values(plain, simplify(name), each, arguments) for plain in self._plain for each in values if each
+        )
+
+
+def simplify(text: str) -> str:
+    """The text without what quoting, escaping and layout change."""
+    if "&" in text:
+        text = html.unescape(text)
+    if "\\" in text:
+        text = re.sub(r"\\+", r"\\", text)
+        text = _UNICODE.sub(lambda match: chr(int(match[1] or match[2], 16)), text)
+        text = re.sub(r"\\[nrt]", " ", text)
+    return " ".join(_DROPPED.sub("", text).split())
+
+
+def _iter_leaves(value: JSON | Mapping[str, JSON]) -> Iterator[str]:
+    """The strings and numbers in a value."""
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from _iter_leaves(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _iter_leaves(each)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield repr(value)
+
+
+def _holds_bare_call(text: str, name: str) -> bool:
+    """Whether a call without arguments stands in the text."""
+    bare = re.escape(name)
+    return re.search(rf"(?:name|tool|function|action) ?[:=] ?{bare}\b|(?<!\w){bare} ?\(|<{bare} ?/?>", text) is not None
+
+
+def _holds_values(text: str, name: str, values: list[str], arguments: Mapping[str, JSON]) -> bool:
+    """Whether the name and the values, longest first, stand in the text as a call does."""
+    if name not in text or any(value not in text for value in values):
+        return False
+    anchor = name if text.count(name) <= text.count(values[0]) else values[0]
+    reach = sum(map(len, values)) + len(name) + _MARKUP_CHARS + _ARGUMENT_CHARS * len(values)
+    known = _LABELS | {word.casefold() for key in arguments for word in (key, *key.split("_"))}
+    at = text.find(anchor)
+    for _ in range(_MAX_TRIALS):
+        if at < 0:
+            return False
+        window = text[max(0, at - reach) : at + len(anchor) + reach]
+        if _is_call(window, min(at, reach), anchor, name, values, known):
+            return True
+        at = text.find(anchor, at + 1)
+    return True
+
+
+def _is_call(text: str, at: int, anchor: str, name: str, values: list[str], known: frozenset[str]) -> bool:
+    """Whether there is a call around the `anchor` at `at`: its name first, or its arguments first."""
+    places = [at] if anchor == name else [text.rfind(name, 0, at), text.find(name, at + len(anchor))]
+    for place in places:
+        end = place + len(name)
+        if place < 0 or text[place - 1 : place].isalnum() or text[end : end + 1].isalnum() or text[end:][:1] == "_":
+            continue
+        after = _remove_values(text[end:], values)
+        before = _remove_values(text[:place][::-1], [value[::-1] for value in values])
+        if after is not None and _is_markup(after, known):
+            return True
+        if before is not None and _is_markup(before[::-1], known):
+            return True
+    return False
+
+
+def _remove_values(text: str, values: list[str]) -> str | None:
+    """The text up to the last of the values, without them; None if one is missing. Each stands at a word's borders."""
+    taken: list[tuple[int, int]] = []
+    for value in values:
+        pattern = rf"(?<!\w){re.escape(value)}" if value[:1].isalnum() else re.escape(value)
+        pattern += r"(?!\w)" if value[-1:].isalnum() else ""
+        found = (match.span() for match in re.finditer(pattern, text))
+        span = next((span for span in found if all(span[1] <= low or span[0] >= high for low, high in taken)), None)
+        if span is None:
+            return None
+        taken.append(span)
+    taken.sort()
+    starts = [0, *(high for _, high in taken)]
+    return "\0".join(text[start:low] for start, (low, _) in zip(starts, taken, strict=False))
+
+
+def _is_markup(text: str, known: frozenset[str]) -> bool:
+    """Whether the text has the syntax of a call, and no words but labels and names."""
+    return _SYNTAX.search(text) is not None and all(word.casefold() in known for word in _PROSE_WORD.findall(text))
