@@ -8,47 +8,92 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
-    from .app.api import Agent as Agent
     from .app.async_model import AsyncModel as AsyncModel
+    from .app.library.agent import Agent as Agent
+    from .app.library.async_agent import AsyncAgent as AsyncAgent
+    from .app.library.async_agent import AsyncServer as AsyncServer
+    from .app.library.async_run import AsyncRun as AsyncRun
+    from .app.library.conversation import Conversation as Conversation
+    from .app.library.result import Result as Result
+    from .app.library.run import Run as Run
+    from .app.library.server import Server as Server
     from .app.model import Model as Model
     from .errors import BotError as BotError
     from .errors import Cancelled as Cancelled
+    from .errors import ConfigError as ConfigError
+    from .errors import LimitReached as LimitReached
     from .errors import ToolError as ToolError
     from .security.permissions.approval import Answer as Answer
     from .security.permissions.approval import Request as Request
+    from .tools import DependencyKey as DependencyKey
     from .tools import Media as Media
+    from .tools import Tool as Tool
     from .tools import ToolContext as ToolContext
     from .tools import tool as tool
+    from .transport.deadlines import Timeouts as Timeouts
     from .types.events import CallDenied as CallDenied
     from .types.events import CallFinished as CallFinished
     from .types.events import CallStarted as CallStarted
+    from .types.events import Compacted as Compacted
     from .types.events import Completed as Completed
+    from .types.events import Event as Event
+    from .types.events import LimitHit as LimitHit
     from .types.events import Notice as Notice
     from .types.events import ReasoningDelta as ReasoningDelta
     from .types.events import TextDelta as TextDelta
+    from .types.messages import MalformedCall as MalformedCall
+    from .types.messages import Message as Message
     from .types.messages import Named as Named
+    from .types.messages import Response as Response
+    from .types.messages import SystemMessage as SystemMessage
+    from .types.messages import ToolCall as ToolCall
+    from .types.messages import ToolDefinition as ToolDefinition
+    from .types.messages import ToolResult as ToolResult
+    from .types.messages import ToolResults as ToolResults
+    from .types.messages import Usage as Usage
+    from .types.messages import UserMessage as UserMessage
 
-_PLACES = {
-    "Agent": "app.api",
-    "Model": "app.model",
-    "AsyncModel": "app.async_model",
-    "tool": "tools",
-    "ToolContext": "tools",
-    "Media": "tools",
-    "TextDelta": "types.events",
-    "ReasoningDelta": "types.events",
-    "CallStarted": "types.events",
-    "CallDenied": "types.events",
-    "CallFinished": "types.events",
-    "Notice": "types.events",
-    "Completed": "types.events",
-    "Named": "types.messages",
-    "Request": "security.permissions.approval",
-    "Answer": "security.permissions.approval",
-    "BotError": "errors",
-    "Cancelled": "errors",
-    "ToolError": "errors",
+_MODULES = {
+    "app.library.server": ("Server",),
+    "app.library.async_agent": ("AsyncServer", "AsyncAgent"),
+    "app.library.agent": ("Agent",),
+    "app.library.run": ("Run",),
+    "app.library.async_run": ("AsyncRun",),
+    "app.library.result": ("Result",),
+    "app.library.conversation": ("Conversation",),
+    "app.model": ("Model",),
+    "app.async_model": ("AsyncModel",),
+    "tools": ("tool", "Tool", "ToolContext", "DependencyKey", "Media"),
+    "transport.deadlines": ("Timeouts",),
+    "security.permissions.approval": ("Request", "Answer"),
+    "types.events": (
+        "Event",
+        "TextDelta",
+        "ReasoningDelta",
+        "CallStarted",
+        "CallDenied",
+        "CallFinished",
+        "Compacted",
+        "LimitHit",
+        "Notice",
+        "Completed",
+    ),
+    "types.messages": (
+        "Message",
+        "SystemMessage",
+        "UserMessage",
+        "Response",
+        "ToolCall",
+        "MalformedCall",
+        "ToolResult",
+        "ToolResults",
+        "ToolDefinition",
+        "Named",
+        "Usage",
+    ),
+    "errors": ("BotError", "Cancelled", "ConfigError", "LimitReached", "ToolError"),
 }
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [*_PLACES, "__version__"]
 
 

@@ -135,6 +135,7 @@ class ScriptedClient:
         self.slept: list[float] = []  # between attempts
         self.sleep = self.slept.append
         self.is_cancelled = lambda: False
+        self.bind_silence = lambda on_silence: None  # its answers come at once
 
     @contextmanager
     def open(

@@ -42,9 +42,10 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
     "serve": {"app.endpoint", "app.state_files", "config", "model", "parsing", "providers", "transport", *VALUES},
     "": {
-        "app.api",
+        "app.library",
         "app.model",
         "app.async_model",
+        "transport.deadlines",
         "tools",
         "security.permissions.approval",
         *VALUES,
@@ -61,7 +62,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "os": {"app", "cli", "config", "security", "session", "tools", "transport"},  # security resolves where a path leads
     "os.environ": {"app", "cli", "config", "transport"},  # transport: proxies and certificates
     "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
-    "asyncio": {"serve", "tools", "transport"},
+    "asyncio": {"app", "serve", "tools", "transport"},  # app: the library's runs
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
     "logging": {"cli", "providers", "serve", "tools", "transport"},  # providers log the events they skip
     "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
@@ -78,7 +79,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "anyio": {"tools"},
     "regex": {"tools"},
     "fastjsonschema": {"tools"},
-    "msgspec": {"providers", "tools"},
+    "msgspec": {"app", "providers", "tools"},
     "pydantic": set(),  # a tool may take a model of it, which brings it along
     "argcomplete": {"cli"},
     "opentelemetry": {"cli"},

@@ -9,7 +9,6 @@ import random
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Event, Lock
 from typing import Any
 
 from ..config import Settings
@@ -17,7 +16,6 @@ from ..config.settings import VllmSettings
 from ..errors import ConfigError
 from ..model import BY_CONFIGURATION, CallPath, FactStore, ModelCore, ModelOptions
 from ..model.retry import RetryPolicy
-from ..model.server import ASIDE_TIMEOUT_S
 from ..providers.base import Codec
 from ..providers.openai import OpenAICodec
 from ..providers.table import PROVIDERS
@@ -27,8 +25,6 @@ from ..types.messages import JSON
 
 DEFAULT_URL = "http://localhost:8000/v1"
 FACTS = FactStore()
-_ASKING: dict[str, Event] = {}  # by address
-_ASKING_LOCK = Lock()
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -54,6 +50,7 @@ def make_core(
     new_id: Callable[[], str] = random_id,
     jitter: Callable[[], float] = random.random,
     retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
+    is_name_fixed: bool = False,
     facts: FactStore | None = None,
 ) -> ModelCore:
     """`codec`: OpenAI's by default. `facts`: shared with other models; by default its own. See ModelOptions."""
@@ -68,23 +65,8 @@ def make_core(
         new_id=new_id,
         jitter=jitter,
         retry_policy=retry_policy,
+        is_name_fixed=is_name_fixed,
     )
-
-
-def ask_once(address: str, question: Callable[[], object]) -> None:
-    """Run `question` about a server, or wait for the end of one that another thread is running."""
-    with _ASKING_LOCK:
-        running = _ASKING.get(address)
-        if running is None:
-            _ASKING[address] = over = Event()
-    if running is not None:
-        running.wait(ASIDE_TIMEOUT_S)
-        return
-    try:
-        question()
-    finally:
-        del _ASKING[address]
-        over.set()
 
 
 def make_settings(

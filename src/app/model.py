@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from ..model import CallPath, ModelCore, ServerApi
-from ..providers.base import Codec
+from ..model import CallPath, ModelCore
 from ..transport import Client
 from ..transport.driver import drive, run
 from ..types.effects import AgentSteps
@@ -21,8 +20,6 @@ from ..types.events import Event, ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
 from .endpoint import (
     DEFAULT_URL,
-    FACTS,
-    ask_once,
     make_client_options,
     make_core,
     make_model_options,
@@ -52,13 +49,15 @@ class Model:
         Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named.
         """
         settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
-        client, options = Client(**make_client_options(settings)), make_model_options(settings)
-        try:
-            name = model or take_only(find_models(client, options["codec"], is_vllm=options["is_vllm"]), base_url)
-        except BaseException:
-            client.__exit__()
-            raise
-        return cls(client, name, **options)
+        connected = cls(Client(**make_client_options(settings)), model, **make_model_options(settings))
+        if not model:
+            try:
+                names = run(connected.core.server.known_models(), connected._client)
+                connected.core.name = take_only(names, base_url)
+            except BaseException:
+                connected.__exit__()
+                raise
+        return connected
 
     def __init__(self, client: Client, name: str, **options: Any) -> None:
         self._client = client
@@ -128,8 +127,6 @@ class Model:
 
         No call of a turn that raises may be run.
         """
-        if not self._core.server.is_described:
-            ask_once(self._client.base_url, lambda: self.context_length)
         yield from drive(self._core.respond(messages, tools, tool_choice), self._client)
 
     def __enter__(self) -> Model:
@@ -137,11 +134,3 @@ class Model:
 
     def __exit__(self, *raised: object) -> None:
         self._client.__exit__()
-
-
-def find_models(client: Client, codec: Codec, *, is_vllm: bool) -> list[str]:
-    """The names of the models, asked for by one thread only, and only if they are not known. Raises BotError."""
-    server = ServerApi(codec, client.base_url, FACTS, is_vllm=is_vllm)
-    if server.info.models is None:
-        ask_once(client.base_url, lambda: run(server.list_models(), client))
-    return list(server.info.models or ()) or run(server.list_models(), client)

@@ -25,16 +25,43 @@ async def do_nothing() -> None:
     """Nothing runs besides the turn."""
 
 
-async def drive_async(
-    turn: Generator[Union[Effect, E], Any, object],
-    client: AsyncClient,
-    end_calls: Callable[[], Awaitable[None]] = do_nothing,
-) -> AsyncGenerator[E, None]:
-    """The events of a turn, or of an agent's run. Raises what it raises.
+class AsyncCancellation:
+    """Lets another task, or thread, end what a run waits for.
 
-    `end_calls` ends what the run has started, before the run itself is closed.
+    `end_calls` ends the calls that the run has started; it is awaited before the run itself is closed.
     """
-    answers = _AsyncAnswers(client)
+
+    def __init__(self, end_calls: Callable[[], Awaitable[None]] = do_nothing) -> None:
+        self.end_calls = end_calls
+        self.is_set = False
+        self._task: asyncio.Task[Any] | None = None  # that waits
+
+    def cancel(self) -> None:
+        """What waits with it raises Cancelled."""
+        self.is_set = True
+        if task := self._task:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    async def wait(self, work: Awaitable[T]) -> T:
+        """The result of `work`. Raises Cancelled after `cancel`, CancelledError where the task is cancelled."""
+        self._task = task = asyncio.current_task()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not self.is_set:
+                raise
+            if task is not None and hasattr(task, "uncancel"):  # from Python 3.11 on
+                task.uncancel()
+            raise Cancelled(CANCELLED) from None
+        finally:
+            self._task = None
+
+
+async def drive_async(
+    turn: Generator[Union[Effect, E], Any, object], client: AsyncClient, cancellation: AsyncCancellation | None = None
+) -> AsyncGenerator[E, None]:
+    """The events of a turn, or of an agent's run. Raises what it raises."""
+    answers, cancelled = _AsyncAnswers(client), cancellation or AsyncCancellation()
     perform = answers.perform
     try:
         with naming_server(client.base_url), suppress(StopIteration):
@@ -42,15 +69,17 @@ async def drive_async(
             while True:
                 if not isinstance(step, EFFECTS):
                     yield step
-                    step = next(turn)
+                    step = turn.throw(Cancelled(CANCELLED)) if cancelled.is_set else next(turn)
                     continue
                 try:
-                    answer = await perform(step)
+                    answer = await cancelled.wait(perform(step))
                 except BotError as error:
+                    if cancelled.is_set:
+                        await cancelled.end_calls()
                     step = turn.throw(error)
                 except asyncio.CancelledError:
                     answers.abandon()
-                    await end_calls()
+                    await cancelled.end_calls()
                     with suppress(Cancelled, StopIteration):
                         turn.throw(Cancelled(CANCELLED))
                     raise
@@ -58,7 +87,7 @@ async def drive_async(
                     step = turn.send(answer)
     finally:
         answers.abandon()
-        await end_calls()
+        await cancelled.end_calls()
         turn.close()
 
 

@@ -62,8 +62,8 @@ def test_a_value_has_these_fields(name):
 def test_an_agent_is_connected_with_these_parameters():
     assert list_parameters(src.Agent.connect) == CONNECT
     assert [list(list_parameters(each)) for each in (src.Agent.answer, src.Agent.ask, src.Agent.cancel)] == [
-        ["question", "tool_choice"],  # this came later
-        ["question", "tool_choice"],
+        ["question", "tool_choice", "schema", "raise_on_limit"],  # these came later
+        ["question", "tool_choice", "schema"],
         [],
     ]
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from ...types.messages import ToolCall, ToolResult
-from .calls import CANCEL_GRACE_S, CallRunner, start_threads
+from .calls import CANCEL_GRACE_S, CallRunner, is_coroutine_function, start_threads
 from .context import ToolContext
 from .result import attempt
 
@@ -69,13 +69,6 @@ class AsyncCallRunner(CallRunner):
             future.set_exception(error)
         else:
             future.set_result(task.result())
-
-
-def is_coroutine_function(function: object) -> bool:
-    """Whether calling it gives a coroutine, as far as can be told without calling it."""
-    if inspect.iscoroutinefunction(function):
-        return True
-    return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
 
 
 async def _run_in_thread(function: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ A daemon thread does not hold up the program's exit when a call hangs, as one of
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
@@ -66,3 +67,10 @@ def start_threads(run: Callable[[A], R], arguments: Sequence[A], max_threads: in
     for number in range(min(max_threads, len(arguments))):
         Thread(target=copy_context().run, args=(work,), daemon=True, name=f"call {number}").start()
     return futures
+
+
+def is_coroutine_function(function: object) -> bool:
+    """Whether calling it gives a coroutine, as far as can be told without calling it."""
+    if inspect.iscoroutinefunction(function):
+        return True
+    return callable(function) and inspect.iscoroutinefunction(type(function).__call__)

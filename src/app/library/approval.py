@@ -1,0 +1,66 @@
+"""Who is asked before a tool of high risk runs: a function of the program. Only a clear yes lets a call run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import TypeAlias, Union
+
+from ...security.permissions.approval import Answer, Request
+from ...tools.sdk.calls import is_coroutine_function
+
+Approve: TypeAlias = Callable[[Request], Union[bool, Answer]]
+AsyncApprove: TypeAlias = Callable[[Request], Union[bool, Answer, Awaitable[Union[bool, Answer]]]]
+
+NO_ANSWER = "the program's approve function gave no answer."
+
+
+class Approval:
+    """Asks a function. What is no answer refuses the call, and is kept in `error`, to be raised to the program."""
+
+    takes_coroutines = False
+    error: TypeError | None = None
+
+    def __init__(self, approve: AsyncApprove) -> None:
+        """Raises TypeError for what cannot be asked."""
+        if not callable(approve) or isinstance(approve, type):
+            raise TypeError(
+                "approve: expected a function that gets the request and returns True, False or an Answer, not "
+                f"{approve!r}."
+            )
+        if is_coroutine_function(approve) and not self.takes_coroutines:
+            raise TypeError(
+                f"approve: {_name(approve)} is a coroutine function, which only an agent of AsyncServer awaits. "
+                "Use a plain function here."
+            )
+        self._approve = approve
+
+    def approve(self, request: Request) -> Answer | Future[Answer]:
+        return self._read(self._approve(request))
+
+    def _read(self, given: object) -> Answer:
+        """The answer that a function gave; a refusal if it is none."""
+        if given is True or given is False:
+            return Answer(given, "" if given else "it was not approved.")
+        if isinstance(given, Answer) and given.allowed in (True, False) and isinstance(given.allowed, bool):
+            return given
+        if inspect.iscoroutine(given):
+            given.close()  # else Python warns that it was never awaited
+        self.error = TypeError(
+            f"approve returned {_describe(given)}, so the call was refused. Return True, False or an Answer, such as "
+            'Answer(False, "Not on Sundays.").'
+        )
+        return Answer(False, NO_ANSWER)
+
+
+def _describe(given: object) -> str:
+    if inspect.iscoroutine(given) or inspect.isawaitable(given):
+        return f"an awaitable ({type(given).__name__}), which only an agent of AsyncServer awaits"
+    if isinstance(given, Answer):
+        return f"an Answer whose `allowed` is {given.allowed!r}"
+    return f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)

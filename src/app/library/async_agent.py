@@ -1,0 +1,166 @@
+"""Servers and agents for asyncio. They need aiohttp: `pip install "vllm-bot[async]"`.
+
+async with AsyncServer("http://localhost:8000/v1") as server:
+    async for event in server.agent(tools=[weather]).ask("Do I need an umbrella in Oslo?"):
+        ...
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ...security.permissions.approval import Answer, Request
+from ...tools import Registry
+from ...tools.sdk.async_calls import AsyncCallRunner
+from ...transport.async_driver import run_async
+from ...transport.async_http import AsyncClient
+from ...types.messages import ToolChoice
+from .agent import BaseAgent
+from .approval import Approval, AsyncApprove
+from .async_run import AsyncRun
+from .connection import BaseServer
+from .exchange import Question
+from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
+from .result import Result, raise_if_cut
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+
+
+class AsyncApproval(Approval):
+    """As Approval; a coroutine function is awaited, another one runs in a thread, as it may wait for a person."""
+
+    takes_coroutines = True
+
+    def __init__(self, approve: AsyncApprove, runner: AsyncCallRunner) -> None:
+        super().__init__(approve)
+        self._runner = runner
+
+    def approve(self, request: Request) -> Future[Answer]:
+        return self._runner.spawn(self._ask(request))
+
+    async def _ask(self, request: Request) -> Answer:
+        return self._read(await self._runner.call(self._approve, request))
+
+
+class AsyncAgent(BaseAgent):
+    """As Agent, for asyncio; `AsyncServer.agent` makes one. Coroutine functions as tools run in its event loop."""
+
+    def __init__(self, server: BaseServer, client: AsyncClient, options: Options) -> None:
+        super().__init__(server, options)
+        self._client = client
+        self._run: AsyncRun | None = None
+
+    def _make_runner(self, registry: Registry) -> AsyncCallRunner:
+        self._calls = AsyncCallRunner(registry)
+        return self._calls
+
+    def _make_approver(self, approve: AsyncApprove) -> AsyncApproval:
+        return AsyncApproval(approve, self._calls)
+
+    def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> AsyncRun:
+        """As Agent.ask, to iterate with `async for`."""
+        exchange = self._make_exchange(question, tool_choice, schema)
+        self._run = AsyncRun(exchange, self._client, self._context, self._calls, self._run)
+        return self._run
+
+    @overload
+    async def answer(
+        self, question: Question, *, tool_choice: ToolChoice | None = ..., schema: type[T], raise_on_limit: bool = ...
+    ) -> Result[T]: ...
+    @overload
+    async def answer(
+        self,
+        question: Question,
+        *,
+        tool_choice: ToolChoice | None = ...,
+        schema: object = ...,
+        raise_on_limit: bool = ...,
+    ) -> Result[Any]: ...
+    async def answer(
+        self,
+        question: Question,
+        *,
+        tool_choice: ToolChoice | None = None,
+        schema: object = None,
+        raise_on_limit: bool = True,
+    ) -> Result[Any]:
+        """As Agent.answer."""
+        async with self.ask(question, tool_choice=tool_choice, schema=schema) as answering:
+            async for _ in answering:
+                pass
+        return raise_if_cut(answering.result) if raise_on_limit else answering.result
+
+    def cancel(self) -> None:
+        """Stop the run, from any task or thread: who iterates gets Cancelled. Without a run, nothing happens."""
+        if self._run:
+            self._run.cancel()
+
+    async def close(self) -> None:
+        """End the run, if there is one. The agent answers no more questions."""
+        if self._run:
+            await self._run.close()
+        self._is_closed = True
+
+    async def __aenter__(self) -> AsyncAgent:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncServer(BaseServer):
+    """As Server, for asyncio: any number of agents may answer at once, in one event loop. It needs aiohttp."""
+
+    def _open(self) -> None:
+        self._client = AsyncClient(**self._client_options)
+
+    def agent(
+        self,
+        tools: Tools = (),
+        model: str = "",
+        *,
+        system: str = SYSTEM,
+        approve: AsyncApprove | None = None,
+        tool_choice: ToolChoice = "auto",
+        conversation: Stored = None,
+        overrides: Overrides = NO_OVERRIDES,
+        max_tool_turns: int = 10,
+        compact: bool = True,
+        workspace: str | Path = ".",
+        **sampling: Unpack[Sampling],
+    ) -> AsyncAgent:
+        """As Server.agent; `approve` may be a coroutine function, and so may tools."""
+        options = Options(
+            tools,
+            model,
+            system,
+            approve,
+            tool_choice,
+            conversation,
+            overrides,
+            max_tool_turns,
+            compact,
+            workspace,
+            sampling,
+        )
+        return AsyncAgent(self, self._client, options)
+
+    async def list_models(self) -> list[str]:
+        """The names of its models. Raises BotError."""
+        return await run_async(self.make_core("").server.list_models(), self._client)
+
+    async def close(self) -> None:
+        """Close the connections. Its agents answer no more questions."""
+        self.is_closed = True
+        await self._client.close()
+
+    async def __aenter__(self) -> AsyncServer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,106 @@
+"""As run.py, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from types import AsyncGeneratorType
+from typing import Any, cast
+
+from ...tools import ToolContext
+from ...tools.sdk.async_calls import AsyncCallRunner
+from ...transport.async_driver import AsyncCancellation, drive_async
+from ...transport.async_http import AsyncClient
+from ...types.events import Event
+from .exchange import Exchange
+from .result import Result
+from .run import get_result
+
+
+class AsyncRun:
+    """As Run, for asyncio. A task that is cancelled ends it, too."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        client: AsyncClient,
+        context: ToolContext,
+        runner: AsyncCallRunner,
+        previous: AsyncRun | None,
+    ) -> None:
+        self._previous = previous
+        self._exchange = exchange
+        self._client = client
+        self._context = context
+        self._runner = runner
+        self._cancellation = AsyncCancellation(self._end_calls)
+        self._closing = asyncio.Lock()
+        self._iterator: weakref.ref[object] | None = None
+        self._events = cast("AsyncGeneratorType[Event, None]", self._follow())
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        iterator = self._iterate()
+        self._iterator = weakref.ref(iterator)
+        return iterator
+
+    async def __anext__(self) -> Event:
+        return await anext(self._events)
+
+    @property
+    def result(self) -> Result[Any]:
+        """What came of it. Raises BotError if it is not over."""
+        return get_result(self._exchange)
+
+    @property
+    def was_left(self) -> bool:
+        """Whether the `async for` over it has ended, while the event loop has not closed it yet."""
+        return self._iterator is not None and self._iterator() is None
+
+    async def close(self) -> None:
+        """Leave it: the server's answer ends at once."""
+        if self._events.ag_running and not self._closing.locked():  # in another task
+            self.cancel()
+            return
+        async with self._closing:
+            await self._events.aclose()
+
+    def cancel(self) -> None:
+        """Stop it from another task or thread: who iterates gets Cancelled. After its end, nothing happens."""
+        self._exchange.cancelled.set()
+        self._cancellation.cancel()
+
+    async def __aenter__(self) -> AsyncRun:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _iterate(self) -> AsyncGenerator[Event, None]:
+        """Where a `break` drops it, the event loop closes it."""
+        try:
+            async for event in self._events:
+                yield event
+        finally:
+            await self.close()
+
+    async def _follow(self) -> AsyncGenerator[Event, None]:
+        exchange, previous, self._previous = self._exchange, self._previous, None
+        if previous and previous.was_left:
+            await previous.close()
+        exchange.open()
+        try:
+            async with self._context.for_async_run(exchange.cancelled) as ctx:
+                steps: AsyncGenerator[Event, None] = drive_async(exchange.run(ctx), self._client, self._cancellation)
+                async with aclosing(steps) as events:
+                    async for event in events:
+                        exchange.see(event)
+                        yield event
+            exchange.is_answered = True
+        finally:
+            exchange.close()
+
+    async def _end_calls(self) -> None:
+        self._exchange.cancelled.set()
+        await self._runner.end()

@@ -1,0 +1,105 @@
+"""A server as agents share it: where it is, how it is reached, and what is known of it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, ServerError
+from ...model import ModelCore
+from ...transport import Client, Timeouts
+from ...types.effects import Aside
+from ..endpoint import DEFAULT_URL, make_client_options, make_core, make_model_options, make_settings, take_only
+
+
+class BaseServer:
+    """`provider`: vllm, openai, ollama, anthropic, gemini or vertex. `timeouts`: in seconds, see Timeouts.
+
+    `headers` are sent with every request. `verify`: whether to check the server's certificate, or the path of a CA
+    file. `retries`: of a request that failed before
+    anything of its answer came. Nothing is sent before the first question. Raises ConfigError for impossible arguments.
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        *,
+        api_key: str = "",
+        provider: str = "vllm",
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
+        verify: bool | str = True,
+        retries: int = 2,
+    ) -> None:
+        _check(base_url=base_url, api_key=api_key, timeouts=timeouts, headers=headers, verify=verify, retries=retries)
+        settings = make_settings(base_url, "", api_key, provider, None, None)
+        self.base_url = settings.vllm.base_url
+        self.provider = provider
+        self.is_closed = False
+        options = make_client_options(settings)
+        self._client_options: dict[str, Any] = {
+            **options,
+            "clocks": timeouts or options["clocks"],
+            "headers": {**options["headers"], **(headers or {})},
+            "ssl_verify": verify,
+        }
+        retry_policy = make_model_options(settings)["retry_policy"]._replace(retries=retries)
+        self._open()
+        self._model_options = {**make_model_options(settings), "retry_policy": retry_policy, "is_name_fixed": True}
+
+    def _open(self) -> None:
+        """Make what the agents share."""
+
+    def make_client(self) -> Client:
+        """A client for one agent in one thread; those of a server share their connections."""
+        return Client(**self._client_options)
+
+    def make_core(self, model: str, **options: Any) -> ModelCore:
+        """One model's logic; `options` as in endpoint.make_core."""
+        return make_core(self.base_url, model, **{**self._model_options, **options})
+
+    def resolve_model(self, core: ModelCore) -> Aside[str]:
+        """The name of the model: the one that was named, or the server's only one.
+
+        Raises ConfigError with the names that there are. Raises BotError if the server does not answer.
+        """
+        if core.name and self.provider != "vllm":  # other lists leave out names that work
+            return core.name
+        try:
+            names = yield from core.server.known_models()
+        except ServerError:
+            if core.name:  # a proxy without a list
+                return core.name
+            raise
+        if not core.name:
+            return take_only(names, self.base_url)
+        if core.name not in names:
+            names = yield from core.server.list_models()  # one that was loaded meanwhile
+        if core.name not in names:
+            raise ConfigError(
+                f"The server at {self.base_url} has no model {core.name!r}.", f"It serves {', '.join(names) or 'none'}."
+            )
+        return core.name
+
+
+def _check(
+    *, base_url: object, api_key: object, timeouts: object, headers: object, verify: object, retries: object
+) -> None:
+    """Raises ConfigError for what would fail later, and less clearly."""
+    if not isinstance(base_url, str):
+        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
+    if not isinstance(api_key, str):
+        raise ConfigError(f"api_key: expected a text, got {type(api_key).__name__}.")
+    if timeouts is not None and not isinstance(timeouts, Timeouts):
+        raise ConfigError(f"timeouts: expected Timeouts(total=60.0), got {timeouts!r}.")
+    if timeouts is not None and not all(isinstance(each, (int, float)) and each > 0 for each in timeouts):
+        raise ConfigError(f"timeouts: expected seconds, more than 0, got {timeouts!r}.")
+    if headers is not None and not (
+        isinstance(headers, Mapping) and all(isinstance(each, str) for pair in headers.items() for each in pair)
+    ):
+        raise ConfigError(f"headers: expected a mapping of names to texts, got {headers!r}.")
+    if not isinstance(verify, (bool, str)) or (isinstance(verify, str) and not Path(verify).exists()):
+        raise ConfigError(f"verify: expected True, False or the path of a CA file, got {verify!r}.")
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise ConfigError(f"retries: expected a whole number, at least 0, got {retries!r}.")

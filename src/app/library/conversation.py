@@ -1,0 +1,95 @@
+"""A conversation as plain data: a list of messages that can be stored, handed in and forked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ...errors import ConfigError
+from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, UserMessage, read_message
+
+MESSAGES = (SystemMessage, UserMessage, Response, ToolResults)
+TYPE, VERSION = "conversation", 1
+
+
+class Conversation(list[Message]):
+    """The messages so far, the system prompt first if there is one.
+
+    `to_dict` gives JSON values only, `from_dict` the conversation again: the same messages, and so the same prompt.
+    """
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        super().__init__(messages)
+        if wrong := [each for each in self if not isinstance(each, MESSAGES)]:
+            kind = type(wrong[0]).__name__
+            raise ConfigError(
+                f"A conversation holds messages, and not {kind}: {str(wrong[0])[:60]!r}.",
+                "Use UserMessage, Response and the others, or Conversation.from_dict for what to_dict gave.",
+            )
+
+    def fork(self) -> Conversation:
+        """A copy that goes its own way."""
+        return Conversation(self)
+
+    @property
+    def text(self) -> str:
+        """The last answer."""
+        return next((each.text.strip() for each in reversed(self) if isinstance(each, Response)), "")
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all its answers, and of their prompts, as the server counted them."""
+        return add_usages(each.usage for each in self if isinstance(each, Response))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `from_dict` takes. It holds JSON values only."""
+        return {"type": TYPE, "version": VERSION, "messages": [message.to_dict() for message in self]}
+
+    @classmethod
+    def from_dict(cls, stored: object) -> Conversation:
+        """Raises ConfigError if `stored` is not what `to_dict` gave."""
+        if not isinstance(stored, dict) or stored.get("type") != TYPE or not isinstance(stored.get("messages"), list):
+            raise ConfigError(
+                f"This is no stored conversation: {str(stored)[:60]!r}.", "Store what conversation.to_dict() gives."
+            )
+        try:
+            return cls(map(read_message, stored["messages"]))
+        except ValueError as error:
+            raise ConfigError(f"A message of the stored conversation cannot be read: {error}.") from error
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Conversation:
+        """Raises ConfigError if `text` is not what `to_json` gave."""
+        try:
+            return cls.from_dict(json.loads(text))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"This is no stored conversation: {error}.") from error
+
+
+def read_conversation(given: object, system: str) -> Conversation:
+    """The conversation that an agent goes on with, which begins with `system` if it has no system prompt of its own.
+
+    A Conversation is used as it is, and grows; other lists are copied. Raises ConfigError for anything else.
+    """
+    if given is None:
+        given = Conversation()
+    elif isinstance(given, dict):
+        given = Conversation.from_dict(given)
+    elif isinstance(given, (list, tuple)) and not isinstance(given, Conversation):
+        given = Conversation(given)
+    if not isinstance(given, Conversation):
+        raise ConfigError(
+            f"conversation: expected a Conversation, a list of messages or what to_dict gave, not {given!r}."
+        )
+    if system and not (given and isinstance(given[0], SystemMessage)):
+        given.insert(0, SystemMessage(system))
+    return given
+
+
+def add_usages(usages: Iterable[Usage | None]) -> Usage:
+    counted = [usage for usage in usages if usage]
+    return Usage(sum(each.input_tokens for each in counted), sum(each.output_tokens for each in counted))

@@ -1,0 +1,102 @@
+"""One question to one agent, without I/O: what runs of threads and of asyncio share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import Event as CancelToken
+from typing import Protocol, Union
+
+from ...agent.loop import AgentLoop
+from ...errors import BotError
+from ...tools import Media, ToolContext
+from ...tools.sdk.result import to_content_block
+from ...types.effects import AgentSteps, Aside
+from ...types.events import Event
+from ...types.messages import JSON, ToolChoice, UserMessage
+from .conversation import Conversation
+from .result import Result, RunRecord
+from .structured import Form
+
+Question = Union[str, Sequence[Union[str, Media]]]
+
+
+class Answerer(Protocol):
+    """The agent that a question is put to, see BaseAgent."""
+
+    conversation: Conversation
+
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+
+    def take(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def resolve_model(self) -> Aside[None]: ...
+
+    def get_loop(self, schema: Mapping[str, JSON] | None) -> AgentLoop: ...
+
+    def take_approval_error(self) -> TypeError | None: ...
+
+
+class Exchange:
+    """`cancelled` tells tools to end."""
+
+    def __init__(self, agent: Answerer, question: Question, tool_choice: ToolChoice, form: Form | None) -> None:
+        self._agent = agent
+        self._asked = _to_message(question, form)
+        self._tool_choice = tool_choice
+        self._form = form
+        self._record = RunRecord()
+        self.cancelled = CancelToken()
+        self.is_over = False
+        self.is_answered = False
+
+    def open(self) -> None:
+        """Raises BotError if the agent is closed, or answers another question."""
+        self._agent.take()
+        self._agent.conversation.append(self._asked)
+
+    def close(self) -> None:
+        """A question without an answer is taken back: the next one must not inherit it."""
+        conversation = self._agent.conversation
+        if any(last is self._asked for last in conversation[-1:]):
+            conversation.pop()
+        self.is_over = True
+        self._agent.release()
+
+    def run(self, ctx: ToolContext) -> AgentSteps[None]:
+        """Answer the question; see AgentLoop.run. Raises BotError."""
+        agent, conversation = self._agent, self._agent.conversation
+        yield from agent.resolve_model()
+        form = self._form
+        has_calls = bool(agent.tools) and self._tool_choice != "none"
+        loop = agent.get_loop(None if form is None or has_calls else form.schema)
+        yield from loop.run(conversation, self.cancelled, self._tool_choice, ctx=ctx)
+        if form is None or not self.result.is_complete:
+            return
+        if wrong := form.find_mistake(self._record.text):
+            conversation.append(UserMessage(form.describe_mistake(wrong)))
+            yield from agent.get_loop(form.schema).run(conversation, self.cancelled, "none", ctx=ctx)
+        if self.result.is_complete:
+            self._record.value = form.read(self._record.text)
+
+    def see(self, event: Event) -> None:
+        """Raises what the approve function did wrong."""
+        self._record.add(event)
+        if error := self._agent.take_approval_error():
+            raise error
+
+    @property
+    def result(self) -> Result[object]:
+        """So far."""
+        return self._record.make_result()
+
+
+def _to_message(question: Question, form: Form | None) -> UserMessage:
+    """Raises BotError for what is no question."""
+    if isinstance(question, str):
+        return UserMessage(f"{question}\n\n{form.instructions}" if form else question)
+    if not isinstance(question, (list, tuple)) or not all(isinstance(each, (str, Media)) for each in question):
+        raise BotError(f"A question is a text, or a list of texts and Media, not {question!r:.80}.")
+    return UserMessage("", tuple(map(to_content_block, [*question, *([form.instructions] if form else [])])))

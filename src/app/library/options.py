@@ -1,0 +1,150 @@
+"""What an agent may be given: its options with their defaults, and the checks of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Union
+
+from ...errors import ConfigError
+from ...providers.table import PROVIDERS
+from ...tools import DependencyKey, Tool
+from ...tools.sdk.validation import find_near
+from ...types.messages import JSON, Message, ToolChoice
+from .approval import AsyncApprove
+
+Tools: TypeAlias = Iterable[Union[Tool, Callable[..., object]]]
+Stored: TypeAlias = Union[Sequence[Message], Mapping[str, Any], None]
+Overrides: TypeAlias = Mapping[Union[DependencyKey[Any], str], Callable[..., Any]]
+NO_OVERRIDES: Overrides = MappingProxyType({})
+SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
+
+
+class Sampling(TypedDict, total=False):
+    """How a model answers. What is not given, or None, is left to the server."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repetition_penalty: float | None
+    seed: int | None
+    stop: str | Sequence[str] | None
+    max_tokens: int | None  # of one answer
+    extra_body: Mapping[str, JSON] | None  # more fields of the request, as this server names them
+
+
+class Options(NamedTuple):
+    """What an agent is made of, as it was given."""
+
+    tools: Tools
+    model: str
+    system: str
+    approve: AsyncApprove | None
+    tool_choice: ToolChoice = "auto"
+    conversation: Stored = None
+    overrides: Overrides = NO_OVERRIDES
+    max_tool_turns: int = 10
+    compact: bool = True
+    workspace: str | Path = "."
+    sampling: Mapping[str, Any] = MappingProxyType({})
+
+    def check(self) -> Options:
+        """The same, with whole paths and names. Raises TypeError for an unknown name, ConfigError for a wrong value."""
+        for name in self.sampling:
+            if name not in Sampling.__annotations__:
+                names = {**self._asdict(), **Sampling.__annotations__}
+                near = find_near(name, names)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+                raise TypeError(f"An agent has no option {name!r}: {hint}")
+        for name, value in {**self._asdict(), **self.sampling}.items():
+            _check_value(name, value)
+        overrides: Overrides = {_name_key(key): factory for key, factory in self.overrides.items()}
+        sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
+        return self._replace(workspace=_check_folder(self.workspace), overrides=overrides, sampling=sampling)
+
+
+_NUMBERS: Mapping[str, tuple[float | None, float | None]] = {  # the least and the greatest; None: no limit
+    "temperature": (0, None),
+    "top_p": (0, 1),
+    "top_k": (-1, None),
+    "min_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+    "repetition_penalty": (0, None),
+    "seed": (None, None),
+    "max_tokens": (1, None),
+    "max_tool_turns": (1, None),
+}
+_WHOLE = ("top_k", "seed", "max_tokens", "max_tool_turns")
+_KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "model": (str, "a name"),
+    "system": (str, "a text"),
+    "overrides": (Mapping, "a mapping of DependencyKey to factory"),
+    "compact": (bool, "True or False"),
+    "workspace": ((str, Path), "the path of a folder"),
+    "extra_body": (Mapping, "a mapping, such as {'best_of': 2}"),
+}
+_COMMON = ("temperature", "max_tokens")  # that all providers have under one name of ours
+
+
+def make_body(sampling: Mapping[str, Any], provider: str) -> dict[str, JSON]:
+    """The settings of sampling as fields of a request, but for those in _COMMON.
+
+    Raises ConfigError for one that this provider does not take.
+    """
+    body: dict[str, Any] = {}
+    names = PROVIDERS[provider].sampling
+    for name in Sampling.__annotations__:
+        value = sampling[name]
+        if value is None or name in (*_COMMON, "extra_body"):
+            continue
+        if name not in names:
+            raise ConfigError(f"{name}: the API of {provider} has no such setting.")
+        *folders, last = names[name].split(".")
+        inner = body
+        for folder in folders:
+            inner = inner.setdefault(folder, {})
+        inner[last] = [value] if isinstance(value, str) else list(value) if name == "stop" else value
+    return {**body, **(sampling["extra_body"] or {})}
+
+
+def _check_value(name: str, value: Any) -> None:
+    """Raises ConfigError."""
+    if name in _KINDS and (value is not None or name not in Sampling.__annotations__):
+        kinds, wanted = _KINDS[name]
+        if not isinstance(value, kinds):
+            raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
+    elif name == "stop" and value is not None:
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) and text for text in texts):
+            raise ConfigError(f"stop: expected a text or a list of texts, got {value!r}.")
+    elif name in _NUMBERS and (value is not None or name not in Sampling.__annotations__):
+        _check_number(name, value)
+
+
+def _check_number(name: str, value: Any) -> None:
+    least, most = _NUMBERS[name]
+    wanted = "a whole number" if name in _WHOLE else "a number"
+    if isinstance(value, bool) or not isinstance(value, int if name in _WHOLE else (int, float)):
+        raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
+    if not (float("-inf") if least is None else least) <= value <= (float("inf") if most is None else most):
+        limits = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise ConfigError(f"{name}: expected {limits}, got {value!r}.")
+
+
+def _check_folder(workspace: str | Path) -> Path:
+    folder = Path(workspace).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"workspace: there is no folder {folder}.")
+    return folder
+
+
+def _name_key(key: object) -> str:
+    name = key.id if isinstance(key, DependencyKey) else key
+    if not isinstance(name, str):
+        raise ConfigError(f"overrides: expected a DependencyKey as the key, got {key!r}.")
+    return name

@@ -1,0 +1,107 @@
+"""What came of a question: the answer, why it ended, and what happened on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from ...errors import LimitReached
+from ...types.events import CallFinished, Completed, Event, LimitHit, Notice
+from ...types.messages import Usage
+from .conversation import add_usages
+
+T = TypeVar("T")
+StopReason: TypeAlias = Literal["end_turn", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"]
+
+STOPS: dict[str, str] = {
+    "max_tokens": "The answer was cut off at its limit of tokens.",
+    "repetition": "The answer kept repeating itself, so it was stopped.",
+    "max_tool_turns": "The question took more turns with tool calls than are allowed.",
+    "stuck": "The model made calls that cannot be run, again and again, and gave no answer.",
+    "other": "The server stopped the answer.",
+}
+HINTS: dict[str, str] = {
+    "max_tokens": "Allow more (max_tokens), or ask to go on: what came is in the conversation.",
+    "max_tool_turns": "Allow more (max_tool_turns), or ask to go on: what was found is in the conversation.",
+}
+
+
+@dataclass(frozen=True)
+class Result(Generic[T]):
+    """The answer to one question. `str(result)` is its text.
+
+    `stop_reason`: "end_turn" if the model ended its answer itself; "max_tokens", "repetition" or "other" if it was cut,
+    "max_tool_turns" if the question took too many turns, "stuck" if the model only made calls that cannot be run.
+    `usage`: the tokens of all requests of the question. `calls`: each call with its result, in order. `notices`: what
+    the user should know. `value`: the answer as the `schema` that was asked for.
+    """
+
+    text: str
+    stop_reason: StopReason
+    usage: Usage
+    calls: tuple[CallFinished, ...]
+    notices: tuple[str, ...]
+    value: T
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended the answer itself."""
+        return self.stop_reason == "end_turn"
+
+
+class RunRecord:
+    """Collects the events of one question."""
+
+    def __init__(self) -> None:
+        self._completed: list[Completed] = []
+        self._calls: list[CallFinished] = []
+        self._notices: list[str] = []
+        self._has_hit_limit = False
+        self.value: object = None
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, Completed):
+            self._completed.append(event)
+        elif isinstance(event, CallFinished):
+            self._calls.append(event)
+        elif isinstance(event, Notice):
+            self._notices.append(event.text)
+        elif isinstance(event, LimitHit):
+            self._has_hit_limit = True
+
+    @property
+    def text(self) -> str:
+        """The last turn's."""
+        return self._completed[-1].response.text.strip() if self._completed else ""
+
+    def make_result(self) -> Result[object]:
+        usage = add_usages(each.response.usage for each in self._completed)
+        return Result(self.text, self._find_stop(), usage, tuple(self._calls), tuple(self._notices), self.value)
+
+    def _find_stop(self) -> StopReason:
+        if self._has_hit_limit:
+            return "max_tool_turns"
+        last: Sequence[Completed] = self._completed[-1:]
+        for completed in last:
+            response = completed.response
+            if response.stop_reason in ("max_tokens", "repetition"):
+                return response.stop_reason
+            if response.stop_reason == "other" or response.provider_stop_reason:
+                return "other"
+            if response.requested_calls:
+                return "stuck"
+        return "end_turn"
+
+
+def raise_if_cut(result: Result[T]) -> Result[T]:
+    """The result, if the model ended its answer itself. Raises LimitReached, which has the result, if not."""
+    if result.is_complete:
+        return result
+    told = next((text for text in reversed(result.notices) if text.startswith("The server stopped")), "")
+    error = LimitReached(told or STOPS[result.stop_reason], HINTS.get(result.stop_reason, ""))
+    error.result = replace(result)
+    raise error

@@ -1,0 +1,84 @@
+"""The answer to a question while it comes: events to iterate, which can be left at any time.
+
+Leaving a run, by `break`, `close`, an exception or a cancelled task, ends the server's answer, and the conversation
+can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from types import GeneratorType
+from typing import Any, cast
+
+from ...errors import BotError, Cancelled
+from ...tools import ToolContext
+from ...transport import CANCELLED, Client
+from ...transport.driver import drive
+from ...types.events import Event
+from .exchange import Exchange
+from .result import Result
+
+LEFT = "This run was left before its end."
+
+
+class Run:
+    """Iterate it for events; it is a context manager, which closes it. What ends it early raises BotError in `for`."""
+
+    def __init__(self, exchange: Exchange, client: Client, context: ToolContext) -> None:
+        self._exchange = exchange
+        self._events = cast("GeneratorType[Event, None, None]", _follow(exchange, client, context))
+
+    def __iter__(self) -> Iterator[Event]:
+        try:
+            yield from self._events
+        finally:
+            self.close()
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    @property
+    def result(self) -> Result[Any]:
+        """What came of it. Raises BotError if it is not over."""
+        return get_result(self._exchange)
+
+    def close(self) -> None:
+        """Leave it: the server's answer ends at once."""
+        if self._events.gi_running:  # in another thread
+            self.cancel()
+        else:
+            self._events.close()
+
+    def cancel(self) -> None:
+        """Stop it from another thread: who iterates gets Cancelled. After its end, nothing happens."""
+        self._exchange.cancelled.set()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _follow(exchange: Exchange, client: Client, context: ToolContext) -> Generator[Event, None, None]:
+    exchange.open()
+    client.bind_cancellation(exchange.cancelled)
+    try:
+        with context.for_run(exchange.cancelled) as ctx, closing(drive(exchange.run(ctx), client)) as events:
+            for event in events:
+                exchange.see(event)
+                yield event
+                if exchange.cancelled.is_set():
+                    raise Cancelled(CANCELLED)
+        exchange.is_answered = True
+    finally:
+        exchange.close()
+
+
+def get_result(exchange: Exchange) -> Result[Any]:
+    if not exchange.is_over:
+        raise BotError("The run is not over, so it has no result yet.", "Iterate it to its end first.")
+    if not exchange.is_answered:
+        raise BotError(LEFT, "Its events so far are what there is.")
+    return exchange.result
