@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import threading
+import traceback
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Union
 
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
+from src.errors import ToolError
 from src.model import FactStore, ServerApi
 from src.model.call_path import CallPath
 from src.providers.openai import OpenAICodec
@@ -20,6 +25,7 @@ from src.transport.driver import drive, run
 from src.types.effects import AgentSteps
 from src.types.events import Completed, Event, ModelEvent, TextDelta
 from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, ToolDefinition
+from tests.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -105,11 +111,26 @@ def toolbox() -> tuple[Registry, list[str]]:
         return "changed"
 
     @registry.tool(risk="low")
-    def wait() -> str:
-        """Wait for ever."""
-        raise KeyboardInterrupt
+    def wait(ctx: ToolContext) -> str:
+        """Wait for the user, who presses Ctrl-C."""
+        press_ctrl_c()
+        ctx.cancelled.wait(5)
+        raise ToolError("it was cancelled")
 
     return registry, ran
+
+
+def press_ctrl_c() -> None:
+    """Send the signal to the main thread, once it waits for the calls if it does not run them."""
+    main = threading.main_thread()
+
+    def waits_for_calls() -> bool:
+        frame = sys._current_frames()[main.ident]
+        return any(each.f_code.co_name == "_wait_for" for each, _ in traceback.walk_stack(frame))
+
+    if threading.current_thread() is not main:
+        wait_until(waits_for_calls, "the main thread does not wait for the calls")
+    signal.pthread_kill(main.ident, signal.SIGINT)
 
 
 def context(folder: Path = Path("/")) -> ToolContext:

@@ -7,10 +7,12 @@ import threading
 import pytest
 
 from src.agent.dispatch import NOT_FINISHED, TOO_MANY, TOO_MANY_NOTICE
+from src.errors import ToolError
 from src.security.permissions.approval import Answer
 from src.tools import ToolContext
 from src.types.events import Notice
 from src.types.messages import MAX_CALLS
+from tests.doubles import press_ctrl_c
 
 from .turns import Turn
 
@@ -152,10 +154,12 @@ class TestInterrupts:
             ctx.cancelled.wait(WAIT)
             return "saved"
 
-        def interrupted() -> str:
-            """Stand for Ctrl-C."""
+        def interrupted(ctx: ToolContext) -> str:
+            """Press Ctrl-C."""
             others_run.wait(WAIT)
-            raise KeyboardInterrupt
+            press_ctrl_c()
+            ctx.cancelled.wait(WAIT)
+            raise ToolError("it was cancelled")
 
         turn = Turn().tool(look_again, "high")
         for tool in (quick, interrupted, long, saved):
@@ -168,8 +172,8 @@ class TestInterrupts:
         begun = []
 
         def interrupted() -> str:
-            """Stand for Ctrl-C."""
-            raise KeyboardInterrupt
+            """Press Ctrl-C."""
+            press_ctrl_c()
 
         def later(number: int, ctx: ToolContext) -> str:
             """Note it, and hold the thread."""

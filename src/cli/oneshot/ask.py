@@ -6,13 +6,15 @@ its limits ends with exit code 3; the answer until then is kept.
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TextIO
 
 from ... import __version__
 from ...app.discovery import discover
@@ -55,15 +57,47 @@ class Outlet(Protocol):
 @contextmanager
 def open_outlet(output: str, model: str = "") -> Iterator[Outlet]:
     """Shows a run, and its end however it ends."""
-    outlet, began, ended_by = OUTLETS[output](RunReport(model)), time.monotonic(), None
+    began, ended_by = time.monotonic(), None
+    with _reserve_stdout() as stdout:
+        outlet = OUTLETS[output](RunReport(model), stdout)
+        try:
+            yield outlet
+        except BaseException as error:
+            ended_by = error
+            raise
+        finally:
+            outlet.report.seconds = round(time.monotonic() - began, 3)
+            outlet.end(ended_by)
+
+
+@contextmanager
+def _reserve_stdout() -> Iterator[TextIO]:
+    """Standard output for the answer alone: what threads and programs of tools print goes to standard error.
+
+    A stream that replaces standard output, as in a test, stays as it is.
+    """
+    shared = sys.stdout
+    if shared is not sys.__stdout__ or not isinstance(shared, io.TextIOWrapper):
+        yield shared
+        return
+    shared.flush()
+    descriptor = shared.fileno()
+    saved = os.dup(descriptor)
+    os.dup2(sys.stderr.fileno() if sys.stderr else os.open(os.devnull, os.O_WRONLY), descriptor)
+    own = io.TextIOWrapper(
+        io.FileIO(saved, "w", closefd=False),
+        encoding=shared.encoding,
+        errors=shared.errors,
+        line_buffering=shared.line_buffering,
+    )
     try:
-        yield outlet
-    except BaseException as error:
-        ended_by = error
-        raise
+        yield own
+        own.flush()
     finally:
-        outlet.report.seconds = round(time.monotonic() - began, 3)
-        outlet.end(ended_by)
+        with suppress(OSError):  # the reader is gone, which the block has said
+            own.close()
+        os.dup2(saved, descriptor)
+        os.close(saved)
 
 
 def ask(
@@ -167,10 +201,10 @@ def _limit_time(seconds: float | None) -> Iterator[None]:
 class TextOutlet:
     """The answer as text: streamed on a terminal, else printed whole."""
 
-    def __init__(self, report: RunReport) -> None:
+    def __init__(self, report: RunReport, stdout: TextIO) -> None:
         self.report = report
-        self._screen = PlainScreen(sys.stdout, sys.stderr, thoughts=False, styled=False)
-        self._streaming = sys.stdout.isatty()
+        self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False)
+        self._streaming = stdout.isatty()
         self._answering = False
 
     def begin(self, **fields: str) -> None:
@@ -202,8 +236,9 @@ class TextOutlet:
 class JsonOutlet:
     """One JSON object at the end; with `streaming`, one for each event too."""
 
-    def __init__(self, report: RunReport, *, streaming: bool = False) -> None:
+    def __init__(self, report: RunReport, stdout: TextIO, *, streaming: bool = False) -> None:
         self.report = report
+        self._stdout = stdout
         self._streaming = streaming
 
     def begin(self, **fields: str) -> None:
@@ -218,10 +253,10 @@ class JsonOutlet:
         self._print(self.report.format_end(ended_by))
 
     def _print(self, text: str) -> None:
-        print(text, flush=True)
+        print(text, flush=True, file=self._stdout)
 
 
-OUTLETS: dict[str, Callable[[RunReport], Outlet]] = {
+OUTLETS: dict[str, Callable[[RunReport, TextIO], Outlet]] = {
     "text": TextOutlet,
     "json": JsonOutlet,
     "stream-json": partial(JsonOutlet, streaming=True),

@@ -6,7 +6,7 @@
 
 A Tool is called as its function is. A model's call goes through `execute`, which raises no Exception: what the
 function returns becomes a result of kind text, data or multimodal; what it raises, and a wrong call, become a result of
-kind error that says how to call it. KeyboardInterrupt and SystemExit pass through.
+kind error that says how to call it. Ctrl-C passes through.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_ar
 from ...errors import BotError
 from ...types.messages import JSON, ToolDefinition
 from ...types.tool_schema import format_signature
+from .containment import contain, contain_coroutine
 from .context import ToolContext
 from .result import Outcome, attempt, replace_surrogates, to_outcome
 from .schema import Convert, drop_nulls, read_parameters, to_strict
@@ -125,22 +126,27 @@ class Tool(Generic[P, R]):
             ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
             return ""
 
-        return attempt(lambda: replace_surrogates(str(preview(converted, ctx))), log_failure)
+        def run_preview() -> str:
+            with contain():
+                return replace_surrogates(str(preview(converted, ctx)))
+
+        return attempt(run_preview, log_failure)
 
     def _run(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Outcome:
         function = cast(Callable[..., object], self.function)
-        if not self.context_parameter and not inspect.iscoroutine(value := function(**arguments)):
-            return to_outcome(value)
-        with ctx.for_call() as within:
-            if self.context_parameter:
-                value = function(**arguments, **{self.context_parameter: within})
-            return to_outcome(within.wait_for(value) if inspect.iscoroutine(value) else value)
+        with contain():
+            if not self.context_parameter and not inspect.iscoroutine(value := function(**arguments)):
+                return to_outcome(value)
+            with ctx.for_call() as within:
+                if self.context_parameter:
+                    value = function(**arguments, **{self.context_parameter: within})
+                return to_outcome(within.wait_for(contain_coroutine(value)) if inspect.iscoroutine(value) else value)
 
     async def _run_async(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Outcome:
         function = cast(Callable[..., Awaitable[object]], self.function)
         async with ctx.for_async_call() as within:
             context = {self.context_parameter: within} if self.context_parameter else {}
-            return to_outcome(await function(**arguments, **context))
+            return to_outcome(await contain_coroutine(function(**arguments, **context)))
 
     def _read_arguments(self, arguments: Any) -> dict[str, Any] | str:
         """The arguments in the types of the function's hints; a text says what is wrong with them."""

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from src.app.state_files import ServerMemory
 from src.cli.main import main
 from src.model import CallPath
 from tests.doubles import ScriptedServer
+from tests.sources import ROOT
 
 CALL_TEXT = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
 HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
@@ -278,3 +280,41 @@ class TestLimits:
             assert ask(options=[option, value])[0] == 2
         except SystemExit as left:
             assert left.code == 2
+
+
+TOOLS = """
+import os, subprocess, sys, threading
+from vllm_bot import tool
+
+@tool(risk="low")
+def roll(sides: int) -> str:
+    '''Roll a die.'''
+    print("from python")
+    thread = threading.Thread(target=print, args=["from a thread"])
+    thread.start()
+    thread.join()
+    os.write(1, b"from C\\n")
+    subprocess.run(["echo", "from a program"])
+    return "4"
+"""
+
+
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_what_a_tool_prints_by_any_means_is_not_on_standard_output(tmp_path, output):
+    (tmp_path / "dice.py").write_text(TOOLS)
+    (tmp_path / "config.json").write_text('{"tools": {"modules": ["dice.py"]}}')
+    roll = [{"content": 'TOOL_CALL: {"name": "roll", "args": {"sides": 6}}'}, {"finish": "stop"}]
+    with ScriptedServer(roll, HELLO) as server:
+        where = ["-u", server.url, "-w", str(tmp_path), "-c", str(tmp_path / "config.json")]
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "cli.py"), *where, "-p", "go", "--output", output],
+            capture_output=True, text=True, timeout=60, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        )  # fmt: skip
+    assert done.returncode == 0
+    for text in ("from python", "from a thread", "from C", "from a program"):
+        assert text in done.stderr
+        assert text not in done.stdout
+    if output == "text":
+        assert done.stdout == "Hello\n"
+    else:
+        assert json.loads(done.stdout.splitlines()[-1])["answer"] == "Hello"

@@ -171,16 +171,6 @@ def test_whatever_a_tool_raises_becomes_an_error_result(error, text):
     assert (result.kind, result.value) == ("error", text)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_exceptions_that_end_the_program_pass_through(error):
-    def stopped() -> str:
-        """Stop."""
-        raise error
-
-    with pytest.raises(error):
-        answer(stopped, {})
-
-
 def test_a_whole_float_arrives_as_the_integer_that_was_promised():
     assert answer(greet, {"name": "x", "times": 2.0}).value == "hello xhello x"
 
