@@ -22,7 +22,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from ...types.sandbox import Access, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored, Writer
+from .interrupts import HeldInterrupts
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -65,28 +66,26 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Access = "write") -> str 
 
 def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: Access) -> str:
     """Run the program, feed `output`, and say how it ended."""
-    process, left_over, notes = None, False, []
-    try:
-        with _hold_interrupts():  # one between the start and the assignment would leave the program running
-            launch = _prepare_launch(argv, ctx, access)
-            try:
-                process = _start(launch, ctx.workspace)
-            except BaseException:
+    with HeldInterrupts() as interrupts:
+        launch = _prepare_launch(argv, ctx, access)
+        try:
+            process = _start(launch, ctx.workspace)
+        except BaseException:
+            launch.settle()
+            launch.tidy_up()
+            raise
+        try:
+            with interrupts.allowed():
+                deadline = time.monotonic() + ctx.exec_timeout
+                has_ended = _read_until_end(process, output.feed, deadline, ctx.raise_if_cancelled)
+        finally:  # the sandbox restores protected files in every case
+            if process.poll() is not None:
                 launch.settle()
-                launch.tidy_up()
-                raise
-        deadline = time.monotonic() + ctx.exec_timeout
-        has_ended = _read_until_end(process, output.feed, deadline, ctx.raise_if_cancelled)
-    finally:
-        if process is not None:
-            with _hold_interrupts():  # so that the sandbox restores protected files in every case
-                if process.poll() is not None:
-                    launch.settle()
-                    left_over = _stop(process)
-                else:
-                    left_over = _stop(process)
-                    launch.settle()
-                notes = [*launch.tidy_up()]
+                left_over = _stop(process)
+            else:
+                left_over = _stop(process)
+                launch.settle()
+            notes = [*launch.tidy_up()]
     return _describe_end(process.returncode if has_ended else None, left_over, notes, ctx.exec_timeout)
 
 
@@ -105,23 +104,20 @@ def run_live(
 
     Raises ToolError if the command cannot be started, or if it runs as another user and cannot be ended.
     """
-    process, has_ended = None, False
-    try:
-        with _hold_interrupts():
-            process = _start(Launch(argv, environment), cwd, has_terminal=True)
-        has_ended = _read_until_end(process, on_output)
-    except KeyboardInterrupt:
-        if process is None:
-            raise
-        with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the grace
-            _read_until_end(process, on_output, time.monotonic() + interrupt_grace_s)
-    finally:
-        if process is not None:
-            with _hold_interrupts():
-                if not has_ended:
-                    _kill_writers(process)
-                _wait(process, KILL_GRACE_S)
-                _pipe_of(process).close()
+    has_ended = False
+    with HeldInterrupts() as interrupts:
+        process = _start(Launch(argv, environment), cwd, has_terminal=True)
+        try:
+            with interrupts.allowed():
+                has_ended = _read_until_end(process, on_output)
+        except KeyboardInterrupt:
+            with suppress(KeyboardInterrupt), interrupts.allowed():  # a second Ctrl-C ends the grace
+                _read_until_end(process, on_output, time.monotonic() + interrupt_grace_s)
+        finally:
+            if not has_ended:
+                _kill_writers(process)
+            _wait(process, KILL_GRACE_S)
+            _pipe_of(process).close()
     if process.returncode is None:
         raise ToolError("the command could not be ended: it runs as another user")
     return process.returncode
@@ -261,26 +257,6 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
     except TimeoutExpired:
         return False
     return True
-
-
-@contextmanager
-def _hold_interrupts() -> Iterator[None]:
-    """Delay a Ctrl-C, and the alarm of a time limit, until the end of the block."""
-    held: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
-    known = {number: handler for number, handler in handlers.items() if handler is not None}  # None: not Python's own
-    try:
-        for number in known:
-            signal.signal(number, lambda received, _frame: held.append(received))
-    except ValueError:  # this is not the main thread, the only one that gets signals
-        known = {}
-    try:
-        yield
-    finally:
-        for number, handler in known.items():
-            signal.signal(number, handler)
-        for received in dict.fromkeys(held):
-            signal.raise_signal(received)
 
 
 def _stop(process: Popen[bytes]) -> bool:

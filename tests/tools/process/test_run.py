@@ -266,7 +266,7 @@ def test_a_second_ctrl_c_waits_until_all_of_it_is_killed(run, somebody_lives):
     assert not somebody_lives()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM], ids=["Ctrl-C", "a time limit"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("seconds", [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005])
 def test_an_interrupt_while_the_command_is_started_leaves_nothing(seconds, number, run, somebody_lives):
     run("exec", command="true")  # an interrupted import would leave a file open
@@ -294,8 +294,8 @@ def heeding_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def interrupt_after(seconds: float, number: signal.Signals) -> Iterator[None]:
-    """Send a signal that raises KeyboardInterrupt to this thread: SIGINT, or SIGALRM as `--timeout` does."""
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    """Send a signal that raises KeyboardInterrupt to this thread."""
+    before = signal.signal(number, signal.default_int_handler)
     timer = Timer(seconds, signal.pthread_kill, (get_ident(), number))
     with heeding_ctrl_c():
         timer.start()
@@ -303,7 +303,7 @@ def interrupt_after(seconds: float, number: signal.Signals) -> Iterator[None]:
             yield
         finally:
             timer.join()
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(number, before)
 
 
 # The user's own commands
