@@ -204,7 +204,9 @@ def stream_event(delta: dict) -> bytes:
 class ScriptedServer:
     """A server on loopback: each chat takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
 
-    def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, models: Sequence[str] = ("tiny",)) -> None:
+    def __init__(
+        self, *answers: tuple[int, dict] | list[dict] | Iterator[dict] | bytes, models: Sequence[str] = ("tiny",)
+    ) -> None:
         self.answers = list(answers)
         self.models = models
         self.requests: list[dict] = []
@@ -227,6 +229,8 @@ class ScriptedServer:
         answer = self.answers.pop(0)
         if isinstance(answer, tuple):
             return _json(*answer)
+        if isinstance(answer, Iterator):  # which may have no end
+            return LoopbackReply(200, STREAM, map(stream_event, answer))
         body = answer if isinstance(answer, bytes) else b"".join([*map(stream_event, answer), b"data: [DONE]\n\n"])
         return LoopbackReply(200, STREAM, [body])
 

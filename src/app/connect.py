@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event as CancelToken
 from typing import NamedTuple, TypeVar
 
 from ..config import Settings
@@ -58,14 +59,20 @@ class ReviewerModel(NamedTuple):
 
 
 class Connections:
-    """What talks to the server of these settings. `sleep` waits between attempts.
+    """What talks to the server of these settings. `sleep` waits between attempts; `cancelled`: see Factory.
 
     `within`, wherever a method takes it, is a time limit in seconds that is tighter than the settings' own.
     """
 
-    def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        sleep: Callable[[float], None] = time.sleep,
+        cancelled: CancelToken | None = None,
+    ) -> None:
         self.settings = settings
         self.sleep = sleep
+        self.cancelled = cancelled
         self._provider = PROVIDERS[settings.vllm.provider]
 
     def make_codec(self, new_id: Callable[[], str] = random_id) -> Codec:
@@ -74,7 +81,10 @@ class Connections:
 
     def make_client(self, within: float | None = None) -> Client:
         """Raises ConfigError where the API key cannot be sent."""
-        return Client(**make_client_options(self.settings, within), sleep=self.sleep)
+        client = Client(**make_client_options(self.settings, within), sleep=self.sleep)
+        if self.cancelled:
+            client.bind_cancellation(self.cancelled)
+        return client
 
     def make_server(self) -> ServerApi:
         return ServerApi(

@@ -19,6 +19,8 @@ from ..types.messages import JSON, Message, SystemMessage
 from .state_files import RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
+    from threading import Event as CancelToken
+
     from ..security.permissions.approval import Approver
     from ..tools.sdk.context import BeforeWrite
     from .connect import Connections
@@ -26,20 +28,29 @@ if TYPE_CHECKING:
 
 
 class Factory:
-    """Makes what one set of settings describes. `sleep` waits between attempts to reach the server."""
+    """Makes what one set of settings describes. `sleep` waits between attempts to reach the server.
 
-    def __init__(self, settings: Settings, sleep: Callable[[float], None] = time.sleep) -> None:
+    Once `cancelled` is set, by any thread, what the agent does ends, and it raises Cancelled.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sleep: Callable[[float], None] = time.sleep,
+        cancelled: CancelToken | None = None,
+    ) -> None:
         self.settings = settings
         self.sleep = sleep
+        self.cancelled = cancelled
 
     def with_settings(self, settings: Settings) -> Factory:
-        return Factory(settings, self.sleep)
+        return Factory(settings, self.sleep, self.cancelled)
 
     @property
     def connections(self) -> Connections:
         from .connect import Connections
 
-        return Connections(self.settings, self.sleep)
+        return Connections(self.settings, self.sleep, self.cancelled)
 
     def make_runtime(self, model_name: str, approver: Approver, before_write: BeforeWrite | None = None) -> Runtime:
         """The agent on this model. `before_write` receives a file's content before a tool writes it.

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.compaction import Compactor
@@ -56,13 +57,14 @@ class Runtime(NamedTuple):
     settings: Settings
     sandbox: DeferredSandbox | None = None
     todos: list[tuple[str, str]] | None = None
+    cancelled: CancelToken | None = None  # see Factory
 
     def answer(self, session: Session) -> Generator[Event, None, None]:
         """Answer the last message of the session, which records what happens. Raises BotError.
 
         Before the first calls, a Notice tells if commands would run without a sandbox.
         """
-        driven = self.model.drive(self.agent.run(session.messages), session.save_waiting)
+        driven = self.model.drive(self.agent.run(session.messages, self.cancelled), session.save_waiting)
         with closing(session.follow(driven)) as events:
             for event in events:
                 yield event
@@ -139,7 +141,7 @@ def make_runtime(
         output_budget=lambda: compute_output_budget(model.core.known_context_length),
         review_board=connections.make_review_board(),
     )
-    return Runtime(agent, model, settings, sandbox, context.todos)
+    return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled)
 
 
 def _make_compactor(connections: Connections, model: Model) -> Compactor:

@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -20,7 +21,7 @@ from ... import __version__
 from ...app.discovery import discover
 from ...app.factory import Factory
 from ...app.runtime import Runtime
-from ...errors import ConfigError, LimitReached
+from ...errors import Cancelled, ConfigError, LimitReached
 from ...security.text.sanitize import sanitize
 from ...session.session import Session
 from ...types.events import Completed, Event, Notice, TextDelta, TurnStarted
@@ -30,16 +31,14 @@ from ..render.plain import PlainScreen
 from ..tracing.debug import Debug
 from .json_output import RunReport, format_event, format_line
 
+CANCEL_GRACE_S = 2.0  # from the end of the time to SIGTERM
+
 
 class RunLimits(NamedTuple):
     """Limits of one run: tokens the model writes in all turns, and seconds. None is no limit."""
 
     tokens: int | None = None
     seconds: float | None = None
-
-
-class OutOfTime(KeyboardInterrupt):
-    """The time is up. A KeyboardInterrupt, so that whatever runs is ended as by Ctrl-C."""
 
 
 class Outlet(Protocol):
@@ -116,12 +115,16 @@ def ask(
     session, notices = factory.open_session(resume)
     session.messages.append(asked := UserMessage(question))
 
-    answer = _answer(factory, debug, session, notices, outlet, yes=yes, limits=limits)
+    cancelled = threading.Event() if limits.seconds is not None else None
+    limited = Factory(factory.settings, factory.sleep, cancelled)
+    answer = _answer(limited, debug, session, notices, outlet, yes=yes, limits=limits)
     try:
-        with _limit_time(limits.seconds), closing(answer) as events:
+        with _limit_time(limits.seconds, cancelled), closing(answer) as events:
             for event in events:
                 outlet.draw(event)
-    except OutOfTime as error:
+    except (Cancelled, SystemExit) as error:
+        if cancelled is None or not cancelled.is_set():
+            raise
         report.limit = "--timeout"
         message = f"The run took longer than {limits.seconds:g} seconds."
         raise LimitReached(message, "The limit is --timeout.") from error
@@ -180,22 +183,26 @@ def _get_final_text(conversation: list[Message]) -> str:
 
 
 @contextmanager
-def _limit_time(seconds: float | None) -> Iterator[None]:
-    """Raise OutOfTime after this time; no limit on systems without setitimer."""
-    if seconds is None or not hasattr(signal, "setitimer"):
+def _limit_time(seconds: float | None, cancelled: threading.Event | None) -> Iterator[None]:
+    """Set `cancelled` after this time. What has not ended CANCEL_GRACE_S later, such as a tool, is sent SIGTERM."""
+    if cancelled is None:
         yield
         return
+    has_ended, main_thread = threading.Event(), threading.get_ident()
 
-    def ring(*_: object) -> None:
-        raise OutOfTime
+    def watch() -> None:
+        if not has_ended.wait(seconds):
+            cancelled.set()
+            if not has_ended.wait(CANCEL_GRACE_S) and hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(main_thread, signal.SIGTERM)
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        has_ended.set()
+        watcher.join()
 
 
 class TextOutlet:

@@ -3,10 +3,10 @@
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from itertools import count
 
 import pytest
 
@@ -20,6 +20,15 @@ CALL_TEXT = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
 HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
 READ = [{"content": f"Reading.\n{CALL_TEXT}"}, {"finish": "stop"}]
 WRITE = [{"content": 'TOOL_CALL: {"name": "write", "args": {"path": "new.txt", "content": "x"}}'}, {"finish": "stop"}]
+SLEEPY = """
+import time
+from vllm_bot import tool
+
+@tool(risk="low")
+def doze() -> str:
+    'Sleep.'
+    time.sleep(3600)
+"""
 CUT = b'data: {"choices": [{"delta": {"content": "Half an ans"}}]}\n\n'
 
 
@@ -254,24 +263,23 @@ class TestLimits:
         assert "--max-tokens" in err
 
     def test_time_ends_whatever_runs(self, ask):
-        """The command sends the timer's signal, so that it runs when the time is over, on however busy a machine.
+        command = 'TOOL_CALL: {"name": "exec", "args": {"command": "sleep 3600"}}'
+        code, _, err, _ = ask([{"content": command}, {"finish": "stop"}], options=["--timeout", "0.5", "--yes"])
+        assert code == 3
+        assert "took longer than 0.5 seconds" in err
 
-        It does so once the program waits for it: a signal in the very moment of the fork is not what this is about.
-        """
-        left = []
+    def test_time_ends_an_answer_that_has_no_end(self, ask):
+        code, out, err, _ = ask(({"content": f"{number} "} for number in count()), options=["--timeout", "1"])
+        assert (code, out[:6]) == (3, "0 1 2 ")
+        assert "took longer than 1 seconds" in err
 
-        def answer():
-            left.append(signal.getitimer(signal.ITIMER_REAL)[0])
-            pid = os.getpid()
-            command = f"until grep -q '^State:.S' /proc/{pid}/status; do :; done; kill -ALRM {pid}; sleep 3600"
-            yield {"content": f'TOOL_CALL: {{"name": "exec", "args": {{"command": "{command}"}}}}'}
-            yield {"finish": "stop"}
-
-        code, _, err, requests = ask(answer(), HELLO, options=["--timeout", "7200", "--yes"])
-        assert (code, len(requests)) == (3, 1)
-        assert "took longer than 7200 seconds" in err
-        assert [0 < seconds <= 7200 for seconds in left] == [True]
-        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    def test_time_ends_a_tool_that_looks_at_no_clock(self, ask, tmp_path):
+        (tmp_path / "tools.py").write_text(SLEEPY)
+        (tmp_path / "config.json").write_text('{"tools": {"modules": ["tools.py"]}}')
+        call = [{"content": 'TOOL_CALL: {"name": "doze", "args": {}}'}, {"finish": "stop"}]
+        code, _, err, _ = ask(call, options=["--timeout", "0.5"])
+        assert code == 3
+        assert "took longer than 0.5 seconds" in err
 
     @pytest.mark.parametrize("option", ["--max-turns", "--max-tokens", "--timeout"])
     @pytest.mark.parametrize("value", ["0", "-1", "x"])
