@@ -13,25 +13,24 @@ the end of its output, since a background process may hold the pipe. Memory is b
 
 from __future__ import annotations
 
-import codecs
 import math
 import os
 import re
 import select
 import signal
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from types import FrameType, TracebackType
+from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import ToolError
 from ...types.sandbox import Access, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
-from ..sdk.output_store import Stored, Writer
-from .interrupts import HeldInterrupts
+from ..sdk.output_store import Stored
+from .output import Output
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -123,60 +122,6 @@ def run_live(
     return process.returncode
 
 
-class Output:
-    """What a program printed, as text of at most `max_chars` characters: beyond that its head and its tail.
-
-    Linear in what is fed. `store` gets every byte.
-    """
-
-    def __init__(self, max_chars: int, store: Writer | None = None) -> None:
-        self._store = store
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._head: list[str] = []
-        self._head_room = max_chars // 2
-        self._tail: deque[str] = deque()
-        self._tail_max = max_chars - max_chars // 2
-        self._tail_size = 0
-        self._cut = 0
-
-    def feed(self, data: bytes, *, final: bool = False) -> None:
-        if self._store:
-            self._store.write(data)
-        text = self._decoder.decode(data, final)
-        if self._head_room:
-            self._head.append(text[: self._head_room])
-            text = text[self._head_room :]
-            self._head_room -= len(self._head[-1])
-        self._tail.append(text)
-        self._tail_size += len(text)
-        while self._tail_size - len(self._tail[0]) > self._tail_max:
-            self._cut += len(self._tail[0])
-            self._tail_size -= len(self._tail.popleft())
-
-    def text(self) -> str:
-        self.feed(b"", final=True)
-        tail = "".join(self._tail)
-        over = max(0, len(tail) - self._tail_max)
-        cut = self._cut + over
-        gap = f"\n[... {cut:,} characters cut out of the middle{self._reference()} ...]\n" if cut else ""
-        return ("".join(self._head) + gap + tail[over:]).replace("\0", "\ufffd")
-
-    def _reference(self) -> str:
-        if not self._store or not self._store.size:
-            return ""
-        part = "" if self._store.complete else f"; the first {self._store.size:,} bytes of all"
-        return f'{part}: tool_output_cache(ref_id="{self._store.ref}")'
-
-    def with_ending(self, ending: str) -> str | Stored:
-        """The text with `ending` on a line of its own, and the reference of the whole output if it was stored."""
-        text = self.text()
-        line_end = "" if not text or text.endswith("\n") else "\n"
-        if not self._store:
-            return text + line_end + ending
-        self._store.write((line_end + ending).encode())
-        return Stored(text + line_end + ending, self._store.ref)
-
-
 def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Access) -> Launch:
     environment = {
         name: value
@@ -257,6 +202,53 @@ def _wait(process: Popen[bytes], seconds: float) -> bool:
     except TimeoutExpired:
         return False
     return True
+
+
+class HeldInterrupts:
+    """Holds back Ctrl-C and the signals that end the program until the end of the block.
+
+    In `allowed` the first one raises what its handler raises; the next ones are held again, so that a process that
+    was interrupted is ended whatever comes. Only the main thread gets signals: elsewhere it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._held: list[int] = []
+        self._are_allowed = False
+
+    def __enter__(self) -> HeldInterrupts:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if callable(handler):  # the others raise nothing
+                try:
+                    signal.signal(number, self._receive)
+                except ValueError:  # not the main thread
+                    break
+                self._handlers[number] = handler
+        return self
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        try:
+            self._are_allowed = True
+            if self._held:
+                signal.raise_signal(self._held.pop(0))
+            yield
+        finally:
+            self._are_allowed = False
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number in dict.fromkeys(self._held):
+            signal.raise_signal(number)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._are_allowed:
+            self._are_allowed = False
+            self._handlers[number](number, frame)
+        else:
+            self._held.append(number)
 
 
 def _stop(process: Popen[bytes]) -> bool:

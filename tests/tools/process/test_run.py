@@ -17,11 +17,9 @@ from pathlib import Path
 from threading import Timer, get_ident
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from src.errors import ToolError
-from src.tools.process.run import Output, describe_exit, run_live
+from src.tools.process.run import HeldInterrupts, describe_exit, run_live
 from src.tools.sdk.output_store import Outputs
 from src.types.sandbox import Launch
 
@@ -415,7 +413,71 @@ def test_a_code_is_described(code, words):
     assert describe_exit(code) == words
 
 
-# Output
+# Signals that wait while a process is started and ended
+
+
+@pytest.fixture
+def received():
+    """The signals whose handlers ran; each handler raises KeyboardInterrupt."""
+    numbers = []
+
+    def handle(number, _):
+        numbers.append(number)
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield numbers
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+def test_a_signal_is_held_until_the_end_of_the_block(received):
+    with pytest.raises(KeyboardInterrupt), HeldInterrupts():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert received == []
+    assert received == [signal.SIGTERM]
+
+
+def test_one_that_came_before_is_raised_where_signals_are_allowed(received):
+    with HeldInterrupts() as interrupts:
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt), interrupts.allowed():
+            pytest.fail("it was not raised")
+    assert received == [signal.SIGTERM]
+
+
+def test_after_the_first_that_is_allowed_the_next_ones_are_held_while_it_is_handled(received):
+    with pytest.raises(KeyboardInterrupt), HeldInterrupts() as interrupts, interrupts.allowed():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            assert received == [signal.SIGTERM]
+    assert received == [signal.SIGTERM, signal.SIGINT]
+
+
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with HeldInterrupts() as interrupts, interrupts.allowed():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_in_another_thread_it_does_nothing(received):
+    def enter():
+        with HeldInterrupts() as interrupts, interrupts.allowed():
+            return True
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(enter).result()
+    assert received == []
+
+
+# Long output
 
 
 def test_long_output_keeps_its_head_and_its_tail(run):
@@ -427,34 +489,3 @@ def test_two_hundred_megabytes_pass_in_bounded_memory(run):
     shown = run("exec", {"exec_timeout": 60}, command="head -c 200000000 /dev/zero").value
     assert len(shown) < 31_000
     assert "[... 199,970,000 characters cut out of the middle ...]" in shown
-
-
-def fed(most: int, chunks: list[bytes]) -> str:
-    output = Output(most)
-    for chunk in chunks:
-        output.feed(chunk)
-    return output.text()
-
-
-@given(st.lists(st.binary(max_size=8), max_size=20), st.integers(2, 40))
-def test_output_does_not_depend_on_how_it_came(chunks, most):
-    assert fed(most, chunks) == fed(most, [b"".join(chunks)])
-
-
-@given(st.text(max_size=60).filter(lambda text: "\0" not in text), st.integers(2, 40))
-def test_output_within_bounds_is_whole_and_beyond_them_says_what_is_missing(text, most):
-    shown = fed(most, [text.encode()])
-    if len(text) <= most:
-        assert shown == text
-    else:
-        head, tail = text[: most // 2], text[len(text) - (most - most // 2) :]
-        assert shown == f"{head}\n[... {len(text) - most:,} characters cut out of the middle ...]\n{tail}"
-
-
-@pytest.mark.parametrize("size", [1, 7, 500])
-def test_what_is_held_is_bounded_by_the_output_kept(size):
-    output = Output(100)
-    for _ in range(1000):
-        output.feed(b"x" * size)
-        assert sum(map(len, output._head)) <= 50
-        assert sum(map(len, output._tail)) <= 50 + size

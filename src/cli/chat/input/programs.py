@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ....errors import ConfigError, ToolError
 from ....security.text.sanitize import Sanitizer
-from ....tools.process.run import Output, run_live
+from ....tools.process.output import Output
+from ....tools.process.run import run_live
 from ....types.special_tokens import neutralize
 from ..state import State
 

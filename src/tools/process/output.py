@@ -1,0 +1,62 @@
+"""What a program printed, in bounded memory: the head and the tail of it; the whole goes to the output store."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+
+from ..sdk.output_store import Stored, Writer
+
+
+class Output:
+    """What a program printed, as text of at most `max_chars` characters: beyond that its head and its tail.
+
+    Linear in what is fed. `store` gets every byte.
+    """
+
+    def __init__(self, max_chars: int, store: Writer | None = None) -> None:
+        self._store = store
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._head: list[str] = []
+        self._head_room = max_chars // 2
+        self._tail: deque[str] = deque()
+        self._tail_max = max_chars - max_chars // 2
+        self._tail_size = 0
+        self._cut = 0
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        if self._store:
+            self._store.write(data)
+        text = self._decoder.decode(data, final)
+        if self._head_room:
+            self._head.append(text[: self._head_room])
+            text = text[self._head_room :]
+            self._head_room -= len(self._head[-1])
+        self._tail.append(text)
+        self._tail_size += len(text)
+        while self._tail_size - len(self._tail[0]) > self._tail_max:
+            self._cut += len(self._tail[0])
+            self._tail_size -= len(self._tail.popleft())
+
+    def text(self) -> str:
+        self.feed(b"", final=True)
+        tail = "".join(self._tail)
+        over = max(0, len(tail) - self._tail_max)
+        cut = self._cut + over
+        gap = f"\n[... {cut:,} characters cut out of the middle{self._reference()} ...]\n" if cut else ""
+        return ("".join(self._head) + gap + tail[over:]).replace("\0", "\ufffd")
+
+    def _reference(self) -> str:
+        if not self._store or not self._store.size:
+            return ""
+        part = "" if self._store.complete else f"; the first {self._store.size:,} bytes of all"
+        return f'{part}: tool_output_cache(ref_id="{self._store.ref}")'
+
+    def with_ending(self, ending: str) -> str | Stored:
+        """The text with `ending` on a line of its own, and the reference of the whole output if it was stored."""
+        text = self.text()
+        line_end = "" if not text or text.endswith("\n") else "\n"
+        if not self._store:
+            return text + line_end + ending
+        self._store.write((line_end + ending).encode())
+        return Stored(text + line_end + ending, self._store.ref)
