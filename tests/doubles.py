@@ -72,7 +72,7 @@ class ScriptedModel:
     def core(self) -> ScriptedModel:
         return self
 
-    def drive(self, steps: AgentSteps[T]) -> Generator[Event, None, T]:
+    def drive(self, steps: AgentSteps[T], on_silence: object = None) -> Generator[Event, None, T]:
         return perform(steps)
 
 
