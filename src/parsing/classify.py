@@ -26,6 +26,7 @@ _PLACEHOLDER_NAMES = frozenset(
      "tool_name_here", "none")
 )  # fmt: skip
 _PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
+_COUNTER = re.compile(r"_?\d{1,2}\Z")
 _FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
 _TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
 _SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as prompts describe tools
@@ -34,11 +35,14 @@ _SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as prompts de
 _NO_FENCE = re.compile(r"\s*(?:`{3}\w*\s)?\s*")
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 
+_QUOTED = re.compile(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
+_TEMPLATE = re.compile(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
+_LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 # Repairs that may lose a part of an argument, or give it to another parameter.
 GUESSES = frozenset(("quotes inside a string", "unquoted text", POSITIONAL))
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _EXAMPLE = re.compile(
-    r"\b(?:for (?:example|instance)|e\.g\.|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
+    r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
     r"examples?\s*(?:calls?|usage|commands?)?\s*[:,(]|used? (?:it|as|like)|to (?:call|use|invoke) (?:it|this|the tool)|"
     r"(?:would|could|can|might|may|should) (?:be|then|also|now|just|simply)|"
     r"(?:you|one|they|users?) (?:can|could|may|might|would|should|must|need to)|"
@@ -100,17 +104,31 @@ class CallClassifier:
         if self._is_explanation(decoded.calls, raw):
             return []
         if lead.strip() or not self._made:
-            self._is_presented = is_presentation(lead)
+            self._is_presented = is_presentation(lead) or _QUOTED.search(lead) is not None
         if decoded.problem:
             name = decoded.calls[0].name if decoded.calls else ""
-            return [self._reject(name, raw, decoded.problem, origin)] if explicit else []
+            is_meant = explicit and self._is_meant(name, raw, lead)
+            return [self._reject(name, raw, decoded.problem, origin)] if is_meant else []
         classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
-        if not explicit and (not calls or (after_text and self._are_repeats(calls))):
+        is_text = not calls and not (explicit and self._is_meant(decoded.calls[0].name, raw, lead))
+        if is_text or (not explicit and after_text and self._are_repeats(calls)):
             self._ids = [each.id for each in classified] + self._ids
             return []
         self._made += calls
         return [self._count_call(call, raw) for call in classified]
+
+    def _is_meant(self, name: str, raw: str, lead: str) -> bool:
+        """Whether a block that cannot be read was meant as a call, so that the model is told.
+
+        It names an offered tool, or nearly so, or begins its line, and is not quoted. Otherwise it is about calls.
+        """
+        if _QUOTED.search(lead):
+            return False
+        if self.resolve_name(name) or self._tools.mentions_name(raw):
+            return True
+        is_apart = _LINE_START.search(lead) is not None or bool(name and self._tools.find_nearest(name))
+        return is_apart and not _TEMPLATE.search(raw)
 
     def reject_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
         return self._reject(name, raw, f"The block is longer than {limit} characters.", origin)
@@ -191,7 +209,7 @@ def is_presentation(lead: str) -> bool:
     """
     text = lead.rstrip(" \t\r\n`*_>-").removesuffix("json").rstrip(" \t\r\n`*_>-")
     sentence = _SENTENCE_END.split(text)[-1]
-    if sentence[-1:] in ".!?" and sentence:
+    if sentence.endswith((".", "!", "?")) and not sentence.endswith("e.g."):
         return False
     return bool(_EXAMPLE.search(sentence) or (_QUOTATION.search(sentence) and not _INTENTION.match(sentence)))
 
@@ -206,8 +224,8 @@ def make_id_source() -> Callable[[], str]:
 
 
 def _is_placeholder_name(name: str) -> bool:
-    bare = name.strip("<>[]{}$ ").casefold().replace("-", "_").replace(" ", "_")
-    return name in _PLACEHOLDERS or bare in _PLACEHOLDER_NAMES
+    bare = _COUNTER.sub("", name.strip("<>[]{}$ \n").casefold().replace("-", "_").replace(" ", "_"))
+    return name in _PLACEHOLDERS or bare in _PLACEHOLDER_NAMES or (name[:1] == "<" and name[-1:] == ">")
 
 
 def _has_placeholder(call: RawCall) -> bool:

@@ -166,3 +166,39 @@ def test_a_call_directly_after_an_example_is_one_too_but_not_one_after_more_text
 )
 def test_values_without_names_a_changed_name_and_lossy_repairs_are_guesses(text, guessed):
     assert [call.guessed for call in gathered(events_of(text)).calls] == [guessed]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The parser looks for `<tool_call>{broken}</tool_call>`.",
+        'It writes "TOOL_CALL: {" + text and so on.',
+        'In the middle <tool_call>{"name": "other_tool", "arguments": {}}</tool_call> of a sentence.',
+        '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+        "{%- if tools %}\n<tool_call>{{ call | tojson }}\n{%- endif %}",
+        '<tool_call>\n{"name": "tool-name-1", "arguments": {}}\n</tool_call>',
+    ],
+)
+def test_a_block_that_cannot_be_read_and_was_not_meant_as_a_call_is_text(text):
+    for cuts in ((), range(1, len(text))):
+        found = gathered(events_of(text, cuts))
+        assert (found.content, found.calls, found.malformed) == (text, (), ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Now <tool_call>{"name": "read", "arguments": {"path": }</tool_call>.',
+        'Now TOOL_CALL: {"name": "raed", "args": {}}',
+        '<tool_call>\n{"name": "other_tool", "arguments": {}}\n</tool_call>',
+        'TOOL_CALL: {"path": "a.txt"}',
+        'TOOL_CALL: {"name": "read", "args": {"path": "{name} {% if %}"',
+    ],
+)
+def test_a_block_that_cannot_be_read_and_was_meant_as_a_call_is_malformed(text):
+    assert len(gathered(events_of(text)).malformed) == 1
+
+
+def test_a_call_in_quotes_is_guessed():
+    text = 'It prints "TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}"'
+    assert [call.guessed for call in gathered(events_of(text)).calls] == [True]

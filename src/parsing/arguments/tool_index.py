@@ -47,6 +47,7 @@ class ToolIndex:
         self._found: dict[str, IndexedTool | None] = {}
         self._leads: dict[str, bool] = {}
         self._prefixes: frozenset[str] = frozenset()
+        self._mention: re.Pattern[str] | None = None
 
     def find(self, written: str) -> IndexedTool | None:
         """The offered tool that `written` names, or None."""
@@ -69,6 +70,13 @@ class ToolIndex:
                 return self.tools[name]
         name = self._by_tail.get(normalize(bare), "")
         return self.tools.get(name)
+
+    def mentions_name(self, text: str) -> bool:
+        """Whether an offered name stands in the text as one does in a call: between quotes, tags or brackets."""
+        if self._mention is None:
+            names = "|".join(map(re.escape, self.tools)) or r"(?!)"
+            self._mention = re.compile(rf"(?<=[\"'=>:.])(?:{names})(?=[\"'<>({{:\s])")
+        return self._mention.search(text) is not None
 
     def is_exact(self, written: str) -> bool:
         """Whether `written` is an offered name, but for what formats put around one: `functions.read:0`, `**read**`."""
