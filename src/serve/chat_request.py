@@ -67,6 +67,10 @@ class ChatBody:
         return not has_form and not any(self.body.get(name) for name in _FORMS)
 
     @property
+    def wants_token_ids(self) -> bool:
+        return bool(self.body.get("return_token_ids"))
+
+    @property
     def max_tokens(self) -> int | None:
         """Of one answer."""
         values = (self.body.get("max_completion_tokens"), self.body.get("max_tokens"))
@@ -84,7 +88,7 @@ class ChatBody:
         left_out = {*path.disabled_fields, *without}
         body = dict(self.body)
         allow_grammar = self.choice != "auto" or not any(map(mentions_call, self._list_texts("user", "tool")))
-        body.setdefault("return_token_ids", True)
+        body["return_token_ids"] = True
         if path.mode == "template":
             body["tool_choice"] = "none"
             body.setdefault("skip_special_tokens", False)  # in many formats the markers are special tokens

@@ -24,9 +24,9 @@ from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, dump_json, load_json
 from ..types.effects import EFFECTS, Aside, Effect, Fetch, Open, Read, Release, ReplyHead
 from ..types.events import Completed, ModelEvent, TextDelta
-from ..types.messages import NATIVE, Response, ToolCall, UserMessage
+from ..types.messages import NATIVE, Reasoning, Response, ToolCall, UserMessage
 from .chat_request import ChatBody
-from .guard import StreamGuard, WholeGuard, hide_token_ids, is_safe
+from .guard import StreamGuard, WholeGuard, is_safe
 
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"
@@ -193,7 +193,7 @@ class ChatTurn:
             for sent in guard.settle(calls, text, is_replaced=is_replaced):
                 yield Payload(sent)
         for data in last:
-            yield Payload(hide_token_ids(data))
+            yield Payload(data)
         yield Payload(DONE)
 
     def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
@@ -211,12 +211,16 @@ class ChatTurn:
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             settled.append(guard.settle(calls, text, is_replaced=is_replaced))
         answer["choices"] = settled
-        yield WholeAnswer(head.status, dump_json(_hide_token_ids(answer)).encode(errors="replace"), head.content_type)
+        if not self._request.wants_token_ids:
+            _hide_token_ids(answer)
+        yield WholeAnswer(head.status, dump_json(answer).encode(errors="replace"), head.content_type)
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[tuple[list[ToolCall], str, bool]]:
         """The calls to send besides native ones, text that was lost, and whether they replace what was held."""
         own = assembler.response()
         whole, text = yield from self._recover(assembler)
+        if all(isinstance(block, Reasoning) for block in own.content):
+            text = ""  # a thought without an answer is what the server says it is
         native = [call for call in whole.calls if call.origin == NATIVE]
         calls = [call for call in whole.calls if call.origin != NATIVE and is_safe(call)]
         is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
@@ -313,9 +317,8 @@ def _split_choices(data: bytes) -> Sequence[tuple[int, bytes]]:
     return [(int(each.get("index") or 0), dump_json({**chunk, "choices": [each]}).encode()) for each in choices]
 
 
-def _hide_token_ids(answer: dict[str, Any]) -> dict[str, Any]:
+def _hide_token_ids(answer: dict[str, Any]) -> None:
     for holder in (answer, *answer["choices"]):
         for name in ("prompt_token_ids", "token_ids"):
             if name in holder:
                 holder[name] = None
-    return answer

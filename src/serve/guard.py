@@ -36,6 +36,10 @@ def hide_token_ids(data: bytes) -> bytes:
     return _TOKEN_IDS.sub(rb"\1null", data)
 
 
+def _keep(data: bytes) -> bytes:
+    return data
+
+
 class RecordingAssembler(ResponseAssembler):
     """Keeps the parser's events too: joined, they are the text as the server sent it."""
 
@@ -133,6 +137,7 @@ class _Guard:
         self._native: dict[int, _NativeCall] = {}
         self._has_call = False  # in the text
         self._is_closed = False
+        self._clean: Callable[[bytes], bytes] = _keep if request.wants_token_ids else hide_token_ids
 
     def close(self) -> None:
         """The answer has ended. Raises StreamCut, ServerError and WireError."""
@@ -190,10 +195,13 @@ class WholeGuard(_Guard):
         kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
         native = [call for index, call in enumerate(message.get("tool_calls") or ()) if index not in dropped]
         message["content"] = kept if kept.strip() else None
-        message["tool_calls"] = native + [encode_call(call) for call in calls]
+        if all_calls := [*native, *map(encode_call, calls)]:
+            message["tool_calls"] = all_calls
+        else:
+            message.pop("tool_calls", None)
         reason = choice.get("finish_reason")
         if reason != "length":
-            reason = "tool_calls" if message["tool_calls"] else "stop"
+            reason = "tool_calls" if all_calls else "stop"
         return {**choice, "message": message, "logprobs": None, "finish_reason": reason}
 
 
@@ -216,13 +224,13 @@ class StreamGuard(_Guard):
         content = "".join([event.text for event in events if isinstance(event, TextDelta)])
         calls = frozenset([event.call_index for event in events if isinstance(event, ToolCallDelta)])
         parsed, is_last = self._absorb(events), _FINISHED in data
-        if _EMPTY in data and not is_last and b'"usage":{' not in data:
+        if _EMPTY in data and b'"logprobs":null' in data and self._clean is not _keep and not is_last:
             self._segments += map(self._decide, parsed)
             return list(self._release())
         if not self._chunks and not calls and not is_last and _is_just_text(parsed, content):
-            return [hide_token_ids(data)]
+            return [self._clean(data)]
         self._segments += map(self._decide, parsed)
-        self._chunks.append(_HeldChunk(data, len(content), calls, is_last))
+        self._chunks.append(_HeldChunk(self._clean(data), len(content), calls, is_last))
         return list(self._release())
 
     def _release(self) -> Iterator[bytes]:
@@ -297,8 +305,8 @@ def _render(chunk: _HeldChunk) -> list[bytes]:
     """The chunk with what is left of its content; none if nothing is."""
     kept = "".join(chunk.kept)
     if len(kept) == chunk.size:
-        return [hide_token_ids(chunk.data)]
-    value = json.loads(hide_token_ids(chunk.data))
+        return [chunk.data]
+    value = json.loads(chunk.data)
     for choice in value["choices"]:
         choice["delta"]["content"] = kept
         choice.pop("logprobs", None)  # they are of the whole content
@@ -308,8 +316,8 @@ def _render(chunk: _HeldChunk) -> list[bytes]:
 def _render_last(chunk: _HeldChunk, added: Sequence[dict[str, Any]], has_calls: bool | None) -> list[bytes]:
     """The chunk with the finish reason, after chunks with the `added` deltas. `has_calls`: None leaves the reason."""
     if not added and has_calls is None and chunk.size == sum(map(len, chunk.kept)):
-        return [hide_token_ids(chunk.data)]
-    value = json.loads(hide_token_ids(chunk.data))
+        return [chunk.data]
+    value = json.loads(chunk.data)
     (choice,) = value["choices"]
     before = {**choice, "finish_reason": None, "logprobs": None}
     if "stop_reason" in before:

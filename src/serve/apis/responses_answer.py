@@ -17,7 +17,16 @@ _ECHOED: Mapping[str, Any] = {
     "tools": [], "top_p": 1.0, "background": False, "max_output_tokens": None, "max_tool_calls": None,
     "previous_response_id": None, "prompt": None, "reasoning": None, "service_tier": "auto", "text": None,
     "top_logprobs": None, "truncation": "disabled", "user": None, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+    "kv_transfer_params": None, "ec_transfer_params": None, "input_messages": None, "output_messages": None,
 }  # fmt: skip
+
+_TOOL_FIELDS = {
+    "allowed_callers": None,
+    "async": None,
+    "defer_loading": None,
+    "description": None,
+    "output_schema": None,
+}
 
 
 class ResponseMaker:
@@ -35,13 +44,15 @@ class ResponseMaker:
         echoed = {
             name: default if self._body.get(name) is None else self._body[name] for name, default in _ECHOED.items()
         }
+        echoed["tools"] = [
+            _TOOL_FIELDS | tool if tool.get("type") == "function" else tool for tool in as_dicts(echoed["tools"])
+        ]
         return {
             "id": self._id,
             "object": "response",
             "created_at": self.created,
             "status": status,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "error": None,
             "model": self._body.get("model"),
             "output": output,
             "usage": _convert_usage(usage),
@@ -72,18 +83,25 @@ class ResponseMaker:
     ) -> dict[str, Any]:
         """The item for a call of a function: of that function, or of the tool that it stands for."""
         namespace, name = self._names.restore(function)
-        item: dict[str, Any] = {"call_id": call_id, "name": name, "status": status}
+        item: dict[str, Any] = {"call_id": call_id, "name": name, "status": status, "namespace": namespace}
         if function in self._names.custom:
             return {"type": "custom_tool_call", "id": f"ctc_{id}", "input": read_payload(arguments), **item}
-        named = {"namespace": namespace} if namespace else {}
-        return {"type": "function_call", "id": f"fc_{id}", "arguments": arguments, **item, **named}
+        return {
+            "type": "function_call",
+            "id": f"fc_{id}",
+            "arguments": arguments,
+            **item,
+            "async": None,
+            "caller": None,
+        }
 
     def is_custom(self, function: str) -> bool:
         return function in self._names.custom
 
 
 def make_message(id: str, text: str) -> dict[str, Any]:
-    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [make_text(text)]}
+    content = [make_text(text)]
+    return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": content, "phase": None}
 
 
 def make_text(text: str) -> dict[str, Any]:
@@ -91,7 +109,18 @@ def make_text(text: str) -> dict[str, Any]:
 
 
 def make_reasoning(id: str, text: str) -> dict[str, Any]:
-    return {"type": "reasoning", "id": id, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+    content = [{"type": "reasoning_text", "text": text}]
+    return {"type": "reasoning", "id": id, "summary": [], "content": content, "encrypted_content": None, "status": None}
+
+
+_NO_INPUT_DETAILS: Mapping[str, Any] = {
+    "cache_write_tokens": 0,
+    "input_tokens_per_turn": [],
+    "cached_tokens_per_turn": [],
+}
+_NO_OUTPUT_DETAILS: Mapping[str, Any] = {
+    "tool_output_tokens": 0, "output_tokens_per_turn": [], "tool_output_tokens_per_turn": [],
+}  # fmt: skip
 
 
 def _convert_usage(usage: object) -> dict[str, Any] | None:
@@ -101,9 +130,9 @@ def _convert_usage(usage: object) -> dict[str, Any] | None:
     thoughts = as_dict(usage.get("completion_tokens_details")).get("reasoning_tokens") or 0
     return {
         "input_tokens": usage.get("prompt_tokens") or 0,
-        "input_tokens_details": {"cached_tokens": cached},
+        "input_tokens_details": {"cached_tokens": cached, **_NO_INPUT_DETAILS},
         "output_tokens": usage.get("completion_tokens") or 0,
-        "output_tokens_details": {"reasoning_tokens": thoughts},
+        "output_tokens_details": {"reasoning_tokens": thoughts, **_NO_OUTPUT_DETAILS},
         "total_tokens": usage.get("total_tokens") or 0,
     }
 
@@ -174,7 +203,7 @@ class ResponsesStream:
         self._item = item
         yield self._locate("response.output_item.added", item=self._make_item("in_progress"))
         if item.part is not None:
-            part = {**item.part, "text": ""}
+            part = {**item.part, **({"logprobs": []} if item.kind == "message" else {})}
             yield self._locate("response.content_part.added", item_id=item.id, content_index=0, part=part)
 
     def _add(self, text: str) -> Iterator[dict[str, Any]]:
@@ -217,7 +246,8 @@ class ResponsesStream:
         if item.kind == "message":
             return {**make_message(item.id, text), "status": status, **({} if is_done else {"content": []})}
         if item.kind == "reasoning":
-            return make_reasoning(item.id, text) if is_done else {**make_reasoning(item.id, ""), "content": []}
+            changed = {"status": status, **({} if is_done else {"content": None})}
+            return {**make_reasoning(item.id, text), **changed}
         return self._maker.make_call(item.suffix, item.call_id, item.function, text, status)
 
 

@@ -1,0 +1,93 @@
+"""The gateway in front of real servers: calls land for SDK clients, and healthy answers are the server's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .harmless import find_difference, list_cases
+from .rig import Server, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+RIG = Path(os.environ.get("VLLM_BOT_RIG", ""))
+SDK_PYTHON = Path(os.environ.get("RIG_VENV", "~/rig/venv")).expanduser() / "bin" / "python"  # has the clients' SDKs
+FOUR_SERVERS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict", "wrong parser"], indirect=True)
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[Callable[[Server], str]]:
+    """Starts a gateway in front of a server; returns its address, without /v1."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(server: Server) -> str:
+        address = f"127.0.0.1:{free_port()}"
+        config = tmp_path / "config.json"
+        config.write_text(json.dumps({"vllm": {"base_url": server.base_url}, "serve": {"listen": address}}))
+        command = [sys.executable, str(ROOT / "cli.py"), "--config", str(config), "serve"]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "VLLM_API_KEY": server.api_key}
+        started.append(subprocess.Popen(command, env=environment))
+        wait_for(f"http://{address}/health")
+        return f"http://{address}"
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+
+
+def wait_for(url: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+
+
+@FOUR_SERVERS
+def test_each_call_lands_for_the_sdks_of_three_apis(server, start_gateway):
+    matrix = [str(SDK_PYTHON), str(RIG / "client_matrix.py"), f"here={start_gateway(server)}"]
+    done = subprocess.run(matrix, capture_output=True, text=True, check=True)
+    landed = json.loads(done.stdout.splitlines()[-1])
+    assert landed == {"here": {"chat": 20, "messages": 20, "responses": 20}}, done.stdout
+
+
+@pytest.mark.parametrize("server", ["hermes", "thinking"], indirect=True)
+def test_healthy_answers_are_the_server_s_own(server, start_gateway):
+    gateway, root = start_gateway(server), server.base_url.removesuffix("/v1")
+    found = [each for case in list_cases() if (each := find_difference(root, gateway, case))]
+    assert found == []
+
+
+def test_a_client_that_goes_ends_the_server_s_answer(server, start_gateway):
+    body = {
+        "model": "tiny", "stream": True, "max_tokens": 8000, "ignore_eos": True, "messages": [{"role": "user", "content": "x"}],
+        "tools": [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}],
+    }  # fmt: skip
+    request = urllib.request.Request(
+        f"{start_gateway(server)}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as reply:
+        reply.read(200)
+    deadline = time.monotonic() + PATIENCE_S
+    while count_running(server) and time.monotonic() < deadline:
+        pass
+    assert count_running(server) == 0
+
+
+def count_running(server: Server) -> float:
+    with urllib.request.urlopen(f"{server.base_url.removesuffix('/v1')}/metrics") as reply:
+        lines = reply.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running"))
