@@ -19,6 +19,7 @@ class Launch(NamedTuple):
     inherited_fds: Sequence[int] = ()  # file descriptors that the child keeps
     settle: Callable[[], None] = lambda: None  # after the program's end, or a failed start: waits for what ends with it
     tidy_up: Callable[[], Sequence[str]] = lambda: ()  # after that, once the session is dead: says what it had to do
+    ends_with_parent: bool = False  # whether all that it starts ends when its program ends, or this one
 
 
 class Sandbox(Protocol):

@@ -6,20 +6,24 @@ since the name of a mount can be neither moved nor replaced. Protected paths tha
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import shutil
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
-from . import orphans
 from .base import SandboxBase
 from .limits import ResourceLimits
 from .snapshot import list_parents
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+BACKGROUND_NOTE = "what it left running in the background was ended"
+END_TIMEOUT_S = 5.0  # of a killed namespace; on an idle machine it ends within 10 ms
 HIDDEN_HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is its own
 
 
@@ -58,11 +62,11 @@ class BubblewrapSandbox(SandboxBase):
         def settle() -> None:
             for fd in (filter_fd, info_fd, left_fd):
                 os.close(fd)
-            orphans.end_namespace(info_read_fd)
+            end_namespace(info_read_fd)
 
         def tidy_up() -> list[str]:
             with os.fdopen(left_read_fd, "rb") as pipe:
-                notes = [orphans.BACKGROUND_NOTE] if pipe.read(1) else []
+                notes = [BACKGROUND_NOTE] if pipe.read(1) else []
             return notes + ([] if access == "read" else self.restore_snapshot())
 
         return Launch(
@@ -72,6 +76,7 @@ class BubblewrapSandbox(SandboxBase):
             (filter_fd, info_fd, left_fd),
             settle,
             tidy_up,
+            ends_with_parent=True,
         )
 
 
@@ -156,3 +161,23 @@ def _open_memory_file(content: bytes) -> int:
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def end_namespace(info_fd: int) -> None:
+    """Wait until a process namespace has ended, and close `info_fd`, to which bwrap's --info-fd wrote.
+
+    The kernel kills the namespace's first process when bwrap ends; that process ends after all the others.
+    """
+    with os.fdopen(info_fd, "rb") as pipe:
+        info = pipe.read()
+    try:
+        first = os.pidfd_open(json.loads(info)["child-pid"])
+    except (ValueError, KeyError, TypeError, OSError):  # bwrap failed before it started anything, or it has ended
+        return
+    try:
+        if not select.select([first], [], [], END_TIMEOUT_S)[0]:
+            with suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(first, signal.SIGKILL)
+            select.select([first], [], [], END_TIMEOUT_S)
+    finally:
+        os.close(first)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
-from . import orphans
 from .base import SandboxBase
 from .limits import ResourceLimits
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
@@ -27,9 +25,8 @@ TOOLCHAIN_HOMES = {  # where toolchains look for themselves, since HOME leads el
 }  # fmt: skip
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 24, 22, 36, 38
+PR_CAPBSET_DROP, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 24, 22, 38
 SECCOMP_MODE_FILTER = 2
-SIGKILL = 9
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 MAKE_CHAR, MAKE_BLOCK, IOCTL_DEV = 1 << 6, 1 << 11, 1 << 15
@@ -55,11 +52,8 @@ class LandlockSandbox(SandboxBase):
         super().__init__(view, limits, filters)
         self.is_enforcing = abi >= 3  # before, a command could empty a file that it may only read
         self._abi = abi
-        self._running = 0  # commands: processes that one left behind are known only once no other runs
-        self._lock = threading.Lock()
         network = "with the network" if view.network else "no network, not even its own"
         weak = "" if abi >= 6 else "; this kernel is too old to keep signals from your other processes"
-        weak += "" if orphans.can_list_children() else "; what makes itself a new session is not found here"
         self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
 
     def launch(
@@ -75,7 +69,6 @@ class LandlockSandbox(SandboxBase):
             self.take_snapshot(trial=trial)
         has_network = self.view.has_network(access)
         home, temporary = self.scratch / "home", self.scratch / "tmp"
-        adopt_orphans()
         system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
         readable = [*system, *list_etc(), *self.view.readable]
         if access == "read":
@@ -87,19 +80,15 @@ class LandlockSandbox(SandboxBase):
         set_limits = self.limits.make_setter()
 
         def before_exec() -> None:  # pragma: no cover - runs in the child, between fork and exec
-            die_with_parent()
             set_limits()
             confine()
 
-        with self._lock:
-            self._running += 1
         return Launch(
             argv,
             {**self._list_toolchains(), **self.clean_environment(environment, str(home), str(temporary), access)},
             before_exec,
-            (),
-            lambda: os.close(fd),
-            lambda: self._tidy_up(access),
+            settle=lambda: os.close(fd),
+            tidy_up=self.restore_snapshot if access != "read" else lambda: (),
         )
 
     def _list_toolchains(self) -> dict[str, str]:
@@ -107,14 +96,6 @@ class LandlockSandbox(SandboxBase):
         return {
             name: str(home / folder) for name, folder in TOOLCHAIN_HOMES.items() if home and (home / folder).is_dir()
         }
-
-    def _tidy_up(self, access: Access) -> list[str]:
-        with self._lock:
-            self._running -= 1
-            found, remain = (False, False) if self._running else orphans.end_orphans()
-        notes = [orphans.BACKGROUND_NOTE] if found else []
-        notes += ["some of what it started could not be ended"] if remain else []
-        return notes if access == "read" else [*notes, *self.restore_snapshot()]
 
 
 class SockFprog(ctypes.Structure):
@@ -182,17 +163,6 @@ class Confinement:
             or _prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), self._address, self._zero, self._zero)
         ):
             raise _last_error("the sandbox")
-
-
-def die_with_parent() -> None:  # pragma: no cover - runs in the child, between fork and exec
-    """Call it in a child: the kernel then kills the child when the thread that started it ends."""
-    _prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(SIGKILL), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
-
-
-def adopt_orphans() -> None:
-    """Make every process that is orphaned below this one its child, so that `orphans` finds it."""
-    zero = ctypes.c_ulong(0)
-    _prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero)
 
 
 def _last_error(what: str) -> OSError:

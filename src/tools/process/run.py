@@ -1,13 +1,14 @@
 """Run one program with bounded output, so that all its processes can be ended together.
 
 - `run(argv, ctx)` runs a tool's command in a session of its own, without stdin. It returns the output, with the middle
-  cut out, and the exit code; all of the output goes to the output store. At the timeout, on cancellation, on Ctrl-C
-  and after a normal end, what is left of the session gets SIGTERM, then SIGKILL.
+  cut out, and the exit code; all of the output goes to the output store. At the timeout, on cancellation, on Ctrl-C,
+  after a normal end and when this program is killed, what is left of it gets SIGTERM, then SIGKILL: by the sandbox, or
+  by a supervisor (supervisor.py).
 - `run_live(argv, cwd, environment, on_output) -> int` runs the user's own command with the terminal of this process:
   a new session could not open /dev/tty, where sudo and ssh ask. The terminal sends Ctrl-C to the command, too;
   `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends the command and all that still holds its output.
 
-A process that starts a session of its own escapes, unless the sandbox ends it. `run` waits for the program, not for
+`run` waits for the program, not for
 the end of its output, since a background process may hold the pipe. Memory is bounded by the output kept.
 """
 
@@ -31,6 +32,7 @@ from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from .output import Output
+from .supervisor import END_TIMEOUT_S, KILL_GRACE_S, LINGER_S, Supervisor
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -40,8 +42,6 @@ SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[S
 NOT_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the socket of an agent that reveals no key
 MISLEADING = "CDPATH"  # with it, `cd src` may lead to a folder other than the one that was approved
 POLL_S = 0.05  # seconds between checks for the program's end and for cancellation
-LINGER_S = 0.2  # seconds for which output is still read after the program has ended
-KILL_GRACE_S = 0.5  # seconds from SIGTERM to SIGKILL
 INTERRUPT_GRACE_S = 1.0  # seconds from a user's Ctrl-C to SIGKILL
 READ_BYTES = 1 << 16
 BACKGROUND_ENDED = "what it left running in the background was ended"  # the sandboxes use the same words
@@ -67,9 +67,13 @@ def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: A
     """Run the program, feed `output`, and say how it ended."""
     with HeldInterrupts() as interrupts:
         launch = _prepare_launch(argv, ctx, access)
+        supervisor = None if launch.ends_with_parent else Supervisor()
         try:
-            process = _start(launch, ctx.workspace)
+            process = _start(launch, ctx.workspace, supervisor)
         except BaseException:
+            if supervisor:
+                supervisor.end()
+                supervisor.close()
             launch.settle()
             launch.tidy_up()
             raise
@@ -78,12 +82,8 @@ def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: A
                 deadline = time.monotonic() + ctx.exec_timeout
                 has_ended = _read_until_end(process, output.feed, deadline, ctx.raise_if_cancelled)
         finally:  # the sandbox restores protected files in every case
-            if process.poll() is not None:
-                launch.settle()
-                left_over = _stop(process)
-            else:
-                left_over = _stop(process)
-                launch.settle()
+            left_over = _stop(process, supervisor)
+            launch.settle()
             notes = [*launch.tidy_up()]
     return _describe_end(process.returncode if has_ended else None, left_over, notes, ctx.exec_timeout)
 
@@ -105,7 +105,7 @@ def run_live(
     """
     has_ended = False
     with HeldInterrupts() as interrupts:
-        process = _start(Launch(argv, environment), cwd, has_terminal=True)
+        process = _start(Launch(argv, environment), cwd, None, has_terminal=True)
         try:
             with interrupts.allowed():
                 has_ended = _read_until_end(process, on_output)
@@ -136,7 +136,7 @@ def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Access) -> La
         raise ToolError(f"the sandbox could not be made ready: {error}") from error
 
 
-def _start(launch: Launch, cwd: Path, *, has_terminal: bool = False) -> Popen[bytes]:
+def _start(launch: Launch, cwd: Path, supervisor: Supervisor | None, *, has_terminal: bool = False) -> Popen[bytes]:
     import subprocess  # start-up is measured, and this is not needed before a command is run
 
     try:
@@ -149,13 +149,16 @@ def _start(launch: Launch, cwd: Path, *, has_terminal: bool = False) -> Popen[by
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=not has_terminal,
-            preexec_fn=launch.before_exec,
+            preexec_fn=supervisor.wrap(launch.before_exec) if supervisor else launch.before_exec,
             pass_fds=launch.inherited_fds,
         )
     except OSError as error:
         raise ToolError(f"the command could not be started: {error.strerror}") from error
     except subprocess.SubprocessError as error:  # how subprocess reports that `before_exec` failed
         raise ToolError("the command could not be started: the sandbox or its limits could not be set") from error
+    finally:
+        if supervisor:
+            supervisor.release()
 
 
 def _read_until_end(
@@ -251,54 +254,23 @@ class HeldInterrupts:
             self._held.append(number)
 
 
-def _stop(process: Popen[bytes]) -> bool:
-    """End the session with SIGTERM, then SIGKILL; True if anything in it was still running.
+def _stop(process: Popen[bytes], supervisor: Supervisor | None) -> bool:
+    """End all that is left with SIGTERM, then SIGKILL; True if the program left anything running.
 
-    Takes up to three times KILL_GRACE_S. The caller holds interrupts, so that nothing is left behind.
+    The caller holds interrupts, so that nothing is left behind. The waiting is bounded, since a process of another user
+    cannot be killed.
     """
-    left_over = _signal_session(process, signal.SIGTERM)
-    if left_over and _outlives_grace(process):
-        _signal_session(process, signal.SIGKILL)
-        _outlives_grace(process)
-    _wait(process, KILL_GRACE_S)  # bounded: a process of another user cannot be killed
-    _pipe_of(process).close()
-    return left_over
-
-
-def _outlives_grace(process: Popen[bytes]) -> bool:
-    deadline = time.monotonic() + KILL_GRACE_S
-    while (is_running := _signal_session(process, 0)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return is_running
-
-
-def _signal_session(process: Popen[bytes], number: int) -> bool:
-    """Send a signal to every process of the session; True if one of them was alive.
-
-    It goes to process groups: the kernel signals a group in one step, so that none of it can fork away.
-    """
-    process.poll()  # a program that has ended counts as alive until it is waited for
-    groups = _find_groups(process.pid)
-    for group in groups:
+    if supervisor:
+        supervisor.end()
+        _wait(process, KILL_GRACE_S + END_TIMEOUT_S + LINGER_S)
+    elif process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
-    return bool(groups)
-
-
-def _find_groups(session: int) -> set[int]:
-    """The session's process groups with a living process: job control and timeout(1) make groups of their own.
-
-    Without a /proc only the first group is known.
-    """
-    if PROC.is_dir():
-        return {group for _pid, group in _find_living(session)}
-    try:
-        os.killpg(session, 0)
-    except ProcessLookupError:
-        return set()
-    except PermissionError:
-        pass
-    return {session}
+            os.killpg(process.pid, signal.SIGTERM)
+        if not _wait(process, KILL_GRACE_S):
+            process.kill()
+            _wait(process, KILL_GRACE_S)
+    _pipe_of(process).close()
+    return supervisor.close() if supervisor else False
 
 
 def _kill_writers(process: Popen[bytes]) -> None:

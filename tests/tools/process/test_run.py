@@ -232,8 +232,9 @@ def test_a_background_process_that_has_ended_is_not_reported(run):
     assert run("exec", command="echo $( (echo done &) ); sleep 0.05").value == "done\n[exit code 0]"
 
 
-def test_one_that_made_itself_a_new_session_is_not_waited_for(run, workspace):
-    assert run("exec", command="setsid sleep 1 & echo done").value == "done\n[exit code 0]"
+def test_one_that_made_itself_a_new_session_is_ended_too(run, workspace, somebody_lives):
+    assert run("exec", command=HOLD + "setsid sleep 60 & echo done").value == "done\n[exit code 0" + ENDED
+    assert not somebody_lives()
 
 
 def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run):
@@ -241,7 +242,7 @@ def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run):
 
 
 HEARD = "head -c 300000 /dev/zero; "  # more than a pipe holds: when this has ended, somebody is reading
-CTRL_C = "kill -INT $PPID; "
+CTRL_C = f"kill -INT {os.getpid()}; "
 INTERRUPTED = [
     f"{HEARD}{CTRL_C}sleep 60",
     f"{HEARD}sleep 60 & {CTRL_C}sleep 60",
@@ -250,7 +251,7 @@ INTERRUPTED = [
 ]
 
 
-@pytest.mark.parametrize("command", INTERRUPTED)
+@pytest.mark.parametrize("command", INTERRUPTED, ids=range(len(INTERRUPTED)))
 def test_ctrl_c_kills_all_of_it_and_passes_on(command, run, somebody_lives):
     with heeding_ctrl_c(), pytest.raises(KeyboardInterrupt):
         run("exec", command=HOLD + command)
