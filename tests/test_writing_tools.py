@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from src.config import load
-from src.tools.sources.mcp import parse_servers
+from src.tools.sources.mcp_config import parse_servers
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "writing-tools.md").read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def test_its_settings_are_settings(tmp_path):
 
 
 def test_it_names_every_key_of_a_server_and_of_a_parameter():
-    from src.tools.sources.mcp import KEYS
+    from src.tools.sources.mcp_config import KEYS
     from src.tools.sources.yaml_commands import PARAMETER_KEYS, TYPES
 
     for word in (*KEYS, *PARAMETER_KEYS, *TYPES):

@@ -188,7 +188,8 @@ def make_tools(settings: Settings) -> Registry:
 @cache
 def _connect_mcp(rows: str, root: Path) -> McpServers:
     """The MCP servers in `rows`, which is JSON; connected once in a run of the program."""
-    from ..tools.sources.mcp import McpServers, parse_servers  # loads asyncio
+    from ..tools.sources.mcp import McpServers  # loads asyncio
+    from ..tools.sources.mcp_config import parse_servers
 
     return McpServers(parse_servers(json.loads(rows), os.environ, root))
 

@@ -9,6 +9,10 @@ from pathlib import Path
 def main(mode: str, port: int) -> None:
     if mode == "hang":
         time.sleep(60)
+    if mode.startswith("banner"):
+        print("Welcome to the server!", flush=True)
+    if mode == "banner-and-hang":
+        time.sleep(60)
     if mode == "die":
         print("cannot find my database", file=sys.stderr)
         sys.exit(3)
@@ -42,6 +46,12 @@ def main(mode: str, port: int) -> None:
         """Take a while."""
         time.sleep(seconds)
         return "done"
+
+    @server.tool()
+    async def freeze() -> str:
+        """Block the event loop, so that no message is read."""
+        time.sleep(60)
+        return "never"
 
     @server.tool()
     def leave() -> str:

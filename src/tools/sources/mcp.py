@@ -2,8 +2,9 @@
 
 Each server of `tools.mcp` is a task in one event loop, which has a thread of its own: it connects, lists its tools and
 stays until the program ends. A server is not trusted: its names and schemas are made valid, and its tools are of high
-risk unless the settings say otherwise. A server that cannot be reached is a notice, not an error. Its standard error
-goes to a temporary file, whose last line an error message quotes.
+risk unless the settings say otherwise. A server that cannot be reached is a notice, not an error. One that neither
+answers in time nor answers a ping is started again. Its standard error, and what the SDK logs of it, goes to a
+temporary file, whose last line an error message quotes.
 """
 
 from __future__ import annotations
@@ -11,28 +12,26 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
-import os
+import logging
 import re
-import shlex
-import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
-from string import Template
-from typing import Any, NamedTuple
+from threading import Event
+from typing import Any
 
-from ...errors import ConfigError, ToolError
+from ...errors import ToolError
 from ...types.messages import JSON, ToolDefinition
 from ...types.special_tokens import neutralize
 from ..process.async_loop import AsyncLoop
 from ..sdk.context import ToolContext
 from ..sdk.result import Media, attempt
 from ..sdk.tool import Risk, Tool
-from .rows import Key, check_row, is_command, is_list_of, is_number, is_string, one_of
+from .mcp_config import McpServerConfig
 
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
@@ -40,58 +39,10 @@ MAX_PAGES = 50  # of a list of tools
 MAX_TOOLS = 200  # of a server
 MAX_STDERR_BYTES = 4096  # read at its end
 MAX_SCHEMA_CHARS = 50_000  # of a tool, as JSON
+PING_TIMEOUT_S = 5.0  # for a server that did not answer a call in time
 CLOSE_TIMEOUT_S = 5.0  # the SDK waits for two seconds, and kills after two more
-STRINGS = Key("an object of strings", lambda value: isinstance(value, dict) and all(map(is_string, value.values())))
-DURATION = Key("a number of seconds", lambda value: is_number(value) and 0 < value < 1e6)
-ADDRESS = re.compile("https?://.+")
-KEYS = {
-    "name": Key(
-        "1 to 32 letters, digits, _ or -, and stands before its tools' names",
-        lambda value: is_string(value) and bool(re.fullmatch(r"[a-zA-Z0-9_-]{1,32}", value)),
-    ),
-    "command": Key("a program, or a list of it and its arguments", is_command),
-    "args": Key("a list of strings", lambda value: value == [] or is_list_of(is_string, value)),
-    "env": STRINGS,
-    "cwd": Key("a folder", lambda value: is_string(value) and "\0" not in value),
-    "url": Key("an http:// or https:// address", lambda value: is_string(value) and bool(ADDRESS.fullmatch(value))),
-    "headers": STRINGS,
-    "type": one_of("stdio", "http", "streamable-http"),  # other programs have it; command or url says as much
-    "disabled": Key("true or false", lambda value: isinstance(value, bool)),
-    "risk": one_of("high", "low", "annotations"),
-    "timeout": DURATION,
-    "start_timeout": DURATION,
-}
+SDK_LOGGERS = ("mcp", "client")
 NO_SDK = "MCP servers are configured (tools.mcp), and the SDK is not installed"
-
-
-class McpServerConfig(NamedTuple):
-    """A row of `tools.mcp`: either a `command` to start, with its arguments, or the `url` of a server."""
-
-    name: str
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    cwd: str = ""
-    url: str = ""
-    headers: Mapping[str, str] = {}
-    risk: str = "high"
-    timeout: float = 60.0  # seconds of one call
-    start_timeout: float = 20.0  # seconds until its tools are listed
-
-
-def parse_servers(
-    rows: Sequence[Mapping[str, Any]], environ: Mapping[str, str], workspace: Path
-) -> list[McpServerConfig]:
-    """Check the rows, and replace `${NAME}` in env and headers from `environ`. Raises ConfigError."""
-    configs = [
-        config
-        for number, row in enumerate(rows)
-        if (config := _read_config(f"tools.mcp[{number}]", row, environ, workspace))
-    ]
-    names = [config.name for config in configs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"tools.mcp: two servers have the name {name!r}")
-    return configs
 
 
 class McpServers:
@@ -105,6 +56,10 @@ class McpServers:
         if not _has_sdk():
             self.notices.append(f"{NO_SDK}. Install it: pip install 'vllm-bot[mcp]'")
             return
+        for name in SDK_LOGGERS:
+            logger = logging.getLogger(name)
+            if not any(isinstance(each, _SdkLog) for each in logger.handlers):
+                logger.addHandler(_SdkLog(logging.WARNING))
         atexit.register(self.close)
         for server in self._servers:
             server.start()
@@ -124,6 +79,10 @@ class McpServers:
     def _add(self, server: McpServer) -> None:
         names = {tool.definition.name for tool in self.tools}
         offered = server.list_tools()
+        if server.is_list_cut:
+            self.notices.append(
+                f"MCP server {server.config.name}: its list of tools has more than {MAX_PAGES} pages and is cut there."
+            )
         if len(offered) > MAX_TOOLS:
             self.notices.append(
                 f"MCP server {server.config.name}: of {len(offered):,} tools the first {MAX_TOOLS} are taken."
@@ -153,6 +112,7 @@ class McpServer:
     def __init__(self, config: McpServerConfig, loop: AsyncLoop) -> None:
         self.config = config
         self.task: Future[None] | None = None
+        self.is_list_cut = False
         self._loop = loop
         self._ready: Future[list[Any]] = Future()
         self._client: Any = None
@@ -204,16 +164,38 @@ class McpServer:
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
         if self.task is None or self.task.done():  # it has ended
             self.start()
-            self.list_tools()
-        timeout = self.config.timeout
+        self.list_tools()
+        timeout, began = self.config.timeout, time.monotonic()
         called = self._client.call_tool(name, dict(arguments), read_timeout_seconds=timeout)
         try:
             return self._loop.run(called, ctx.cancelled, timeout)
         except Exception as error:
-            if "closed" in f"{type(error).__name__} {error}".lower():  # so that the next call starts it again
-                self.stop()
-                wait([self.task] if self.task else [], CLOSE_TIMEOUT_S)
+            if _is_closed(error):
+                self._restart()
+            elif time.monotonic() - began >= timeout and not ctx.cancelled.is_set():
+                if self._answers_ping():
+                    raise ToolError(f"it took longer than {timeout:g} s") from error
+                last_words = self._stderr_tail()
+                self._restart()
+                raise ToolError(
+                    f"it took longer than {timeout:g} s, and the server does not answer a ping: it is started again"
+                    f"{last_words}"
+                ) from error
             raise
+
+    def _answers_ping(self) -> bool:
+        """Whether any answer comes: a server of the protocol of 2026-07-28 answers that there is no such method."""
+
+        def ping() -> bool:
+            self._loop.run(self._client.session.send_ping(), Event(), PING_TIMEOUT_S)
+            return True
+
+        return attempt(ping, lambda error: not isinstance(error, ToolError) and not _is_closed(error))
+
+    def _restart(self) -> None:
+        self.stop()
+        wait([self.task] if self.task else [], CLOSE_TIMEOUT_S)
+        self.start()
 
     async def _serve(self) -> None:
         import asyncio
@@ -221,9 +203,10 @@ class McpServer:
         from anyio import fail_after  # what the SDK is built on; it lets the SDK end what it started
 
         self._stopped = asyncio.Event()
+        _server.set(self)
         with fail_after(self.config.start_timeout) as limit:
             async with self._connect() as client:
-                listed = await _list_pages(client)
+                listed, self.is_list_cut = await _list_pages(client)
                 limit.deadline = float("inf")
                 self._client = client
                 self._ready.set_result(listed)
@@ -254,6 +237,12 @@ class McpServer:
         if self._stderr is not None:
             self._stderr.close()
 
+    def note(self, line: str) -> None:
+        """Add a line to what the server said."""
+        with suppress(OSError, ValueError):  # the disk is full, or the file is closed
+            self._stderr.write(f"{line}\n".encode("utf-8", "replace"))
+            self._stderr.flush()
+
     def _stderr_tail(self) -> str:
         """The last line of its standard error."""
         self._stderr.seek(max(0, self._stderr.seek(0, 2) - MAX_STDERR_BYTES))
@@ -261,7 +250,21 @@ class McpServer:
         return f"\nIt said: {lines[-1][:200]}" if lines else ""
 
 
-async def _list_pages(client: Any) -> list[Any]:
+_server: ContextVar[McpServer] = ContextVar("server")  # whose task runs
+
+
+class _SdkLog(logging.Handler):
+    """Adds what the SDK logs to what the server said. Without a handler, Python prints it on the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        line = error.errors()[0].get("input", "") if error and hasattr(error, "errors") else error or ""  # of pydantic
+        if server := _server.get(None):
+            server.note(f"{record.getMessage()}: {line}" if line else record.getMessage())
+
+
+async def _list_pages(client: Any) -> tuple[list[Any], bool]:
+    """The tools, and whether there are more."""
     listed: list[Any] = []
     cursor = None
     for _ in range(MAX_PAGES):
@@ -270,54 +273,13 @@ async def _list_pages(client: Any) -> list[Any]:
         cursor = page.next_cursor
         if not cursor:
             break
-    return listed
+    return listed, bool(cursor)
 
 
 def _has_sdk() -> bool:
     from importlib.util import find_spec
 
     return find_spec("mcp") is not None
-
-
-def _read_config(
-    place: str, row: Mapping[str, Any], environ: Mapping[str, str], workspace: Path
-) -> McpServerConfig | None:
-    """The row, checked; None for a server that is disabled."""
-    row = check_row(place, row, KEYS, required=("name",))
-    row.pop("type", "")
-    if row.pop("disabled", False):
-        return None
-    if ("command" in row) == ("url" in row):
-        raise ConfigError(f"{place}: either command or url is needed")
-    for key in ("env", "headers"):
-        row[key] = _substitute(f"{place}: {key}", row.get(key, {}), environ)
-    row["cwd"] = str(workspace / os.path.expanduser(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing, as Path does
-    command = row.get("command", [])
-    if isinstance(command, str):
-        command = [command]
-        _refuse_command_line(place, command[0], row["cwd"])
-    row["command"] = (*command, *row.pop("args", ()))
-    return McpServerConfig(**row)
-
-
-def _refuse_command_line(place: str, command: str, folder: str) -> None:
-    """Raise ConfigError if the string is not a program but one with its arguments."""
-    if len(command.split()) < 2 or shutil.which(command) or shutil.which(f"{folder}/{command}"):
-        return
-    try:
-        words = shlex.split(command)
-    except ValueError:  # an open quote
-        words = command.split()
-    raise ConfigError(f'{place}: command is one program; write its arguments apart: "command": {json.dumps(words)}')
-
-
-def _substitute(place: str, values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    try:
-        return {str(name): Template(value).substitute(environ) for name, value in values.items()}
-    except KeyError as error:
-        raise ConfigError(f"{place}: there is no environment variable {error.args[0]}") from error
-    except ValueError as error:
-        raise ConfigError(f"{place}: a $ stands for a variable, as in ${{NAME}}; write $$ for a dollar") from error
 
 
 def _fit_name(name: str) -> str:
@@ -371,6 +333,11 @@ def _to_part(block: Any) -> str | Media:
         return f"[{block.resource.uri}]\n{block.resource.text}"
     where = getattr(block, "uri", "") or getattr(getattr(block, "resource", None), "uri", "")
     return f"[{block.type} {where}, not shown]"
+
+
+def _is_closed(error: BaseException) -> bool:
+    """Whether the SDK says so of the connection."""
+    return "closed" in f"{type(error).__name__} {error}".lower()
 
 
 def _unwrap_cause(error: BaseException | None) -> BaseException | None:

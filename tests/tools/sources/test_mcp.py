@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -13,18 +14,19 @@ from typing import NamedTuple
 
 import pytest
 
-from src.errors import ConfigError, ToolError
+from src.errors import ToolError
 from src.tools import Tool, ToolContext
 from src.tools.process.async_loop import AsyncLoop
 from src.tools.sources.mcp import (
+    MAX_PAGES,
     McpServer,
-    McpServerConfig,
     McpServers,
     _fit_name,
     _fit_schema,
+    _list_pages,
     _to_value,
-    parse_servers,
 )
+from src.tools.sources.mcp_config import McpServerConfig, parse_servers
 from src.types.messages import ToolDefinition
 from tests.waiting import wait_until
 
@@ -122,6 +124,37 @@ class TestTrouble:
         assert dead.endswith("It said: cannot find my database")
         assert web.startswith("MCP server web is left out: ")
         assert silent == "MCP server silent is left out: it did not list its tools within 0.5 s"
+
+    def test_what_the_sdk_logs_is_among_the_servers_last_words_and_not_on_the_terminal(self, capfd):
+        row = {"name": "loud", "command": [sys.executable, SERVER, "banner-and-hang"], "start_timeout": 2}
+        with closing(connected(row)) as servers:
+            (notice,) = servers.notices
+        assert notice.endswith("It said: Failed to parse JSONRPC message from server: Welcome to the server!")
+        assert capfd.readouterr() == ("", "")
+
+    def test_a_server_that_prints_a_banner_serves(self, capfd):
+        with closing(connected(SMALL | {"args": [SERVER, "banner"]})) as servers:
+            assert servers.notices == []
+            assert run(servers.tools[0], a=2, b=3) == ("text", "5")
+        assert capfd.readouterr() == ("", "")
+
+    def test_a_server_that_hangs_is_started_again(self):
+        with closing(connected(SMALL | {"timeout": 0.3})) as servers:
+            tools = {tool.definition.name: tool for tool in servers.tools}
+            kind, said = run(tools["small_freeze"])
+            assert (kind, said.splitlines()[0]) == (
+                "error",
+                "Error executing tool: it took longer than 0.3 s, and the server does not answer a ping: "
+                "it is started again",
+            )
+            assert run(tools["small_add"], a=1) == ("text", "2")
+
+    def test_a_call_that_takes_too_long_on_a_server_that_answers_is_no_reason_to_start_it_again(self):
+        with closing(connected(SMALL | {"timeout": 0.3})) as servers:
+            tools = {tool.definition.name: tool for tool in servers.tools}
+            (task,) = [server.task for server in servers._servers]
+            assert run(tools["small_slow"], seconds=2) == ("error", "Error executing tool: it took longer than 0.3 s")
+            assert [server.task for server in servers._servers] == [task]
 
 
 class Hints(NamedTuple):
@@ -228,68 +261,12 @@ class TestSchemas:
         assert "cannot be checked" in tool.check_arguments({})
 
 
-WRONG = [
-    ({"name": "a b", "url": "http://x"}, "name is 1 to 32 letters"),
-    ({"url": "http://x"}, "name is missing"),
-    ({"name": "a"}, "either command"),
-    ({"name": "a", "url": "http://x", "command": "y"}, "either command"),
-    ({"name": "a", "command": 5}, "command is a program"),
-    ({"name": "a", "command": ["x", 5]}, "command is a program"),
-    ({"name": "a", "command": ""}, "command is a program"),
-    ({"name": "a", "command": "x", "args": 5}, "args is a list of strings"),
-    ({"name": "a", "command": "python srv.py"}, 'write its arguments apart: "command": ["python", "srv.py"]'),
-    ({"name": "a", "command": "python 'srv.py"}, """"command": ["python", "'srv.py"]"""),
-    ({"name": "a", "url": "http://x", "type": "sse"}, "type is stdio, http or streamable-http"),
-    ({"name": "a", "url": "http://x", "disabled": "no"}, "disabled is true or false"),
-    ({"name": "a", "command": "x", "args": "abc"}, "args is a list of strings"),
-    ({"name": "a", "command": "x", "cwd": 5}, "cwd is a folder"),
-    ({"name": "a", "url": "ftp://x"}, "url is an http"),
-    ({"name": "a", "url": "http://x", "risk": "none"}, "risk is high, low or annotations"),
-    ({"name": "a", "url": "http://x", "timeout": 0}, "timeout is a number of seconds"),
-    ({"name": "a", "url": "http://x", "timeout": True}, "timeout is a number of seconds"),
-    ({"name": "a", "url": "http://x", "headers": {"A": "${NOWHERE}"}}, "no environment variable NOWHERE"),
-    ({"name": "a", "url": "http://x", "headers": {"A": "$"}}, "write $$"),
-    ({"name": "a", "url": "http://x", "headers": 5}, "headers is an object of strings"),
-    ({"name": "a", "url": "http://x", "port": 5}, "there is no key 'port'"),
-]
-
-
-@pytest.mark.parametrize(("row", "said"), WRONG, ids=[row[1][:30] for row in WRONG])
-def test_a_wrong_setting_is_named_by_its_place(row, said):
-    with pytest.raises(ConfigError) as error:
-        parse_servers([row], {}, Path("/"))
-    assert str(error.value).startswith("tools.mcp[0]: ")
-    assert said in str(error.value).replace("tools.mcp[0]: ", "")
-
-
-def test_two_servers_have_two_names():
-    with pytest.raises(ConfigError, match="two servers have the name 'a'"):
-        parse_servers([{"name": "a", "url": "http://x"}] * 2, {}, Path("/"))
-
-
-def test_a_command_may_stand_in_one_list():
-    (spec,) = parse_servers([{"name": "a", "command": ["x", "y"], "args": ["z"]}], {}, Path("/w"))
-    assert spec == McpServerConfig("a", ("x", "y", "z"), {}, "/w")
-
-
-def test_what_other_programs_write_of_a_server_is_read():
-    rows = [{"name": "a", "type": "stdio", "command": "x", "args": [], "env": {}}, {"name": "b", "disabled": True}]
-    assert parse_servers(rows, {}, Path("/w")) == [McpServerConfig("a", ("x",), {}, "/w")]
-
-
-def test_a_program_whose_path_has_a_space_is_one(tmp_path):
-    program = tmp_path / "my server"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    for command in ("my server", str(program)):
-        assert parse_servers([{"name": "a", "command": command}], {}, tmp_path)[0].command == (command,)
-
-
 class OfferingServer(NamedTuple):
     """A server whose tools are these."""
 
     config: McpServerConfig
     offered: list[Listed]
+    is_list_cut: bool = False
 
     def list_tools(self) -> list[Listed]:
         return self.offered
@@ -327,6 +304,29 @@ def test_of_very_many_tools_the_first_are_taken():
     servers = offer(*(Listed(f"t{number}") for number in range(201)))
     assert len(servers.tools) == 200
     assert servers.notices == ["MCP server any: of 201 tools the first 200 are taken."]
+
+
+def test_a_list_that_is_cut_says_so():
+    servers = McpServers([])
+    servers._add(OfferingServer(McpServerConfig("any"), [Listed()], is_list_cut=True))
+    servers.close()
+    assert servers.notices == ["MCP server any: its list of tools has more than 50 pages and is cut there."]
+
+
+class Page(NamedTuple):
+    tools: list[int]
+    next_cursor: str
+
+
+@pytest.mark.parametrize(("pages", "found"), [(3, (3, False)), (MAX_PAGES, (50, False)), (MAX_PAGES + 1, (50, True))])
+def test_no_more_than_so_many_pages_are_read(pages, found):
+    class Client:
+        async def list_tools(self, cursor):
+            number = int(cursor or 0) + 1
+            return Page([number], str(number) if number < pages else "")
+
+    listed, is_cut = asyncio.run(_list_pages(Client()))
+    assert (len(listed), is_cut) == found
 
 
 class Resource(NamedTuple):
