@@ -133,6 +133,7 @@ class AsyncClient:
         key_prefix: str = "Bearer ",
         headers: Mapping[str, str] | None = None,
         ssl_verify: bool | str = True,
+        cert: tuple[str, ...] = (),
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -146,7 +147,7 @@ class AsyncClient:
         self._headers = {**HEADERS, **(headers or {})}
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._route = find_route(base_url, ssl_verify)
+        self._route = find_route(base_url, ssl_verify, cert)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> AsyncClient:
@@ -247,7 +248,7 @@ class AsyncClient:
         trace = aiohttp.TraceConfig()
         trace.on_connection_create_start.append(_note_connection)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=make_tls_context(self._route.verify) if is_secure else False),
+            connector=aiohttp.TCPConnector(limit=0, ssl=make_tls_context(self._route) if is_secure else False),
             cookie_jar=aiohttp.CookieJar(unsafe=True),  # of one server, which may be named by its IP address
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect),
             trace_configs=[trace],

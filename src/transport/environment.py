@@ -19,23 +19,34 @@ _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 class Route(NamedTuple):
-    """`proxy`: its address, or "". `verify`: the path of certificates, True for certifi's, or False: no check."""
+    """`proxy`: its address, or "". `verify`: the path of certificates, True for certifi's, or False: no check.
+
+    `cert`: the client's own certificate, as the path of it, or the paths of it and of its key; empty: none.
+    """
 
     proxy: str
     verify: bool | str
+    cert: tuple[str, ...] = ()
 
 
-def find_route(base_url: str, ssl_verify: bool | str) -> Route:
+def find_route(base_url: str, ssl_verify: bool | str, cert: tuple[str, ...] = ()) -> Route:
     """`ssl_verify`: of the settings."""
     verify = ssl_verify
     if verify is True:
         named = filter(None, map(os.environ.get, _CA_VARIABLES))
         verify = next(named, None) or _find_ca_file() or True
-    return Route(_find_proxy(base_url), verify)
+    return Route(_find_proxy(base_url), verify, cert)
 
 
-def make_tls_context(verify: bool | str) -> ssl.SSLContext:
+def make_tls_context(route: Route) -> ssl.SSLContext:
     """Raises ssl.SSLError or OSError if the certificates cannot be read."""
+    context = _make_context(route.verify)
+    if route.cert:
+        context.load_cert_chain(*route.cert)
+    return context
+
+
+def _make_context(verify: bool | str) -> ssl.SSLContext:
     if not verify:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -63,7 +63,8 @@ class Client:
     """One server, one request at a time. Clients with the same address and key share their connections.
 
     The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
-    `ssl_verify`: True, False, or the path of a CA file. Raises ConfigError if a header cannot hold the key.
+    `ssl_verify`: True, False, or the path of a CA file. `cert`: see Route. Raises ConfigError if a header cannot hold
+    the key.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Client:
         key_prefix: str = "Bearer ",
         headers: Mapping[str, str] | None = None,
         ssl_verify: bool | str = True,
+        cert: tuple[str, ...] = (),
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,7 +90,7 @@ class Client:
         self._headers = {**HEADERS, "Accept-Encoding": ACCEPT_ENCODING, **(headers or {})}
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._pool = SharedPool.join(self, base_url, api_key, find_route(base_url, ssl_verify))
+        self._pool = SharedPool.join(self, base_url, api_key, find_route(base_url, ssl_verify, cert))
         if not ssl_verify:
             urllib3.disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 

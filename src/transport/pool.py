@@ -94,7 +94,7 @@ _LOCK = Lock()
 def _make_pool(address: SplitResult, route: Route) -> urllib3.HTTPConnectionPool:
     options: dict[str, Any] = {"maxsize": MAX_KEPT_CONNECTIONS}
     if address.scheme == "https":
-        options["ssl_context"] = make_tls_context(route.verify)
+        options["ssl_context"] = make_tls_context(route)
     manager = _make_proxy_manager(route.proxy, options) if route.proxy else urllib3.PoolManager(**options)
     pool = manager.connection_from_host(_encode_host(address), address.port, address.scheme)
     pool.ConnectionCls = _watch(pool.ConnectionCls)

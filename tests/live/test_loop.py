@@ -11,7 +11,7 @@ from .rig import API_KEY
 # Or the grammar lets the model make no such mistake; see test_recovery.py for what it does.
 UNCONSTRAINED = {"text_protocol": {"constrained": "off"}, "vllm": {"strict_tools": False}}
 BOTH = pytest.mark.parametrize("server", ["hermes", "no parser"], indirect=True)
-REFUSED = "nobody is there to be asked; start with --yes to let such calls run"
+REFUSED = "nobody is there to be asked"
 
 
 @BOTH

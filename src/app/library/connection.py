@@ -17,8 +17,9 @@ class BaseServer:
     """`provider`: vllm, openai, ollama, anthropic, gemini or vertex. `timeouts`: in seconds, see Timeouts.
 
     `headers` are sent with every request. `verify`: whether to check the server's certificate, or the path of a CA
-    file. `retries`: of a request that failed before
-    anything of its answer came. Nothing is sent before the first question. Raises ConfigError for impossible arguments.
+    file; `cert`: the path of a client certificate, or the paths of it and of its key. `retries`: of a request that
+    failed before anything of its answer came. Nothing is sent before the first question. Raises ConfigError for
+    impossible arguments.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class BaseServer:
         timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
         verify: bool | str = True,
+        cert: str | tuple[str, str] | None = None,
         retries: int = 2,
     ) -> None:
         _check(base_url=base_url, api_key=api_key, timeouts=timeouts, headers=headers, verify=verify, retries=retries)
@@ -43,6 +45,7 @@ class BaseServer:
             "clocks": timeouts or options["clocks"],
             "headers": {**options["headers"], **(headers or {})},
             "ssl_verify": verify,
+            "cert": _read_cert(cert),
         }
         retry_policy = make_model_options(settings)["retry_policy"]._replace(retries=retries)
         self._open()
@@ -81,6 +84,14 @@ class BaseServer:
                 f"The server at {self.base_url} has no model {core.name!r}.", f"It serves {', '.join(names) or 'none'}."
             )
         return core.name
+
+
+def _read_cert(cert: str | tuple[str, str] | None) -> tuple[str, ...]:
+    """Raises ConfigError."""
+    paths = (cert,) if isinstance(cert, str) else tuple(cert or ())
+    if missing := [path for path in paths if not Path(path).is_file()]:
+        raise ConfigError(f"cert: there is no file {missing[0]}.")
+    return paths
 
 
 def _check(

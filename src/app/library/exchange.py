@@ -11,7 +11,7 @@ from ...errors import BotError
 from ...tools import Media, ToolContext
 from ...tools.sdk.result import to_content_block
 from ...types.effects import AgentSteps, Aside
-from ...types.events import Event
+from ...types.events import CallFinished, Event
 from ...types.messages import JSON, ToolChoice, UserMessage
 from .conversation import Conversation
 from .result import Result, RunRecord
@@ -84,7 +84,7 @@ class Exchange:
     def see(self, event: Event) -> None:
         """Raises what the approve function did wrong."""
         self._record.add(event)
-        if error := self._agent.take_approval_error():
+        if isinstance(event, CallFinished) and (error := self._agent.take_approval_error()):
             raise error
 
     @property

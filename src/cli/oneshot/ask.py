@@ -22,9 +22,10 @@ from ...app.discovery import discover
 from ...app.factory import Factory
 from ...app.runtime import Runtime
 from ...errors import Cancelled, ConfigError, LimitReached
+from ...security.permissions.approval import NO_APPROVER_MESSAGE
 from ...security.text.sanitize import sanitize
 from ...session.session import Session
-from ...types.events import Completed, Event, Notice, TextDelta, TurnStarted
+from ...types.events import CallDenied, Completed, Event, Notice, TextDelta, TurnStarted
 from ...types.messages import Message, Response, Text, UserMessage
 from ..chat.input.approve import choose_approver
 from ..render.plain import PlainScreen
@@ -155,11 +156,15 @@ def _answer(
     approver = choose_approver(yes, settings)
     runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.record_write)
     runtime.restore_todos(session)
+    is_unasked = False
     with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:
         for event in events:
             outlet.report.take(event)
             yield event
             _limit_tokens(runtime, outlet.report, limits)
+            is_unasked = is_unasked or (isinstance(event, CallDenied) and event.reason.startswith(NO_APPROVER_MESSAGE))
+    if is_unasked:
+        yield Notice("Calls did not run, as nobody is there to be asked: start with --yes to let them.")
     if unsaved := runtime.save_server_facts():
         yield Notice(unsaved)
 

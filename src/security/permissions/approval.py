@@ -59,7 +59,7 @@ class NoApprover(NamedTuple):
         return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{hint}")
 
 
-NO_APPROVER_MESSAGE = "nobody is there to be asked; start with --yes to let such calls run"
+NO_APPROVER_MESSAGE = "nobody is there to be asked"
 GUESSED_MESSAGE = (
     "nobody is there to be asked, and {reason}. If it was meant, make the call again, alone, "
     "with its arguments as one JSON object."

@@ -34,8 +34,8 @@ class Agreeing:
         return Answer(True, "go on")
 
 
-def test_who_is_refused_for_want_of_anybody_hears_of_yes():
-    assert "--yes" in REFUSE_ALL.approve(REQUEST).message
+def test_the_model_is_not_told_of_options_of_the_command_line():
+    assert "--yes" not in REFUSE_ALL.approve(REQUEST).message
 
 
 def test_and_why_it_was_to_be_asked_and_what_needs_no_asking():
