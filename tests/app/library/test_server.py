@@ -1,0 +1,147 @@
+"""What the agents of a server share."""
+
+import asyncio
+import threading
+
+import pytest
+
+from src import AsyncServer, Server, tool
+from src.errors import BotError, ConfigError
+from src.model import FactStore
+from tests.app.library.servers import ParserlessServer
+from tests.doubles import ScriptedServer
+
+USERS = 8
+
+
+@tool(risk="low")
+def weather(city: str) -> str:
+    """The weather in a city, now."""
+    return f"{city}: rain"
+
+
+def ask_in_threads(url):
+    answers = []
+
+    def work(server):
+        with server.agent([weather]) as agent:
+            answers.append(agent.answer("Do I need an umbrella?").text)
+
+    with Server(url) as server:
+        threads = [threading.Thread(target=work, args=(server,)) for _ in range(USERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return answers
+
+
+def ask_in_tasks(url):
+    async def ask():
+        async with AsyncServer(url) as server:
+            results = await asyncio.gather(*(server.agent([weather]).answer("Umbrella?") for _ in range(USERS)))
+            return [result.text for result in results]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ask", [ask_in_threads, ask_in_tasks])
+def test_the_first_questions_of_eight_users_find_out_once_how_to_ask(ask):
+    fake = ParserlessServer()
+    with fake.serve() as url:
+        assert ask(url) == ["It rains."] * USERS
+    assert len(fake.asked) <= 2 * USERS + 4
+    assert sum(path.endswith("/models") for path in fake.asked) == 1
+
+
+def test_where_the_one_who_finds_out_fails_the_others_go_on():
+    """The first conversation loses its server in the middle; who waited for it asks on."""
+    facts = FactStore()
+    assert facts.claim("how") is None
+    waiting = facts.claim("how")
+    facts.release("how")
+    assert waiting.done()
+    assert facts.claim("how") is None
+
+
+class TestTheModel:
+    def test_a_wrong_name_raises_with_the_names_there_are(self):
+        with ScriptedServer(models=("big", "small")) as scripted, Server(scripted.url) as server:
+            with pytest.raises(ConfigError, match="no model 'tiny'.*\n.*big, small"):
+                server.agent(model="tiny").answer("Hi")
+        assert scripted.requests == []
+
+    def test_so_it_does_on_asyncio(self):
+        async def ask(url):
+            async with AsyncServer(url) as server:
+                await server.agent(model="tiny").answer("Hi")
+
+        with ScriptedServer(models=("big", "small")) as scripted, pytest.raises(ConfigError, match="big, small"):
+            asyncio.run(ask(scripted.url))
+
+    def test_of_several_one_must_be_named(self):
+        with ScriptedServer(models=("a", "b")) as scripted, Server(scripted.url) as server:
+            with pytest.raises(ConfigError, match="serves several models: a, b"):
+                server.agent().answer("Hi")
+
+    def test_a_model_that_is_gone_is_not_replaced_by_another(self):
+        missing = (404, {"error": {"message": "The model `a` does not exist.", "type": "NotFoundError", "code": 404}})
+        with ScriptedServer(missing, models=("a",)) as scripted, Server(scripted.url) as server:
+            agent = server.agent(model="a")
+            scripted.models = ("a",)
+            assert server.list_models() == ["a"]
+            scripted.models = ("b",)
+            with pytest.raises(BotError, match="does not exist"):
+                agent.answer("Hi")
+            assert len(scripted.requests) == 1
+
+
+class TestClosing:
+    def test_agents_of_a_closed_server_answer_no_more(self):
+        with ScriptedServer() as scripted:
+            with Server(scripted.url) as server:
+                agent = server.agent()
+            with pytest.raises(BotError, match="server is closed"):
+                agent.answer("Hi")
+
+    def test_so_it_is_on_asyncio(self):
+        async def ask(url):
+            async with AsyncServer(url) as server:
+                agent = server.agent()
+            await agent.answer("Hi")
+
+        with ScriptedServer() as scripted, pytest.raises(BotError, match="server is closed"):
+            asyncio.run(ask(scripted.url))
+
+    def test_a_closed_agent_answers_no_more_and_others_do(self):
+        with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted, Server(scripted.url) as server:
+            with server.agent() as agent:
+                pass
+            with pytest.raises(BotError, match="agent is closed"):
+                agent.answer("Hi")
+            assert server.agent().answer("Hi").text == "Hi"
+
+
+def test_settings_of_the_connection_reach_the_server():
+    with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
+        seen = []
+        answer = scripted._answer
+        scripted._answer = lambda asked: seen.append(asked.headers) or answer(asked)
+        with scripted, Server(scripted.url, api_key="secret", headers={"X-Team": "blue"}) as server:
+            server.agent().answer("Hi")
+    assert all(headers["X-Team"] == "blue" for headers in seen)
+    assert all(headers["Authorization"] == "Bearer secret" for headers in seen)
+
+
+def test_settings_of_sampling_are_those_of_one_agent():
+    answers = [[{"content": "Hi"}, {"finish": "stop"}] for _ in range(2)]
+    with ScriptedServer(*answers) as scripted, Server(scripted.url) as server:
+        options = {"temperature": 0.5, "top_p": 0.9, "top_k": 20, "min_p": 0.1, "seed": 7, "stop": ["END"]}
+        penalties = {"presence_penalty": 0.1, "frequency_penalty": 0.2, "repetition_penalty": 1.1}
+        extra = {"chat_template_kwargs": {"enable_thinking": False}}
+        server.agent(max_tokens=100, extra_body=extra, **options, **penalties).answer("Hi")
+        server.agent().answer("Hi")
+    first, second = scripted.requests
+    wanted = {"max_tokens": 100, **options, **penalties, **extra}
+    assert {name: first[name] for name in wanted} == wanted
+    assert not wanted.keys() & second.keys()
