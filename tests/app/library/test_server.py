@@ -10,6 +10,8 @@ from src.errors import BotError, ConfigError
 from src.model import FactStore
 from tests.app.library.servers import ParserlessServer
 from tests.doubles import ScriptedServer
+from tests.faults.scripts import HELLO
+from tests.faults.server import FaultServer
 
 USERS = 8
 
@@ -66,9 +68,9 @@ def test_where_the_one_who_finds_out_fails_the_others_go_on():
 
 class TestTheModel:
     def test_a_wrong_name_raises_with_the_names_there_are(self):
-        with ScriptedServer(models=("big", "small")) as scripted, Server(scripted.url) as server:
-            with pytest.raises(ConfigError, match="no model 'tiny'.*\n.*big, small"):
-                server.agent(model="tiny").answer("Hi")
+        wrong = pytest.raises(ConfigError, match="no model 'tiny'.*\n.*big, small")
+        with ScriptedServer(models=("big", "small")) as scripted, Server(scripted.url) as server, wrong:
+            server.agent(model="tiny").answer("Hi")
         assert scripted.requests == []
 
     def test_so_it_does_on_asyncio(self):
@@ -80,9 +82,9 @@ class TestTheModel:
             asyncio.run(ask(scripted.url))
 
     def test_of_several_one_must_be_named(self):
-        with ScriptedServer(models=("a", "b")) as scripted, Server(scripted.url) as server:
-            with pytest.raises(ConfigError, match="serves several models: a, b"):
-                server.agent().answer("Hi")
+        several = pytest.raises(ConfigError, match="serves several models: a, b")
+        with ScriptedServer(models=("a", "b")) as scripted, Server(scripted.url) as server, several:
+            server.agent().answer("Hi")
 
     def test_a_model_that_is_gone_is_not_replaced_by_another(self):
         missing = (404, {"error": {"message": "The model `a` does not exist.", "type": "NotFoundError", "code": 404}})
@@ -123,14 +125,13 @@ class TestClosing:
 
 
 def test_settings_of_the_connection_reach_the_server():
-    with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
-        seen = []
-        answer = scripted._answer
-        scripted._answer = lambda asked: seen.append(asked.headers) or answer(asked)
-        with scripted, Server(scripted.url, api_key="secret", headers={"X-Team": "blue"}) as server:
-            server.agent().answer("Hi")
-    assert all(headers["X-Team"] == "blue" for headers in seen)
-    assert all(headers["Authorization"] == "Bearer secret" for headers in seen)
+    with FaultServer(HELLO) as fake:
+        url = f"http://127.0.0.1:{fake.port}/v1"
+        with Server(url, provider="openai", api_key="secret", headers={"X-Team": "blue"}) as server:
+            server.agent(model="tiny").answer("Hi")
+    (request,) = fake.requests
+    sent = {name.lower(): value for name, value in request.headers.items()}
+    assert (sent["x-team"], sent["authorization"]) == ("blue", "Bearer secret")
 
 
 def test_settings_of_sampling_are_those_of_one_agent():
