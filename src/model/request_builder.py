@@ -1,18 +1,19 @@
 """The request of a turn: what one model's options, a call path, a conversation and tools make. Pure.
 
-What does not change from turn to turn is made once: messages are rendered once each, and tools are checked for
-strictness once a tool set.
+What does not change from turn to turn is made once: of each message its rendering and its bytes, of a tool set its
+strictness and its grammar. A request that is asked for twice, to be measured and to be sent, is built once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
-from ..types.caching import MessageMemo
+from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .call_path import CallPath
 from .request_messages import MessageRenderer
@@ -37,6 +38,13 @@ class ModelOptions:
     extra: Mapping[str, JSON] = field(default_factory=dict)
 
 
+class _Input(NamedTuple):
+    """What a message gives the model to read. `mentions_calls`: it holds a tag that calls are written in."""
+
+    texts: list[GivenText]
+    mentions_calls: bool
+
+
 class RequestBuilder:
     """Builds and encodes the requests of one model."""
 
@@ -44,13 +52,16 @@ class RequestBuilder:
         self._codec = codec
         self._options = options
         self._renderer = MessageRenderer()
-        # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
-        self._mentions = MessageMemo(lambda message: any(map(mentions_call, _list_inputs(message))))
-        self._prepared = MessageMemo(lambda message: [*map(GivenText, _list_inputs(message))])
+        self._inputs = MessageMemo(_find_input)
         self.given: list[GivenText] = []  # what the model is given in the last request, but for the system prompt
-        self._strict_tools: tuple[Sequence[ToolDefinition], Sequence[ToolDefinition]] = (), ()
-        self._plain_tools: tuple[Sequence[ToolDefinition], Sequence[ToolDefinition]] = (), ()
+        self._strict_tools = LastMemo(self._make_strict)
+        self._plain_tools = LastMemo(_make_plain)
+        self._grammars = LastMemo[tuple[tuple[ToolDefinition, ...], ToolChoice], dict[str, JSON]](
+            lambda key: vllm.constrain_calls(*key)
+        )
         self._encoded: tuple[ChatRequest, HttpRequest] | None = None
+        self._messages: list[Message] = []  # of the last request
+        self._built: tuple[tuple[object, ...], ChatRequest] | None = None
 
     def build(
         self,
@@ -61,13 +72,32 @@ class RequestBuilder:
         max_tokens: int | None,
         choice: ToolChoice = "auto",
     ) -> ChatRequest:
-        allow_grammar = not any(self._mentions(messages))
+        key = model, tuple(tools), path, max_tokens, choice
+        known = count_shared(self._messages, messages)
+        if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
+            self._built = None  # in case that it is interrupted here
+            self._messages[known:] = messages[known:]
+            self._built = key, self._build(*key, messages)
+        return self._built[1]
+
+    def _build(
+        self,
+        model: str,
+        tools: tuple[ToolDefinition, ...],
+        path: CallPath,
+        max_tokens: int | None,
+        choice: ToolChoice,
+        messages: Sequence[Message],
+    ) -> ChatRequest:
+        inputs = self._inputs(messages)
+        # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
+        allow_grammar = not any(each.mentions_calls for each in inputs)
         options = {
             name: value
             for name, value in self._build_options(tools, path, allow_grammar, choice).items()
             if name not in path.disabled_fields
         }
-        self.given = [text for texts in self._prepared(messages) for text in texts]
+        self.given = [text for each in inputs for text in each.texts]
         if path.mode != "native" and "structured_outputs" not in options and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
@@ -98,20 +128,19 @@ class RequestBuilder:
         return frozenset([*request.options, *strict]) - frozenset(wanted)
 
     def _offer_tools(
-        self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool
+        self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool
     ) -> Sequence[ToolDefinition]:
         """The same object for the same tools, so that the codec encodes it once."""
         if path.mode == "text":
             return ()
         if allow_grammar and path.mode == "native" and "strict" not in path.disabled_fields:
-            if self._strict_tools[0] != tools:
-                self._strict_tools = tuple(tools), tuple(map(self._make_strict, tools))
-            return self._strict_tools[1]
-        if self._plain_tools[0] != tools:
-            self._plain_tools = tuple(tools), tuple(replace(tool, strict=False) for tool in tools)
-        return self._plain_tools[1]
+            return self._strict_tools(tools)
+        return self._plain_tools(tools)
 
-    def _make_strict(self, tool: ToolDefinition) -> ToolDefinition:
+    def _make_strict(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        return tuple(map(self._make_one_strict, tools))
+
+    def _make_one_strict(self, tool: ToolDefinition) -> ToolDefinition:
         is_strict = self._options.strict
         if tool.strict or is_strict(tool.parameters):
             return replace(tool, strict=True)
@@ -119,7 +148,7 @@ class RequestBuilder:
         return replace(tool, strict=True, parameters=full) if full and is_strict(full) else tool
 
     def _build_options(
-        self, tools: Sequence[ToolDefinition], path: CallPath, allow_grammar: bool, choice: ToolChoice
+        self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool, choice: ToolChoice
     ) -> dict[str, JSON]:
         given = self._options
         options: dict[str, JSON] = {"stream_options": {"include_usage": True}}
@@ -134,15 +163,22 @@ class RequestBuilder:
         allow_grammar = allow_grammar or choice not in ("auto", "none")  # a call that is forced is no mention of one
         wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
         if tools and path.mode == "text" and choice != "none" and wanted:
-            options["structured_outputs"] = vllm.constrain_calls(tools, choice)
+            options["structured_outputs"] = self._grammars((tools, choice))
         return options
 
 
-def _list_inputs(message: Message) -> list[str]:
-    """The texts of a message that the model was given, and did not write itself."""
+def _find_input(message: Message) -> _Input:
+    """None if the model wrote the message itself."""
+    texts: list[str] = []
     if isinstance(message, UserMessage):
-        return [message.text]
-    return [result.text for result in message.results] if isinstance(message, ToolResults) else []
+        texts = [message.text]
+    elif isinstance(message, ToolResults):
+        texts = [result.text for result in message.results]
+    return _Input([*map(GivenText, texts)], any(map(mentions_call, texts)))
+
+
+def _make_plain(tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+    return tuple(replace(tool, strict=False) for tool in tools)
 
 
 def remove_fields(request: ChatRequest, fields: Set[str]) -> ChatRequest:

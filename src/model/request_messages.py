@@ -1,6 +1,7 @@
 """The conversation as a call path needs it: instructions in the system prompt, calls native or as text, roles merged.
 
-Each message is rendered once and kept, so that the codec gets the same objects in every turn.
+Each message is rendered once and kept, so that a turn costs what is new in it, and the codec gets the same objects in
+every turn.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..parsing import render_instructions, render_message
-from ..types.caching import MessageMemo
+from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
     TEXT,
     Message,
@@ -33,44 +34,45 @@ class MessageRenderer:
     def __init__(self) -> None:
         self._neutralized = MessageMemo(_neutralize)
         self._as_text = MessageMemo(render_message)
-        self._instructed = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
-        self._instructed_for: tuple[Sequence[ToolDefinition], str] | None = None
+        self._instructions = LastMemo[tuple[tuple[ToolDefinition, ...], bool], str](
+            lambda key: render_instructions(key[0], native=key[1])
+        )
+        self._instructed = LastMemo[tuple[Message, str], Message](lambda key: _instruct(*key))
+        self._sources: list[Message] = []  # of the exchanges of a path that is not text
+        self._exchanges: list[Message] = []
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
         """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed."""
-        if not messages or not isinstance(messages[0], SystemMessage):
-            messages = [_NO_SYSTEM, *messages]
-        self._instruct_for(tools, path)
-        exchanges = self._render_exchanges(self._neutralized(messages[1:]), path)
-        rendered = [*self._instructed(messages[:1]), *exchanges]
-        if path.fold_system:
-            rendered = _fold_system(rendered)
-        return _merge(rendered) if path.alternate else [m for m in rendered if m is not _NO_SYSTEM]
-
-    def _instruct_for(self, tools: Sequence[ToolDefinition], path: CallPath) -> None:
+        has_system = bool(messages) and isinstance(messages[0], SystemMessage)
         # Where the chat template shows the tools, a second list would only take up context.
         shown = path.mode == "template" or (path.mode == "native" and path.template_shows_tools)
-        wanted = () if shown else tools, path.mode
-        if wanted == self._instructed_for:
-            return
-        self._instructed_for = wanted
-        text = render_instructions(wanted[0], native=path.mode == "native")
-        self._instructed = MessageMemo(lambda message: _instruct(message, text))
+        text = self._instructions((() if shown else tuple(tools), path.mode == "native"))
+        system = self._instructed((messages[0] if has_system else _NO_SYSTEM, text))
+        exchanges = self._render_exchanges(self._neutralized(messages[1:] if has_system else messages), path)
+        rendered = [system, *exchanges]
+        if path.fold_system:
+            rendered = _fold_system(rendered)
+        if path.alternate:
+            return _merge(rendered)
+        return rendered if system is not _NO_SYSTEM else rendered[1:]
 
-    def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> list[Message]:
+    def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> Sequence[Message]:
         """All exchanges as text on the text path, on others those whose calls came in our text format."""
         whole = self._flattened(messages) if path.text_only else messages
         textual = self._as_text(whole)
         if path.mode == "text" or path.alternate:
             return textual
-        rendered: list[Message] = []
-        native = False
-        for message, text in zip(whole, textual, strict=True):
+        known = count_shared(self._sources, whole)
+        del self._sources[known:], self._exchanges[known:]
+        last = next((each for each in reversed(self._sources) if isinstance(each, Response)), None)
+        native = last is not None and not _is_textual(last)
+        for message, text in zip(whole[known:], textual[known:], strict=True):
             if isinstance(message, Response):
                 native = not _is_textual(message)
-            rendered.append(message if native and isinstance(message, (Response, ToolResults)) else text)
-        return rendered
+            self._exchanges.append(message if native and isinstance(message, (Response, ToolResults)) else text)
+            self._sources.append(message)
+        return self._exchanges
 
 
 def _instruct(message: Message, text: str) -> Message:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
 from ..errors import WireError
-from ..types.caching import MessageMemo
+from ..types.caching import LastMemo, MessageMemo
 from ..types.messages import (
     JSON,
     Block,
@@ -36,7 +36,7 @@ from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_send
 from .server_errors import extract_openai_names, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .stream.response_builder import TextBlockBuilder
-from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, to_struct
+from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, encode_json, to_struct
 
 DEFAULT_MAX_TOKENS = 8192  # the field is required; every current model can write this much
 
@@ -49,6 +49,8 @@ class AnthropicCodec(Codec):
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._fragments = MessageMemo(_encode_message)
+        self._fields = LastMemo[dict[str, JSON], bytes](encode_json)
+        self._tools = LastMemo(_encode_tools)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         max_tokens = request.max_tokens or DEFAULT_MAX_TOKENS
@@ -59,10 +61,11 @@ class AnthropicCodec(Codec):
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.tools:
-            fields["tools"] = [_encode_tool(tool) for tool in request.tools]
+            fields["tools"] = self._tools(request.tools)
             fields["tool_choice"] = _encode_choice(request.tool_choice)
         fields |= request.extra
-        return HttpRequest("messages", encode_body(fields, messages=_join_turns(self._fragments(request.messages))))
+        turns = _join_turns(self._fragments(request.messages))
+        return HttpRequest("messages", encode_body("messages", turns, self._fields(fields)))
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, AnthropicStream(self._new_id))
@@ -75,39 +78,41 @@ def _encode_choice(choice: ToolChoice) -> JSON:
     return {"type": "tool", "name": choice.name} if isinstance(choice, Named) else {"type": _CHOICES[choice]}
 
 
-def _encode_tool(tool: ToolDefinition) -> JSON:
-    return {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.parameters}}
+def _encode_tools(tools: Sequence[ToolDefinition]) -> list[JSON]:
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.parameters}}
+        for tool in tools
+    ]
 
 
 class _Fragment(NamedTuple):
     """The blocks of a message as comma-separated JSON; `results` come first in their turn."""
 
     role: str
-    results: str
-    rest: str
+    results: bytes = b""
+    rest: bytes = b""
 
 
-def _join_turns(fragments: Sequence[_Fragment]) -> str:
+def _join_turns(fragments: Sequence[_Fragment]) -> list[bytes]:
     used = [fragment for fragment in fragments if fragment.results or fragment.rest]
-    turns: list[str] = []
+    turns: list[bytes] = []
     for role, group in groupby(used, key=lambda fragment: fragment.role):
         parts = list(group)
         blocks = [part.results for part in parts] + [part.rest for part in parts]
-        turns.append(f'{{"role":"{role}","content":[{",".join(filter(None, blocks))}]}}')
-    return f"[{','.join(turns)}]"
+        turns.append(b'{"role":"%s","content":[%s]}' % (role.encode(), b",".join(filter(None, blocks))))
+    return turns
 
 
 def _encode_message(message: Message) -> _Fragment:
     if isinstance(message, UserMessage):
         parts = _encode_parts(message.blocks) if message.blocks else _encode_text(message.text)
-        return _Fragment("user", "", ",".join(map(dump_json, parts)))
+        return _Fragment("user", rest=b",".join(map(encode_json, parts)))
     if isinstance(message, ToolResults):
-        return _Fragment("user", ",".join(dump_json(_encode_result(result)) for result in message.results), "")
+        return _Fragment("user", b",".join(encode_json(_encode_result(result)) for result in message.results))
     if isinstance(message, Response):
-        return _Fragment(
-            "assistant", "", ",".join(dump_json(each) for b in message.content for each in _encode_block(b))
-        )
-    return _Fragment("", "", "")  # the system prompt is a separate field
+        blocks = [each for block in message.content for each in _encode_block(block)]
+        return _Fragment("assistant", rest=b",".join(map(encode_json, blocks)))
+    return _Fragment("")  # the system prompt is a separate field
 
 
 def _encode_text(text: str) -> list[JSON]:

@@ -8,13 +8,13 @@ Function calling and Thought signatures; Vertex AI's reference of the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ..errors import ServerError
-from ..types.caching import MessageMemo
+from ..types.caching import LastMemo, MessageMemo
 from ..types.messages import (
     JSON,
     NATIVE,
@@ -40,7 +40,7 @@ from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_send
 from .gemini_schema import reduce_schema
 from .server_errors import read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
-from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, to_struct
+from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, encode_json, to_struct
 
 _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.
@@ -57,6 +57,8 @@ class GeminiCodec(Codec):
         self._new_id = new_id
         self._served_ids: set[str] = set()
         self._fragments = MessageMemo(self._encode_message)
+        self._fields = LastMemo[dict[str, JSON], bytes](encode_json)
+        self._tools = LastMemo(_encode_tools)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         fields: dict[str, JSON] = {}
@@ -64,13 +66,13 @@ class GeminiCodec(Codec):
         if system:
             fields["systemInstruction"] = {"parts": [{"text": each} for each in system]}
         if request.tools:
-            fields["tools"] = [{"functionDeclarations": [_encode_tool(tool) for tool in request.tools]}]
+            fields["tools"] = self._tools(request.tools)
             fields["toolConfig"] = {"functionCallingConfig": _encode_choice(request.tool_choice)}
         fields |= {**request.extra, "generationConfig": _encode_sampling(request)}
-        contents = ",".join(filter(None, self._fragments(request.messages)))
+        contents = [*filter(None, self._fragments(request.messages))]
         model = request.model if "/" in request.model else f"models/{request.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
-        return HttpRequest(f"{quote(model)}:{method}", encode_body(fields, contents=f"[{contents}]"))
+        return HttpRequest(f"{quote(model)}:{method}", encode_body("contents", contents, self._fields(fields)))
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, GeminiStream(self._new_id))
@@ -78,7 +80,7 @@ class GeminiCodec(Codec):
     def read_models(self, body: bytes) -> list[str]:
         return read_model_names(body, _extract_names)
 
-    def _encode_message(self, message: Message) -> str:
+    def _encode_message(self, message: Message) -> bytes:
         role, parts = "user", list[JSON]()
         if isinstance(message, UserMessage):
             parts = [_encode_part(block) for block in message.blocks] or _encode_text(message.text)
@@ -86,7 +88,7 @@ class GeminiCodec(Codec):
             parts = [self._encode_result(result) for result in message.results]
         elif isinstance(message, Response):
             role, parts = "model", [part for block in message.content for part in self._encode_block(block)]
-        return dump_json({"role": role, "parts": parts}) if parts else ""
+        return encode_json({"role": role, "parts": parts}) if parts else b""
 
     def _encode_block(self, block: Block) -> list[JSON]:
         if isinstance(block, (ToolCall, MalformedCall)):
@@ -115,6 +117,10 @@ class GeminiCodec(Codec):
         if result.tool_call_id in self._served_ids:
             sent["id"] = result.tool_call_id
         return {"functionResponse": sent}
+
+
+def _encode_tools(tools: Sequence[ToolDefinition]) -> JSON:
+    return [{"functionDeclarations": [_encode_tool(tool) for tool in tools]}]
 
 
 def _encode_tool(tool: ToolDefinition) -> JSON:

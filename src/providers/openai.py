@@ -1,7 +1,7 @@
 """Chat completions, as vLLM serves and extends them: neutral request -> bytes, bytes -> neutral events. No I/O.
 
-The JSON of a message is made once and kept: a turn only joins fragments, and the prompt's prefix stays identical for
-the server's cache. Shapes and texts: vLLM 0.32, entrypoints/openai/chat_completion and serve/exception_handling.
+The JSON of a message is made once and kept: a turn only joins bytes, and the prompt's prefix stays identical for the
+server's cache. Shapes and texts: vLLM 0.32, entrypoints/openai/chat_completion and serve/exception_handling.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..errors import WireError
-from ..types.caching import MessageMemo
+from ..types.caching import LastMemo, MessageMemo
 from ..types.messages import (
     JSON,
     MalformedCall,
@@ -33,9 +33,23 @@ from ..types.tool_schema import to_openai_tool
 from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, make_sendable
 from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
-from .wire_json import StructReader, WireStruct, as_dict, as_dicts, as_str, dump_json, encode_body, load_json, to_struct
+from .wire_json import (
+    StructReader,
+    WireStruct,
+    as_dict,
+    as_dicts,
+    as_str,
+    dump_json,
+    encode_body,
+    encode_json,
+    load_json,
+    to_struct,
+)
 
 _DONE = b"[DONE]"
+# vLLM's first event repeats the whole prompt as numbers where an answer's are asked for; reading them takes longer than
+# all else of a turn. In a text the quote before the colon is escaped.
+_PROMPT_IDS = b'"prompt_token_ids":['
 
 
 class OpenAICodec(Codec):
@@ -47,7 +61,8 @@ class OpenAICodec(Codec):
         self._new_id = new_id
         self._max_tokens = max_tokens
         self._fragments = MessageMemo(_encode_message)
-        self._tools: tuple[Sequence[ToolDefinition], str] = (), "[]"  # the last tool set, and its JSON
+        self._fields = LastMemo[dict[str, JSON], bytes](encode_json)
+        self._tools = LastMemo(_encode_tools)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         fields: dict[str, JSON] = {"model": request.model, "stream": request.stream, **request.options}
@@ -64,13 +79,10 @@ class OpenAICodec(Codec):
         return self._encode_body(request, {"model": request.model})
 
     def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
-        messages = ",".join(filter(None, self._fragments(request.messages)))
-        last: dict[str, str] = {}
+        objects = [self._fields(fields)]
         if request.tools:  # servers refuse an empty list, and a choice without tools
-            if self._tools[0] is not request.tools:
-                self._tools = request.tools, dump_json([to_openai_tool(tool) for tool in request.tools])
-            last = {"tools": self._tools[1], "tool_choice": dump_json(_encode_choice(request.tool_choice))}
-        return encode_body(fields, last, messages=f"[{messages}]")
+            objects += self._tools(request.tools), encode_json({"tool_choice": _encode_choice(request.tool_choice)})
+        return encode_body("messages", [*filter(None, self._fragments(request.messages))], *objects)
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, OpenAIStream(self._new_id))
@@ -83,8 +95,12 @@ def _encode_choice(choice: ToolChoice) -> JSON:
     return {"type": "function", "function": {"name": choice.name}} if isinstance(choice, Named) else choice
 
 
-def _encode_message(message: Message) -> str:
-    return ",".join(map(dump_json, encode_messages(message)))
+def _encode_tools(tools: Sequence[ToolDefinition]) -> bytes:
+    return encode_json({"tools": [to_openai_tool(tool) for tool in tools]})
+
+
+def _encode_message(message: Message) -> bytes:
+    return b",".join(map(encode_json, encode_messages(message)))
 
 
 def encode_messages(message: Message) -> list[dict[str, JSON]]:
@@ -215,6 +231,8 @@ class OpenAIStream(StreamDecoder):
         if data == _DONE:
             self._is_done = True
             return
+        if (start := data.find(_PROMPT_IDS)) >= 0:
+            data = data[: start + len(_PROMPT_IDS)] + data[data.find(b"]", start) :]
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
             raise read_mid_stream_error(event)

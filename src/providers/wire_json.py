@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
 from ..errors import WireError
-from ..types.messages import JSON
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -90,12 +88,21 @@ def dump_json(value: object) -> str:
         return json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
 
 
-def encode_body(fields: dict[str, JSON], last: Mapping[str, str] = MappingProxyType({}), **joined: str) -> bytes:
-    """The body of a request. The fields in `joined` and `last` are JSON already; `joined` come first, so that the
-    beginning of a conversation has the same bytes every turn."""
-    ready = "".join(f'"{name}":{value},' for name, value in joined.items())
-    rest = "".join(f',"{name}":{value}' for name, value in last.items())
-    return f"{{{ready}{dump_json(fields)[1:-1]}{rest}}}".encode(errors="replace")  # a lone surrogate has no UTF-8
+def encode_json(value: object) -> bytes:
+    """As dump_json, in UTF-8; a lone surrogate, which has none, becomes a question mark."""
+    return dump_json(value).encode(errors="replace")
+
+
+def encode_body(name: str, items: Sequence[bytes], *objects: bytes) -> bytes:
+    """The body of a request: the list of `items` under `name`, then the fields of `objects`, all of them JSON already.
+
+    The list comes first, so that the beginning of a conversation has the same bytes every turn. It may be long, and is
+    copied once.
+    """
+    pieces = [*items] or [b""]
+    pieces[0] = b'{"%s":[' % name.encode() + pieces[0]
+    pieces[-1] += b"],%s}" % b",".join(each[1:-1] for each in objects)
+    return b",".join(pieces)
 
 
 def as_dicts(value: object) -> list[dict[str, Any]]:

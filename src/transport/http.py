@@ -127,7 +127,8 @@ class Client:
         Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut and Timeout.
         """
         url = build_url(self.base_url, path)
-        log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
         self._deadline.start()
         if within is not None:
             self._deadline.cap(within)

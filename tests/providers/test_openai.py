@@ -227,3 +227,11 @@ def test_completed_is_the_last_event(codec):
     decoder = codec.make_decoder("text/event-stream")
     decoder.feed(event({"content": "x"}, "stop"))
     assert isinstance(decoder.close()[-1], Completed)
+
+
+def test_the_numbers_of_the_prompt_are_passed_over_and_a_text_that_speaks_of_them_is_kept(codec):
+    said = 'It sends "prompt_token_ids":[1,2] first.'
+    first = {"choices": [{"index": 0, "delta": {"content": said}}], "prompt_token_ids": [1, 2, 3], "model": "tiny"}
+    chunks = [f"data: {json.dumps(first, separators=(',', ':'))}\n\n".encode(), event(finish="stop")]
+    _, response = decoded(codec, *chunks)
+    assert (response.text, response.model) == (said, "tiny")

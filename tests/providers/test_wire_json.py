@@ -92,5 +92,7 @@ def test_numbers_that_json_does_not_have_are_sent_as_null():
     assert dump_json({"a": [math.nan, math.inf, 1.5]}) == '{"a":[null,null,1.5]}'
 
 
-def test_a_body_begins_with_what_is_json_already():
-    assert encode_body({"model": "tiny"}, messages="[1]") == b'{"messages":[1],"model":"tiny"}'
+@pytest.mark.parametrize("items", [[], [b"1"], [b"1", b"2"], [b"1", b"2", b"3"]])
+def test_a_body_begins_with_its_list_and_goes_on_with_the_objects(items):
+    body = encode_body("messages", items, b'{"model":"tiny"}', b'{"tools":[]}')
+    assert body == b'{"messages":[%s],"model":"tiny","tools":[]}' % b",".join(items)

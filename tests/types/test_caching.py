@@ -1,6 +1,8 @@
 """A value is computed once for each message that stays in the conversation."""
 
-from src.types.caching import MessageMemo
+import pytest
+
+from src.types.caching import LastMemo, MessageMemo, count_shared
 from src.types.messages import UserMessage
 
 A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
@@ -46,7 +48,38 @@ def test_a_message_that_left_is_computed_again():
     assert computed == [A, B, A]
 
 
-def test_the_list_that_is_given_out_may_be_changed():
-    memo, _ = make_memo()
-    memo([A]).clear()
-    assert memo([A]) == ["A"]
+def test_a_call_that_was_interrupted_leaves_no_wrong_value():
+    texts = iter(["A", KeyboardInterrupt(), "B", "C"])
+
+    def compute(_):
+        value = next(texts)
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    memo = MessageMemo(compute)
+    with pytest.raises(KeyboardInterrupt):
+        memo([A, B])
+    assert memo([A, B, C]) == ["A", "B", "C"]
+
+
+class TestLastMemo:
+    def test_an_equal_value_is_computed_once(self):
+        computed = []
+        memo = LastMemo(lambda value: computed.append(value) or len(computed))
+        assert [memo(("a", 1)), memo(("a", 1)), memo(("a", 2)), memo(("a", 1))] == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "shared"),
+    [
+        ([], [A], 0),
+        ([A], [A, B], 1),
+        ([A, B], [A], 1),
+        ([A, B, C], [A, C], 1),
+        ([A], [UserMessage("a")], 0),
+        ([A], [], 0),
+    ],
+)
+def test_shared_objects_are_counted_from_the_first_on(before, now, shared):
+    assert count_shared(before, now) == shared
