@@ -23,13 +23,14 @@ from ..security.permissions.review import ReviewBoard
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
+from ..types.caching import MessageMemo
 from ..types.effects import AgentSteps, Turn
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
 from ..types.messages import Message, Response, Text, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .compaction import Compactor
 from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
-from .pruning import compute_output_budget, shorten_old_results, trim_old_outputs
+from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
 from .steps import watch
 
 MAX_MALFORMED_TURNS = 2  # in a row
@@ -108,6 +109,7 @@ class AgentLoop:
         self._max_tool_turns = max_tool_turns
         self.compactor = compactor
         self._output_budget = output_budget
+        self._count_outputs = MessageMemo(count_output_chars)
 
     @property
     def tools(self) -> Sequence[ToolDefinition]:
@@ -186,7 +188,7 @@ class AgentLoop:
     def _respond(self, conversation: list[Message], choice: ToolChoice) -> AgentSteps[Response]:
         """The model's response. Where the conversation fills the context, room is made first."""
         tools = self.tools
-        if freed := trim_old_outputs(conversation, self._output_budget):
+        if freed := trim_old_outputs(conversation, self._output_budget, self._count_outputs):
             yield Notice(f"Old tool outputs were left out, about {freed:,} tokens; the model can read them again.")
         if self.compactor:
             yield from self.compactor.compact_if_full(conversation, tools)

@@ -12,7 +12,7 @@ Pure: the messages are replaced in the given list. Calls keep their results, and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ..types.messages import Message, ToolResult, ToolResults
@@ -36,17 +36,24 @@ def compute_output_budget(context: int | None) -> int:
     return int(min(max(context * BUDGET_SHARE, MIN_BUDGET_TOKENS), MAX_BUDGET_TOKENS))
 
 
-def trim_old_outputs(conversation: list[Message], budget: Callable[[], int]) -> int:
+def trim_old_outputs(
+    conversation: list[Message], budget: Callable[[], int], sizes: Callable[[Sequence[Message]], Iterable[int]]
+) -> int:
     """Leave out the oldest outputs if all together take more tokens than `budget`; about how many were freed.
 
     The newest results stay, as the model has not answered them yet. `budget` is called only if the outputs take more
-    than the smallest budget.
+    than the smallest budget. `sizes`: count_output_chars of each message.
     """
-    places = [place for place, message in enumerate(conversation) if isinstance(message, ToolResults)]
-    chars = sum(_count_chars(result) for place in places for result in _get_results(conversation[place]) if result.ref)
+    chars = sum(sizes(conversation))
     if chars <= MIN_BUDGET_TOKENS * CHARS_PER_TOKEN or chars <= (most := budget() * CHARS_PER_TOKEN):
         return 0
-    return _replace_oldest(conversation, places[-1], chars - most // 2, _trim)
+    newest = next(place for place in reversed(range(len(conversation))) if _get_results(conversation[place]))
+    return _replace_oldest(conversation, newest, chars - most // 2, _trim)
+
+
+def count_output_chars(message: Message) -> int:
+    """Of the results in a message that can be left out, since they are in the output cache."""
+    return sum(_count_chars(result) for result in _get_results(message) if result.ref)
 
 
 def shorten_old_results(conversation: list[Message], tokens: int) -> int:

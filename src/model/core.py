@@ -21,7 +21,9 @@ from ..errors import (
     ServerError,
     ServerLoading,
 )
+from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
+from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Read, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
@@ -81,6 +83,7 @@ class ModelCore:
         self._jitter = jitter
         self._retry_policy = retry_policy
         self._is_name_fixed = is_name_fixed
+        self._index_tools = LastMemo[tuple[ToolDefinition, ...], ToolIndex](ToolIndex)
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._grammar_tried = False
@@ -293,7 +296,9 @@ class ModelCore:
     ) -> Turn[ResponseAssembler]:
         """The events of one answer, and the whole. `is_shown`: whether to give the events."""
         wire = self._builder.encode(request)
-        turn = ResponseAssembler(tools, self._new_id, self._builder.given, self._thought_closer)
+        turn = ResponseAssembler(
+            tools, self._new_id, self._builder.given, self._thought_closer, self._index_tools(tuple(tools))
+        )
         has_shown, limit = False, self._limit_answer()
         try:
             head: ReplyHead = yield Open("POST", wire.path, wire.body)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
+from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import Broken, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
@@ -30,17 +31,19 @@ class ResponseAssembler:
         new_id: Callable[[], str],
         given: Sequence[GivenText] = (),
         thought_closer: str = "",
+        index: ToolIndex | None = None,
     ) -> None:
         """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo.
 
         `thought_closer`: what ends the thought that the chat template opens, "" if it opens none; the answer may show
-        that it is otherwise.
+        that it is otherwise. `index`: of the tools, if it is made already.
         """
         self._tools = tools
         self._new_id = new_id
         self._given = given
         self.thought_closer = thought_closer
-        self._parser = StreamParser(tools, new_id=new_id, given=given, thought_closer=thought_closer)
+        self._index = index or ToolIndex(tools)
+        self._parser = StreamParser(self._index, new_id=new_id, given=given, thought_closer=thought_closer)
         self._answer = EventFold()
         self.repeats = False  # the answer repeats itself without end: no more of it is read
         self.size = 0  # in characters, thoughts and arguments of calls included
@@ -116,7 +119,7 @@ class ResponseAssembler:
 
         `source`: the answer that `text` is from, if it is not this one; its thoughts are in the text.
         """
-        again = ResponseAssembler(self._tools, self._new_id, self._given)
+        again = ResponseAssembler(self._tools, self._new_id, self._given, index=self._index)
         truncated = source is not None and source.stop_reason == "max_tokens"
         again.absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
         thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from src.agent.pruning import HEAD_CHARS, compute_output_budget, shorten_old_results, trim_old_outputs
+from src.agent import pruning
+from src.agent.pruning import HEAD_CHARS, compute_output_budget, count_output_chars, shorten_old_results
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 
 
@@ -16,6 +17,10 @@ def exchange(number: int, characters: int, *, ref: bool = True, kind: str = "tex
 
 def talk(*exchanges: list) -> list:
     return [UserMessage("go"), *(message for each in exchanges for message in each)]
+
+
+def trim_old_outputs(conversation: list, budget) -> int:
+    return pruning.trim_old_outputs(conversation, budget, lambda messages: map(count_output_chars, messages))
 
 
 def values(conversation: list) -> list[str]:

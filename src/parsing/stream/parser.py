@@ -37,7 +37,7 @@ _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
 class StreamParser:
-    """Text in, events out, for the tools on offer: ToolDefinitions or OpenAI tool objects.
+    """Text in, events out, for the tools on offer: ToolDefinitions or OpenAI tool objects, or a ToolIndex of them.
 
     `new_id` makes the ids of calls. `given` are texts the model was given (messages, results): a call that repeats
     one of them is marked as an echo. Of more than `max_calls` calls the rest is malformed. `previews` adds
@@ -47,7 +47,7 @@ class StreamParser:
 
     def __init__(
         self,
-        tools: Iterable[ToolDefinition | Mapping[str, Any]],
+        tools: Iterable[ToolDefinition | Mapping[str, Any]] | ToolIndex,
         *,
         new_id: Callable[[], str] | None = None,
         given: Iterable[GivenText] = (),
@@ -55,7 +55,7 @@ class StreamParser:
         previews: bool = False,
         thought_closer: str = "",
     ) -> None:
-        index = ToolIndex(tools)
+        index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         self._setup = (index, CallClassifier(index, new_id or make_id_source(), given, max_calls), BlockDetector(index))
         self._begin(*self._setup, previews=previews, thought_closer=thought_closer)
 
