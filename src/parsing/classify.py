@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Union
 
 from ..types.messages import MalformedCall, ToolCall
-from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter
+from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.nodes import Node
@@ -83,6 +83,14 @@ class CallClassifier:
         """The name of the offered tool that `name` means, or an empty string."""
         tool = self._tools.find(name) if name else None
         return tool.name if tool else ""
+
+    def rank_parameter(self, name: str, key: str) -> int:
+        """2 for a required parameter of the tool, 1 for another, 0 for none; 1 if the parameters are not known."""
+        tool = self._tools.find(name)
+        if tool is None or not tool.properties:
+            return 1
+        known = match_parameter(tool, key)
+        return 0 if known is None else 2 if known in tool.required else 1
 
     def reserve_id(self) -> str:
         """The id that the next call will have."""
@@ -153,7 +161,7 @@ class CallClassifier:
             return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*decoded.repairs, *renamed, *fitter.changes)
-        guessed = self._is_presented or not GUESSES.isdisjoint(repaired) or not self._tools.is_exact(call.name)
+        guessed = decoded.guessed or self._is_presented or not GUESSES.isdisjoint(repaired) or not self._tools.is_exact(call.name)
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
         return replace(made, echo=True) if self._is_echo(made, raw) else made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from ...types.messages import JSON
@@ -134,14 +134,8 @@ class Fitter:
         return not value or any(self._match_name(name, value, keep=True) in properties for name in value)
 
     def _match_name(self, name: str, given: Mapping[str, Node], *, keep: bool = False) -> str:
-        free = [known for known in self._tool.properties if known not in given]
-        if name in self._tool.properties:
-            return name
-        key = normalize(name)
-        same = [known for known in free if normalize(known) == key]
-        same = same or [known for known in free if normalize(known) in _GROUPS.get(key, ())]
-        if len(same) == 1:
-            return same[0]
+        if known := match_parameter(self._tool, name, given):
+            return known
         if not keep and (not self._lenient or self._tool.schema.get("additionalProperties") is False):
             declared = ", ".join(self._tool.properties) or "none"
             raise ArgumentMismatch(f"{self._tool.name} has no parameter '{name}'; its parameters are: {declared}.")
@@ -276,6 +270,16 @@ class Fitter:
             return value  # the enum was meant for the items
         listed = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
         raise ArgumentMismatch(f"Parameter '{path}' must be one of {listed}; {_shorten(value)} was given.")
+
+
+def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) -> str | None:
+    """The parameter that `name` means, by its spelling or as a usual synonym, and that is not `given` by its own."""
+    if name in tool.properties:
+        return name
+    key, free = normalize(name), [known for known in tool.properties if known not in given]
+    same = [known for known in free if normalize(known) == key]
+    same = same or [known for known in free if normalize(known) in _GROUPS.get(key, ())]
+    return same[0] if len(same) == 1 else None
 
 
 def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:

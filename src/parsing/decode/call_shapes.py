@@ -35,10 +35,7 @@ CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
-_ARGUMENT = re.compile(r"BEGIN_ARG:[ \t]*([^\s]+)[ \t]*\r?\n")
-_ARGUMENT_ENDS = re.compile(r"\r?\n?END_ARG")
 _KEYWORD = re.compile(r"[^\W\d]\w{0,63}\s?=(?!=)")
-_TOOL_NAME = re.compile(r"TOOL_NAME:\s*(\S+)")
 _NOTHING_CLOSED = re.compile(r"[^}\])]*\Z")
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _CALL_IN_STRING = re.compile(r"\s*[^\W\d][\w.\\-]{0,80}\(")
@@ -64,6 +61,7 @@ class DecodedBlock(NamedTuple):
     repairs: tuple[str, ...] = ()
     problem: str = ""
     cut: bool = False
+    guessed: bool = False  # another reading is as good
 
 
 def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
@@ -305,16 +303,3 @@ def decode_label_line(name: str, line: str) -> RawCall:
     if line.endswith("]") and "[" not in line:
         line = line[:-1]
     return RawCall(name, {}, [line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'`" else line])
-
-
-def decode_argument_blocks(body: str) -> list[RawCall]:
-    name = _TOOL_NAME.search(body)
-    arguments: dict[str, Node] = {}
-    end = 0
-    while (begins := _ARGUMENT.search(body, end)) and (ends := _ARGUMENT_ENDS.search(body, begins.end())):
-        value, end = body[begins.end() : ends.start()], ends.end()
-        try:
-            arguments[begins[1]] = parse_strict(value.strip())[0]
-        except (ValueError, RecursionError):
-            arguments[begins[1]] = value
-    return [RawCall(name.group(1), arguments, [])] if name else []

@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
-from ..decode.call_shapes import DecodedBlock, IsTool, decode_argument_blocks, decode_label_line, decode_value
+from ..decode.call_shapes import DecodedBlock, IsTool, RawCall, decode_label_line, decode_value
 from ..decode.nodes import Node
-from ..decode.xml import PREFIX, parse_element, parse_invocations, parse_pairs
+from ..decode.tag_reader import TagReader
+from ..decode.tag_style import Markers
+from ..decode.xml import parse_elements
 from ..stream.openers import SPACE, BlockStart
 from ..stream.prefix_regex import PrefixMatcher, any_of, any_of_caseless, sequence, some
-from .table import FORMATS, MORE_CLOSERS
+from .table import FORMATS, MORE_CLOSERS, Format
+from .tag_syntax import ELEMENT, PREFIX, TagSyntax
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
 
-# What ends a block, by kind.
-_PAIRS_END = re.compile(r"</(?:[a-z]{2,10}[:|])?tool_call(?::[\w-]+)?>", re.IGNORECASE)
-_ENDS = {
-    "pairs": _PAIRS_END,
-    "empty": _PAIRS_END,
-    "labels": re.compile(r"\n"),
-    "arguments": re.compile(r"\n[ \t]*```"),
-}
-_INVOKE = re.compile(rf"\s*(?:\]<\]minimax\[>\[)?<{PREFIX}(?:function|invoke)\b", re.IGNORECASE)
-_TAGS = rf"/{PREFIX}(?:function|invoke|tool_calls?|function_calls?)>|｜tool_call_end｜>"
-_INVOKE_END = re.compile(rf"<(?:{_TAGS})", re.IGNORECASE)
-_TAGS_END = re.compile(rf"<(?:{_TAGS}|/{PREFIX}(?:call|tool)>)", re.IGNORECASE)
-_XTML_END = re.compile(r"<\|close\|>(?:call|tools)<\|sep\|>")
+LINE = re.compile(r"\n")  # ends a block of one line
+FOREIGN_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 # Where a block whose brackets never close was probably meant to end.
 LIKELY_END = re.compile(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
 
@@ -65,15 +58,50 @@ def compile_fabricated_line() -> re.Pattern[str]:
     return re.compile(r"\n[ \t*#>]{0,8}(?=[otfh<\[`#|])" + _RESULT.whole, re.IGNORECASE)
 
 
-def choose_end(kind: str, name: str, body: str) -> re.Pattern[str]:
-    """What ends a block of `kind` whose text begins as `body` does; an element ends with the tag of its `name`."""
+TAG_KINDS = frozenset(("tags", "pairs", "empty", "element", "arguments"))
+
+
+_GRAMMAR_OF = {"tags": "tags", "pairs": "pairs", "empty": "pairs", "arguments": "argument blocks"}
+
+
+@functools.cache
+def _list_syntaxes(kind: str, rows: tuple[Format, ...]) -> tuple[TagSyntax, ...]:
+    """The syntaxes of a kind, those first whose calls are framed by more, then those of `rows`."""
     if kind == "element":
-        return re.compile(f"</{re.escape(name)}>")
-    if kind == "tags" and body.lstrip().startswith("<|open|>"):
-        return _XTML_END
-    if kind == "tags" and _INVOKE.match(body):
-        return _INVOKE_END
-    return _ENDS.get(kind, _TAGS_END)
+        return (ELEMENT,)
+    own = {row.syntax for row in rows}
+    listed = (row.syntax for row in FORMATS if row.syntax and row.grammar == _GRAMMAR_OF[kind])
+    syntaxes = dict.fromkeys(syntax for syntax in listed if syntax != ELEMENT)
+    return tuple(sorted(syntaxes, key=lambda syntax: (-len(syntax.call), syntax not in own)))
+
+
+_LAST_MARKER = re.compile(r"<([^<>]+)>\s*\Z")
+_BARE_CLOSERS = ("</tool_call>",)
+
+
+@functools.lru_cache(maxsize=256)
+def find_wrappers(opener: str, kind: str) -> tuple[tuple[Format, ...], tuple[str, ...], tuple[str, ...]]:
+    """The rows whose marker ends `opener`, and the markers that open and close that wrapping of a block."""
+    written = opener.rstrip().casefold()
+    rows = tuple(row for row in FORMATS if row.opener and written.endswith(row.opener.casefold()))
+    longest = max((len(row.opener) for row in rows), default=0)
+    rows = tuple(row for row in rows if len(row.opener) == longest)
+    last = _LAST_MARKER.search(opener)
+    if kind == "arguments":
+        return rows, (), ("```",)
+    if kind == "element" or not (last or rows) or (rows and rows[0].syntax and not last):
+        return rows, (), _BARE_CLOSERS
+    openers, closers = {row.opener for row in rows}, {row.closer for row in rows if row.closer}
+    if last:
+        openers.add(last[0].strip())
+        closers.add(f"</{last[1]}>")
+    return rows, tuple(sorted(openers)), tuple(sorted(closers))
+
+
+def make_tag_reader(kind: str, opener: str, rank: Callable[[str, str], int] = lambda _name, _key: 1) -> TagReader:
+    """The follower of a block of tags; `rank` as TagReader takes it."""
+    rows, openers, closers = find_wrappers(opener, kind)
+    return TagReader(_list_syntaxes(kind, rows), Markers(openers, closers), rank)
 
 
 _BLANKS = re.compile(r"\s+")
@@ -107,33 +135,16 @@ class BlockBody(NamedTuple):
     parsed: tuple[Node] | None
 
 
-_MAX_TAG_CHARS = 200  # of the closing tag that a cut-off block may end in
-_TEXT_KINDS = frozenset(("tags", "pairs", "empty", "element", "labels", "arguments"))
-_CLOSED_AT_END = re.compile(
-    r"(?:</[^<>]*(?:parameter|param|argument|arg|arg_value|function|invoke)[^<>]*>|>)\s*(?:</?[\w:]*)?\Z"
-)
-
-
 def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     """The calls of a block, or the problem with it: strict parsing first, repair where that fails."""
-    if start.kind in _TEXT_KINDS:
-        return _decode_text(start, body.text, is_tool, ended=body.ended)
+    if start.kind == "labels":
+        return _check_names([decode_label_line(start.name, body.text.strip())])
+    if start.kind == "tags":
+        return _check_names(parse_elements(body.text, is_tool), cut=not body.ended)
     return decode_value(start.kind, start.name, body.text, body.parsed, is_tool, ended=body.ended)
 
 
-def _decode_text(start: BlockStart, body: str, is_tool: IsTool, *, ended: bool) -> DecodedBlock:
-    if not ended and start.kind not in ("labels", "arguments") and not _CLOSED_AT_END.search(body[-_MAX_TAG_CHARS:]):
-        return DecodedBlock([], problem="The block was cut off before its end.", cut=True)
-    if start.kind in ("pairs", "empty"):
-        calls = parse_pairs(body)
-    elif start.kind == "element":
-        calls = parse_element(start.name, body)
-    elif start.kind == "labels":
-        calls = [decode_label_line(start.name, body.strip())]
-    elif start.kind == "arguments":
-        calls = decode_argument_blocks(body)
-    else:
-        calls = parse_invocations(body, is_tool)
-    if not calls:
-        return DecodedBlock([], problem="No tool's name could be read in it.")
-    return DecodedBlock(calls, () if ended else ("missing closers",))
+def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:
+    if cut:
+        return DecodedBlock(calls, problem="The block was cut off before its end.", cut=True)
+    return DecodedBlock(calls, problem="" if calls else "No tool's name could be read in it.")

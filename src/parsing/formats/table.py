@@ -10,12 +10,21 @@ Sources: the tool_parsers of vLLM 0.32, chat templates, and recorded answers of 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from ...types.messages import JSON
+from .tag_syntax import ELEMENT, TagSyntax
 
 
 class Format(NamedTuple):
-    """One row. `opener` holds literal markers in order; `origin` names the row whose syntax this one shares."""
+    """One row. `opener` holds literal markers in order; `origin` names the row whose syntax this one shares.
+
+    `template` is how the model's chat template writes a call: `{name}` and, for its arguments, `{args}` (an object),
+    `{args_string}` (that as a string), `{keywords}` (Python's) or `{members}` (Gemma's); `{call}` where `syntax` says it.
+    """
 
     number: int
     name: str
@@ -24,102 +33,142 @@ class Format(NamedTuple):
     grammar: str
     closer: str
     parser: str
-    example: str
+    template: str
     origin: str = ""
+    syntax: TagSyntax | None = None
 
     @property
     def call_origin(self) -> str:
         return self.origin or self.name
 
+    @property
+    def example(self) -> str:
+        return self.write("get_weather", {"city": "Oslo"})
 
-_JSON = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
-_PARAMETERS = '{"name": "get_weather", "parameters": {"city": "Oslo"}}'
-_CITY = '{"city": "Oslo"}'
-_PYTHONIC = '[get_weather(city="Oslo")]'
-_INVOKE = '<invoke name="get_weather">\n<parameter name="city">Oslo</parameter>\n</invoke>'
-_QWEN = "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>"
-_PAIRS = "get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n"
-_DSML = '<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Oslo</｜DSML｜parameter>\n</｜DSML｜invoke>'
+    def write(self, name: str, arguments: Mapping[str, JSON]) -> str:
+        """The call as the model's chat template writes it."""
+        texts = {key: value if isinstance(value, str) else _dump(value) for key, value in arguments.items()}
+        written = {
+            "name": name,
+            "escaped_name": name.replace("_", "\\_"),
+            "args": _dump(arguments),
+            "args_string": _dump(_dump(arguments)),
+            "keywords": ", ".join(f"{key}={_write_python(value)}" for key, value in arguments.items()),
+            "members": "{" + ",".join(f"{key}:{_write_gemma(self, value)}" for key, value in arguments.items()) + "}",
+            "call": self.syntax.write(name, texts) if self.syntax else "",
+        }
+        return _FIELDS.sub(lambda field: written[field[1]], self.template)
+
+
+_FIELDS = re.compile(r"\{(name|escaped_name|args|args_string|keywords|members|call)\}")
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write_python(value: JSON) -> str:
+    return _dump(value) if isinstance(value, str) else repr(value)
+
+
+def _write_gemma(row: Format, value: JSON) -> str:
+    quote = "<escape>" if row.name == "functiongemma" else '<|"|>'
+    return f"{quote}{value}{quote}" if isinstance(value, str) else _dump(value)
+
+
+_JSON = '{"name": "{name}", "arguments": {args}}'
+_PARAMETERS = '{"name": "{name}", "parameters": {args}}'
+_PYTHONIC = "[{name}({keywords})]"
+_FUNCTION = TagSyntax("<function={name}>\n", "<parameter={key}>\n", "\n</parameter>\n", "</function>\n")
+_INVOKE = TagSyntax('<invoke name="{name}">\n', '<parameter name="{key}">', "</parameter>\n", "</invoke>\n")
+_DSML = TagSyntax(
+    '<invoke name="{name}">\n', '<parameter name="{key}" string="true">', "</parameter>\n", "</invoke>\n", "｜DSML｜"
+)
+_PAIRS = TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_value>", "</arg_value>\n", "")
+_TREE = TagSyntax(
+    "<invoke>\n<tool_name>{name}</tool_name>\n<parameters>\n", "<{key}>", "</{key}>\n", "</parameters>\n</invoke>\n"
+)
+_M3 = "]<]minimax[>["
 _V3 = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 _V3_END = "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-_M3 = "]<]minimax[>["
 
 FORMATS = (
-    Format(1, "hermes", "Hermes 2 and 3, Qwen2.5, Qwen3", "<tool_call>", "json", "</tool_call>", "hermes, qwen3_json", f"<tool_call>\n{_JSON}\n</tool_call>"),
-    Format(2, "hermes_broken", "Hermes with broken tags", "<|im_start|>", "json", "</tool_call>", "", f"<|im_start|>\n{_JSON}\n</tool_call>"),
+    Format(1, "hermes", "Hermes 2 and 3, Qwen2.5, Qwen3", "<tool_call>", "json", "</tool_call>", "hermes, qwen3_json", "<tool_call>\n" + _JSON + "\n</tool_call>"),
+    Format(2, "hermes_broken", "Hermes with broken tags", "<|im_start|>", "json", "</tool_call>", "", "<|im_start|>\n" + _JSON + "\n</tool_call>"),
     Format(3, "llama_json", "Llama 3.1 to 3.3", "", "json", "", "llama3_json, llama4_json", _PARAMETERS),
-    Format(4, "llama_python_tag", "Llama 3 ipython", "<|python_tag|>", "json", "<|eom_id|>", "llama3_json", f"<|python_tag|>{_PARAMETERS}"),
-    Format(5, "function_tag", "Llama 3.1 custom tag", "<function=", "tags", "</function>", "", f"<function=get_weather>{_CITY}</function>"),
+    Format(4, "llama_python_tag", "Llama 3 ipython", "<|python_tag|>", "json", "<|eom_id|>", "llama3_json", "<|python_tag|>" + _PARAMETERS),
+    Format(5, "function_tag", "Llama 3.1 custom tag", "<function=", "tags", "</function>", "", "<function={name}>{args}</function>", syntax=_FUNCTION),
     Format(6, "pythonic", "Llama 3.2, ToolACE, BFCL", "", "pythonic", "", "pythonic", _PYTHONIC),
-    Format(7, "llama4_pythonic", "Llama 4", "<|python_start|>", "pythonic", "<|python_end|>", "llama4_pythonic", f"<|python_start|>{_PYTHONIC}<|python_end|>"),
-    Format(8, "mistral", "Mistral before v11", "[TOOL_CALLS]", "json", "", "mistral", f"[TOOL_CALLS] [{_JSON}]"),
-    Format(9, "mistral_v11", "Mistral v11 and later", "[TOOL_CALLS]", "named", "", "mistral", f"[TOOL_CALLS]get_weather[ARGS]{_CITY}"),
-    Format(10, "qwen3_coder", "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, MiMo", "<tool_call>", "tags", "</tool_call>", "qwen3_coder, qwen3_xml, step3p5, mimo", f"<tool_call>\n{_QWEN}\n</tool_call>"),
-    Format(11, "qwen3_coder_drifted", "Qwen3-Coder, drifted", "<function=", "tags", "</tool_call>", "qwen3_coder (partly)", "<function=get_weather>\n<parameter=city=Oslo</parameter>\n</function>\n</tool_call>", "function_tag"),
-    Format(12, "seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", f"<seed:tool_call>\n{_QWEN}\n</seed:tool_call>"),
-    Format(13, "glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", f"<tool_call>{_PAIRS}</tool_call>"),
-    Format(14, "glm4", "GLM-4-9B", "", "named", "", "", f"get_weather\n{_CITY}"),
-    Format(15, "poolside", "Poolside, Laguna", "<tool_call>", "pairs", "</tool_call>", "poolside_v1", f"<tool_call>{_PAIRS}</tool_call>", "glm45"),
-    Format(16, "deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", f"{_V3}function<｜tool▁sep｜>get_weather\n```json\n{_CITY}\n```{_V3_END}"),
-    Format(17, "deepseek_v31", "DeepSeek V3.1", "<｜tool▁call▁begin｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v31", f"{_V3}get_weather<｜tool▁sep｜>{_CITY}{_V3_END}"),
-    Format(18, "deepseek_v32", "DeepSeek V3.2 DSML", "<｜DSML｜function_calls>", "tags", "</｜DSML｜function_calls>", "deepseek_v32", f"<｜DSML｜function_calls>\n{_DSML}\n</｜DSML｜function_calls>"),
-    Format(19, "deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", f"<｜DSML｜tool_calls>\n{_DSML}\n</｜DSML｜tool_calls>"),
-    Format(20, "kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", f"<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{_CITY}<|tool_call_end|><|tool_calls_section_end|>"),
-    Format(21, "kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", '<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'),
-    Format(22, "minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", f"<minimax:tool_call>\n{_INVOKE}\n</minimax:tool_call>"),
-    Format(23, "minimax_m1", "MiniMax M1", "<tool_calls>", "json", "</tool_calls>", "(removed in 0.32)", f"<tool_calls>\n{_JSON}\n</tool_calls>"),
-    Format(24, "minimax_m3", "MiniMax M3", f"{_M3}<tool_call>", "tags", f"{_M3}</tool_call>", "minimax_m3", f'{_M3}<tool_call>\n{_M3}<invoke name="get_weather">{_M3}<city>Oslo{_M3}</city>{_M3}</invoke>\n{_M3}</tool_call>'),
-    Format(25, "granite", "Granite 3.x", "<|tool_call|>", "json", "", "granite", f"<|tool_call|> [{_JSON}]"),
-    Format(26, "granite4", "Granite 4", "<tool_call>", "json", "</tool_call>", "granite4", f"<tool_call>\n{_JSON}\n</tool_call>", "hermes"),
-    Format(27, "granite_20b", "Granite-20B-FC", "<function_call>", "json", "", "granite-20b-fc", f"<function_call> {_JSON}"),
-    Format(28, "jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", f"<tool_calls>[\n {_JSON}\n]</tool_calls>", "minimax_m1"),
-    Format(29, "hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", f"<tool_calls>[{_JSON}]</tool_calls>", "minimax_m1"),
-    Format(30, "hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Oslo</arg_value></tool_call></tool_calls>"),
-    Format(31, "internlm", "InternLM2", "<|action_start|><|plugin|>", "json", "<|action_end|>", "internlm", f"<|action_start|><|plugin|>{_PARAMETERS}<|action_end|>"),
-    Format(32, "phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", f"functools[{_JSON}]"),
-    Format(33, "xlam", "xLAM", "", "json", "", "xlam", f'{{"tool_calls": [{_JSON}]}}', "llama_json"),
-    Format(34, "harmony", "gpt-oss Harmony", "<|channel|>", "named", "<|call|>", "openai", f"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{_CITY}<|call|>"),
-    Format(35, "functiongemma", "FunctionGemma", "<start_function_call>", "named", "<end_function_call>", "functiongemma", "<start_function_call>call:get_weather{city:<escape>Oslo<escape>}<end_function_call>"),
-    Format(36, "gemma4", "Gemma 4", "<|tool_call>", "named", "<tool_call|>", "gemma4", '<|tool_call>call:get_weather{city:<|"|>Oslo<|"|>}<tool_call|>'),
-    Format(37, "tool_code", "Gemma 2 and 3", "", "pythonic", "", "pythonic", '```tool_code\nget_weather(city="Oslo")\n```', "pythonic"),
-    Format(38, "cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Oslo"}}]<|END_ACTION|>'),
-    Format(39, "step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", '<｜tool_calls_begin｜><｜tool_call_begin｜><steptml:invoke name="get_weather"><steptml:parameter name="city">Oslo</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>'),
-    Format(40, "ernie45", "ERNIE-4.5", "<tool_call>", "json", "</tool_call>", "ernie45", f"<tool_call>\n{_JSON}\n</tool_call>", "hermes"),
-    Format(41, "olmo3", "OLMo 3", "<function_calls>", "pythonic", "</function_calls>", "olmo3", '<function_calls>\nget_weather(city="Oslo")\n</function_calls>'),
-    Format(42, "longcat", "LongCat", "<longcat_tool_call>", "json", "</longcat_tool_call>", "longcat", f"<longcat_tool_call>{_JSON}</longcat_tool_call>"),
-    Format(43, "lfm2", "LFM2", "<|tool_call_start|>", "pythonic", "<|tool_call_end|>", "lfm2", f"<|tool_call_start|>{_PYTHONIC}<|tool_call_end|>"),
-    Format(44, "apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", f'<|tools_prefix|>[{{"get_weather": {_CITY}}}]<|tools_suffix|>'),
-    Format(45, "dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", f"<dots_function_call>{_INVOKE}</dots_function_call>"),
-    Format(46, "gigachat3", "GigaChat 3", "<|function_call|>", "json", "", "gigachat3", f"<|function_call|>{_JSON}"),
-    Format(46, "gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", f"<｜GCML｜tool_calls>{_DSML.replace('DSML', 'GCML')}</｜GCML｜tool_calls>"),
-    Format(47, "minicpm5", "MiniCPM5", "<function name=", "tags", "</function>", "minicpm5", '<function name="get_weather"><param name="city">Oslo</param></function>'),
-    Format(48, "k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls><ifm|tool_call>get_weather<ifm|arg_key>city</ifm|arg_key><ifm|arg_value>Oslo</ifm|arg_value></ifm|tool_call></ifm|tool_calls>"),
-    Format(49, "plamo3", "PLaMo 3", "<|plamo:begin_tool_request:plamo|>", "named", "<|plamo:end_tool_request:plamo|>", "plamo3", f"<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>{_CITY}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"),
-    Format(50, "inkling", "Inkling", "<|content_invoke_tool_json|>", "json", "<|end_message|>", "inkling", '<|content_invoke_tool_json|>{"name":"get_weather","args":{"city":"Oslo"}}<|end_message|>'),
-    Format(51, "muse", "Muse", "<|start|>assistant to=", "named", "<|eom|>", "muse_glimmer", f"<|start|>assistant to=get_weather<|message|>{_CITY}<|eom|>"),
-    Format(52, "functionary", "Functionary v3", ">>>", "named", "", "", f">>>get_weather\n{_CITY}"),
-    Format(52, "functionary_v2", "Functionary v2", "<|recipient|>", "named", "<|stop|>", "", f"<|from|>assistant\n<|recipient|>get_weather\n<|content|>{_CITY}<|stop|>"),
-    Format(53, "nexus_raven", "Nexus Raven", "", "pythonic", "", "", "get_weather(city='Oslo');", "pythonic"),
-    Format(54, "nemotron", "Nemotron Nano v2, BFCL", "<TOOLCALL>", "json", "</TOOLCALL>", "(none in 0.32)", f"<TOOLCALL>[{_JSON}]</TOOLCALL>"),
-    Format(55, "openai_legacy", "Firefunction, OpenAI's older shapes", "", "json", "", "", '{"function_call": {"name": "get_weather", "arguments": "{\\"city\\": \\"Oslo\\"}"}}', "llama_json"),
-    Format(56, "react", "ReAct", "Action:", "labels", "", "", f"Action: get_weather\nAction Input: {_CITY}\nObservation:"),
-    Format(57, "anthropic", "Anthropic XML", "<function_calls>", "tags", "</function_calls>", "", f"<function_calls>\n{_INVOKE}\n</function_calls>"),
-    Format(58, "tool_element", "Cline, Roo", "", "tags", "", "", "<get_weather>\n<city>Oslo</city>\n</get_weather>"),
-    Format(59, "openhands", "OpenHands", "<function=", "tags", "</function>", "(like qwen3_coder)", _QWEN, "function_tag"),
-    Format(60, "gptme", "gptme", "@", "named", "", "", f"@get_weather(call-1): {_CITY}"),
-    Format(61, "fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n['get_weather(city=\"Oslo\")']\n```", "pythonic"),
-    Format(62, "escaped_name", "Mixtral's Markdown", "", "pythonic", "", "", "get\\_weather(city='Oslo')", "pythonic"),
-    Format(63, "text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "get_weather", "args": {"city": "Oslo"}}'),
+    Format(7, "llama4_pythonic", "Llama 4", "<|python_start|>", "pythonic", "<|python_end|>", "llama4_pythonic", "<|python_start|>" + _PYTHONIC + "<|python_end|>"),
+    Format(8, "mistral", "Mistral before v11", "[TOOL_CALLS]", "json", "", "mistral", "[TOOL_CALLS] [" + _JSON + "]"),
+    Format(9, "mistral_v11", "Mistral v11 and later", "[TOOL_CALLS]", "named", "", "mistral", "[TOOL_CALLS]{name}[ARGS]{args}"),
+    Format(10, "qwen3_coder", "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, MiMo", "<tool_call>", "tags", "</tool_call>", "qwen3_coder, qwen3_xml, step3p5, mimo", "<tool_call>\n{call}</tool_call>", syntax=_FUNCTION),
+    Format(11, "qwen3_coder_drifted", "Qwen3-Coder, drifted", "<function=", "tags", "</tool_call>", "qwen3_coder (partly)", "{call}</tool_call>", "function_tag", syntax=_FUNCTION),
+    Format(12, "seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", "<seed:tool_call>\n{call}</seed:tool_call>", syntax=_FUNCTION._replace(key="<parameter={key}>", value_end="</parameter>\n")),
+    Format(13, "glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", "<tool_call>{call}</tool_call>", syntax=_PAIRS),
+    Format(14, "glm4", "GLM-4-9B", "", "named", "", "", "{name}\n{args}"),
+    Format(15, "poolside", "Poolside, Laguna", "<tool_call>", "pairs", "</tool_call>", "poolside_v1", "<tool_call>{call}</tool_call>", "glm45", syntax=_PAIRS),
+    Format(16, "deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+    Format(17, "deepseek_v31", "DeepSeek V3.1", "<｜tool▁call▁begin｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+    Format(18, "deepseek_v32", "DeepSeek V3.2 DSML", "<｜DSML｜function_calls>", "tags", "</｜DSML｜function_calls>", "deepseek_v32", "<｜DSML｜function_calls>\n{call}</｜DSML｜function_calls>", syntax=_DSML),
+    Format(19, "deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", "<｜DSML｜tool_calls>\n{call}</｜DSML｜tool_calls>", syntax=_DSML),
+    Format(20, "kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|><|tool_calls_section_end|>"),
+    Format(21, "kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>{call}<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>")),
+    Format(22, "minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n{call}</minimax:tool_call>", syntax=_INVOKE),
+    Format(23, "minimax_m1", "MiniMax M1", "<tool_calls>", "json", "</tool_calls>", "(removed in 0.32)", "<tool_calls>\n" + _JSON + "\n</tool_calls>"),
+    Format(24, "minimax_m3", "MiniMax M3", f"{_M3}<tool_call>", "tags", f"{_M3}</tool_call>", "minimax_m3", "]<]minimax[>[<tool_call>\n{call}]<]minimax[>[</tool_call>", syntax=TagSyntax(f'{_M3}<invoke name="{{name}}">', f"{_M3}<{{key}}>", f"{_M3}</{{key}}>", f"{_M3}</invoke>\n")),
+    Format(25, "granite", "Granite 3.x", "<|tool_call|>", "json", "", "granite", "<|tool_call|> [" + _JSON + "]"),
+    Format(26, "granite4", "Granite 4", "<tool_call>", "json", "</tool_call>", "granite4", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
+    Format(27, "granite_20b", "Granite-20B-FC", "<function_call>", "json", "", "granite-20b-fc", "<function_call> " + _JSON),
+    Format(28, "jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", "<tool_calls>[\n " + _JSON + "\n]</tool_calls>", "minimax_m1"),
+    Format(29, "hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", "<tool_calls>[" + _JSON + "]</tool_calls>", "minimax_m1"),
+    Format(30, "hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>{call}</tool_call></tool_calls>", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format(31, "internlm", "InternLM2", "<|action_start|><|plugin|>", "json", "<|action_end|>", "internlm", "<|action_start|><|plugin|>" + _PARAMETERS + "<|action_end|>"),
+    Format(32, "phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", "functools[" + _JSON + "]"),
+    Format(33, "xlam", "xLAM", "", "json", "", "xlam", '{"tool_calls": [' + _JSON + "]}", "llama_json"),
+    Format(34, "harmony", "gpt-oss Harmony", "<|channel|>", "named", "<|call|>", "openai", "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{args}<|call|>"),
+    Format(35, "functiongemma", "FunctionGemma", "<start_function_call>", "named", "<end_function_call>", "functiongemma", "<start_function_call>call:{name}{members}<end_function_call>"),
+    Format(36, "gemma4", "Gemma 4", "<|tool_call>", "named", "<tool_call|>", "gemma4", "<|tool_call>call:{name}{members}<tool_call|>"),
+    Format(37, "tool_code", "Gemma 2 and 3", "", "pythonic", "", "pythonic", "```tool_code\n{name}({keywords})\n```", "pythonic"),
+    Format(38, "cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "{name}", "parameters": {args}}]<|END_ACTION|>'),
+    Format(39, "step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜><｜tool_call_begin｜>{call}<｜tool_call_end｜><｜tool_calls_end｜>", syntax=_INVOKE._replace(prefix="steptml:")),
+    Format(40, "ernie45", "ERNIE-4.5", "<tool_call>", "json", "</tool_call>", "ernie45", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
+    Format(41, "olmo3", "OLMo 3", "<function_calls>", "pythonic", "</function_calls>", "olmo3", "<function_calls>\n{name}({keywords})\n</function_calls>"),
+    Format(42, "longcat", "LongCat", "<longcat_tool_call>", "json", "</longcat_tool_call>", "longcat", "<longcat_tool_call>" + _JSON + "</longcat_tool_call>"),
+    Format(43, "lfm2", "LFM2", "<|tool_call_start|>", "pythonic", "<|tool_call_end|>", "lfm2", "<|tool_call_start|>" + _PYTHONIC + "<|tool_call_end|>"),
+    Format(44, "apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", '<|tools_prefix|>[{"{name}": {args}}]<|tools_suffix|>'),
+    Format(45, "dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", "<dots_function_call>{call}</dots_function_call>", syntax=_INVOKE),
+    Format(46, "gigachat3", "GigaChat 3", "<|function_call|>", "json", "", "gigachat3", "<|function_call|>" + _JSON),
+    Format(46, "gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>{call}</｜GCML｜tool_calls>", syntax=_DSML._replace(prefix="｜GCML｜")),
+    Format(47, "minicpm5", "MiniCPM5", "<function name=", "tags", "</function>", "minicpm5", "{call}", syntax=TagSyntax('<function name="{name}">', '<param name="{key}">', "</param>", "</function>")),
+    Format(48, "k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls><ifm|tool_call>{call}</ifm|tool_call></ifm|tool_calls>", syntax=TagSyntax("{name}", "<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "", "ifm|")),
+    Format(49, "plamo3", "PLaMo 3", "<|plamo:begin_tool_request:plamo|>", "named", "<|plamo:end_tool_request:plamo|>", "plamo3", "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>{args}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"),
+    Format(50, "inkling", "Inkling", "<|content_invoke_tool_json|>", "json", "<|end_message|>", "inkling", '<|content_invoke_tool_json|>{"name":"{name}","args":{args}}<|end_message|>'),
+    Format(51, "muse", "Muse", "<|start|>assistant to=", "named", "<|eom|>", "muse_glimmer", "<|start|>assistant to={name}<|message|>{args}<|eom|>"),
+    Format(52, "functionary", "Functionary v3", ">>>", "named", "", "", ">>>{name}\n{args}"),
+    Format(52, "functionary_v2", "Functionary v2", "<|recipient|>", "named", "<|stop|>", "", "<|from|>assistant\n<|recipient|>{name}\n<|content|>{args}<|stop|>"),
+    Format(53, "nexus_raven", "Nexus Raven", "", "pythonic", "", "", "{name}({keywords});", "pythonic"),
+    Format(54, "nemotron", "Nemotron Nano v2, BFCL", "<TOOLCALL>", "json", "</TOOLCALL>", "(none in 0.32)", "<TOOLCALL>[" + _JSON + "]</TOOLCALL>"),
+    Format(55, "openai_legacy", "Firefunction, OpenAI's older shapes", "", "json", "", "", '{"function_call": {"name": "{name}", "arguments": {args_string}}}', "llama_json"),
+    Format(56, "react", "ReAct", "Action:", "labels", "", "", "Action: {name}\nAction Input: {args}\nObservation:"),
+    Format(57, "anthropic", "Anthropic XML", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n{call}</function_calls>", syntax=_INVOKE),
+    Format(58, "tool_element", "Cline, Roo", "", "tags", "", "", "{call}", syntax=ELEMENT),
+    Format(59, "openhands", "OpenHands", "<function=", "tags", "</function>", "(like qwen3_coder)", "{call}", "function_tag", syntax=_FUNCTION),
+    Format(60, "gptme", "gptme", "@", "named", "", "", "@{name}(call-1): {args}"),
+    Format(61, "fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n['{name}({keywords})']\n```", "pythonic"),
+    Format(62, "escaped_name", "Mixtral's Markdown", "", "pythonic", "", "", "{escaped_name}({keywords})", "pythonic"),
+    Format(63, "text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "{name}", "args": {args}}'),
     # Shapes that share a number with another row, and shapes of other tools that models imitate.
-    Format(4, "llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", '<|python_tag|>get_weather.call(city="Oslo")'),
-    Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", '<atem:function_calls><atem:invoke name="get_weather"><atem:parameter name="city">Oslo</atem:parameter></atem:invoke></atem:function_calls>'),
-    Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n<invoke>\n<tool_name>get_weather</tool_name>\n<parameters>\n<city>Oslo</city>\n</parameters>\n</invoke>\n</function_calls>", "anthropic"),
-    Format(60, "continue", "Continue", "TOOL_NAME:", "argument blocks", "END_ARG", "", '```tool\nTOOL_NAME: get_weather\nBEGIN_ARG: city\n"Oslo"\nEND_ARG\n```'),
-    Format(60, "qwen_bracket", "Qwen, in brackets", "[Calling tool:", "pythonic", "]", "", f"[Calling tool: get_weather({_CITY})]"),
-    Format(0, "gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", '<<function>>get_weather(city="Oslo")'),
-    Format(0, "lm_studio", "LM Studio", "[TOOL_REQUEST]", "json", "[END_TOOL_REQUEST]", "", f"[TOOL_REQUEST]{_JSON}[END_TOOL_REQUEST]"),
-    Format(0, "tool_use", "Anthropic's names in tags", "<tool_use>", "json", "</tool_use>", "", f'<tool_use>\n{{"name": "get_weather", "input": {_CITY}}}\n</tool_use>'),
-    Format(0, "invoke", "Anthropic XML without its wrapper", "<invoke", "tags", "</invoke>", "", _INVOKE),
+    Format(4, "llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", "<|python_tag|>{name}.call({keywords})"),
+    Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>{call}</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
+    Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n{call}</function_calls>", "anthropic", syntax=_TREE),
+    Format(60, "continue", "Continue", "TOOL_NAME:", "argument blocks", "END_ARG", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
+    Format(60, "qwen_bracket", "Qwen, in brackets", "[Calling tool:", "pythonic", "]", "", "[Calling tool: {name}({args})]"),
+    Format(0, "gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", "<<function>>{name}({keywords})"),
+    Format(0, "lm_studio", "LM Studio", "[TOOL_REQUEST]", "json", "[END_TOOL_REQUEST]", "", "[TOOL_REQUEST]" + _JSON + "[END_TOOL_REQUEST]"),
+    Format(0, "tool_use", "Anthropic's names in tags", "<tool_use>", "json", "</tool_use>", "", '<tool_use>\n{"name": "{name}", "input": {args}}\n</tool_use>'),
+    Format(0, "named_elements", "Hermes, name and arguments in elements", "<function>", "tags", "</function>", "", "<function>{call}</function>", syntax=TagSyntax("<name>{name}</name>\n<arguments>\n", "<{key}>", "</{key}>\n", "</arguments>\n")),
+    Format(0, "invoke", "Anthropic XML without its wrapper", "<invoke", "tags", "</invoke>", "", "{call}", syntax=_INVOKE),
 )  # fmt: skip
 
 # Markers that open and close blocks besides those of the rows; upper and lower case are the same.
@@ -129,7 +178,7 @@ MORE_OPENERS = (
     "<ifm|tool_calls>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>",
     "< | DSML | function_calls>", "<|DSML|function_calls>", "<|DSML|tool_calls>", "<tool-call>", "<|toolcall|>",
     "<|tool_calls_start|>", "<tools>", "<tool>", "<functioncall>", "<function-call>", "<tool_code>", "<action>",
-    "<|action|>", "<api_call>", "<function>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
+    "<|action|>", "<api_call>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
     "[tool_call:", "[Tool call:", "<response>", "<answer>", "<tool_call:", "<|assistant|>",
     "<|start_header_id|>assistant<|end_header_id|>", "<|im_start|>assistant", "<s>", "<|from|>assistant",
 )  # fmt: skip

@@ -7,22 +7,28 @@ searched for inside it only within a fixed budget of characters, so that the who
 from __future__ import annotations
 
 import re
+from typing import Union
 
 from ...types.events import ToolCallDelta
 from ..classify import CallClassifier
+from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import parse_strict
+from ..decode.tag_reader import TagReader
 from ..events import Malformed
 from ..formats.grammars import (
     CLOSING_MARKER,
     FENCE_END,
+    FOREIGN_END,
     LIKELY_END,
+    LINE,
     LINE_END,
     MAX_MARKER_CHARS,
     SEPARATOR,
+    TAG_KINDS,
     BlockBody,
-    choose_end,
     decode,
     find_origin,
+    make_tag_reader,
 )
 from .brackets import MAX_BLOCK_CHARS, BracketMatcher, UntilMarker
 from .buffer import StreamBuffer
@@ -39,6 +45,9 @@ _NAME = re.compile(
 )
 
 
+Follower = Union[BracketMatcher, UntilMarker, TagReader]
+
+
 class BlockReader:
     """Reads one block after the other from the buffer; `previews` emits calls while they are written.
 
@@ -49,13 +58,14 @@ class BlockReader:
         self._buffer = buffer
         self._classifier = classifier
         self._previews = previews
-        self.follower: BracketMatcher | UntilMarker | None = None
+        self.follower: Follower | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
         self.rescan = MAX_RESCAN_CHARS  # characters left
         self._block = BlockStart(0, 0, "", "")
         self._at = -1  # where the block starts in the buffer, or -1 once part of it has left the buffer
         self._head = ""  # the text from the start of the block to its body
         self._body = BlockBody("", False, None)
+        self._decoded: DecodedBlock | None = None  # of a block of tags, which are read while it is followed
         self._after = 0  # where the text behind the block begins in the buffer
         self._is_rejected = False  # the block was too long, and is emitted already
         self._line = self._lead = ""  # the line and the text before the block
@@ -68,7 +78,7 @@ class BlockReader:
         self._line, self._lead = buffer.find_line(block.start), buffer.find_lead(block.start)
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
-        self._previewed, self._is_rejected = None, False
+        self._previewed, self._is_rejected, self._decoded = None, False, None
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[":
             text = buffer.text[body : body + MAX_STRICT_CHARS]
@@ -79,11 +89,11 @@ class BlockReader:
             else:
                 self._settle(BlockBody(text[:length], True, (node,)), body + length)
                 return True
-        if block.kind in _BRACKETED_KINDS:
-            self.follower = BracketMatcher()
+        if block.kind in TAG_KINDS:
+            self.follower = make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
         else:
-            end = choose_end(block.kind, block.name, buffer.text[body : body + _HEAD_CHARS])
-            self.follower = UntilMarker(end, MAX_MARKER_CHARS)
+            is_line = block.kind == "labels"
+            self.follower = UntilMarker(LINE, MAX_MARKER_CHARS) if is_line else BracketMatcher()
         return self.follow(*self.follower.feed(buffer.text, body))
 
     def follow(self, end: int, ended: bool) -> bool:
@@ -91,9 +101,15 @@ class BlockReader:
         follower = self.follower
         assert follower  # noqa: S101 - the parser's state says so
         self._buffer.take(end)
+        if isinstance(follower, TagReader) and follower.is_foreign:
+            self.follower = UntilMarker(FOREIGN_END, MAX_MARKER_CHARS)
+            return self.follow(*self.follower.feed(self._buffer.text, end))
         if ended:
             self.follower = None
-            self._settle(BlockBody("".join(follower.parts), True, None), end)
+            text = "".join(follower.parts)
+            if isinstance(follower, TagReader):
+                self._decoded = follower.read(text).decode()
+            self._settle(BlockBody(text, True, None), end)
         elif follower.size > MAX_BLOCK_CHARS:
             self.follower = None
             self._reject_long("".join(follower.parts))
@@ -108,7 +124,7 @@ class BlockReader:
         self._at = -1
         self._after = max(0, self._after - length)
 
-    def _preview(self, follower: BracketMatcher | UntilMarker) -> None:
+    def _preview(self, follower: Follower) -> None:
         """Emits the call being written: its name once it is known, then its text as it comes."""
         text = follower.parts[-1] if follower.parts else ""
         if self._previewed is None:
@@ -139,6 +155,9 @@ class BlockReader:
         if follower.size > MAX_BLOCK_CHARS:
             self._reject_long("".join(follower.parts))
             return
+        if isinstance(follower, TagReader):
+            self._end_tags_early(follower)
+            return
         text = "".join(follower.parts) + buffer.text[buffer.start :]
         end = LIKELY_END.search(text) if block.kind in _BRACKETED_KINDS else None
         if end and len(text) - end.start() <= self.rescan:
@@ -150,6 +169,26 @@ class BlockReader:
                 self._settle(part, 0)
                 return
         self._settle(BlockBody(text, False, None), len(buffer.text))
+
+    def _end_tags_early(self, reader: TagReader) -> None:
+        """The cheapest reading of a block of tags ends it; the text behind that is read again."""
+        buffer = self._buffer
+        end, _ = reader.feed(buffer.text, buffer.start, final=True)
+        if reader.is_foreign:
+            self.follower = UntilMarker(FOREIGN_END, MAX_MARKER_CHARS)
+            if not self.follow(*self.follower.feed(buffer.text, buffer.start)):
+                self.end_early()
+            return
+        text = "".join(reader.parts) + buffer.text[end:]
+        block = reader.read(text)
+        self._decoded = block.decode()
+        if block.is_cut or len(text) - block.end > self.rescan:
+            self._settle(BlockBody(text, False, None), len(buffer.text))
+            return
+        self.rescan -= len(text) - block.end
+        self._at = -1
+        buffer.replace(text[block.end :], "")
+        self._settle(BlockBody(text[: block.end], True, None), 0)
 
     def _reject_long(self, body: str) -> None:
         self._is_rejected = True
@@ -206,7 +245,7 @@ class BlockReader:
         """Emits the block as calls, or returns it to the text."""
         block, body, buffer = self._block, self._body, self._buffer
         raw = self._join_raw()
-        decoded = decode(block, body, self._classifier.is_known)
+        decoded = self._decoded or decode(block, body, self._classifier.is_known)
         if truncated and not body.ended:
             decoded = decoded._replace(problem=CUT_OFF, cut=True)
         origin, after_text = find_origin(block.opener, block.kind), buffer.called and buffer.shown_chars > 0

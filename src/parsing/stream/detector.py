@@ -81,7 +81,7 @@ class BlockDetector:
             return NeedMore(start)
         match = openers.ELEMENT.match(text, at)
         if match and match["name"] in self._tools.tools and _starts_line(line):
-            return BlockStart(at, match.end(), "element", "", match["name"], False)
+            return BlockStart(at, at, "element", "", match["name"], False)
         if not match and openers.ELEMENT.is_prefix(text, at) and self._tools.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
         return None

@@ -7,9 +7,9 @@ from src.parsing.formats.grammars import (
     FABRICATED,
     LINE_END,
     BlockBody,
-    choose_end,
     decode,
     find_origin,
+    find_wrappers,
 )
 from src.parsing.stream.openers import BlockStart
 
@@ -87,25 +87,17 @@ def test_a_line_that_begins_a_result_or_another_turn_is_known(text):
 
 
 @pytest.mark.parametrize(
-    ("kind", "block"), [("tags", "<function=f></function>"), ("pairs", "f</tool_call>"), ("labels", "Oslo\n")]
-)
-def test_each_kind_ends_with_its_own_marker(kind, block):
-    assert choose_end(kind, "", block).search(block).end() == len(block)
-
-
-@pytest.mark.parametrize(
-    "block",
+    ("opener", "kind", "closer"),
     [
-        "<function=f><parameter=a><tool><call>x</call></tool></parameter></function>",
-        '<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|></tool></function><|close|>argument<|sep|><|close|>call<|sep|>',
+        ("<tool_call>", "tags", "</tool_call>"),
+        ("<tool_calls><tool_call>\n", "pairs", "</tool_call>"),
+        ("<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>"),
+        ("<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>"),
+        ("TOOL_NAME:", "arguments", "```"),
     ],
 )
-def test_a_tag_of_another_name_in_a_value_ends_nothing(block):
-    assert choose_end("tags", "", block).search(block).end() == len(block)
-
-
-def test_an_element_ends_with_the_tag_of_its_name():
-    assert choose_end("element", "read", "").search("<path>a</path></read>").group() == "</read>"
+def test_a_wrapping_is_closed_by_what_its_row_says(opener, kind, closer):
+    assert closer in find_wrappers(opener, kind)[2]
 
 
 @pytest.mark.parametrize(("text", "ends"), [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])

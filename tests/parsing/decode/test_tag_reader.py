@@ -1,10 +1,33 @@
-"""Calls written in tags."""
+"""Calls written in tags: their arguments, what a value may hold, and which readings are marked as guessed."""
 
 import pytest
 
-from src.parsing.decode.xml import Markup, parse_element, parse_invocations, parse_pairs, parse_structure
+from src.parsing.decode.xml import Markup, parse_elements, parse_structure
+from src.parsing.formats.grammars import make_tag_reader
 
 KNOWN = {"f"}.__contains__
+
+
+def read_block(text, kind="tags", opener=""):
+    """The block of a whole text."""
+    reader = make_tag_reader(kind, opener)
+    reader.feed(text, 0, final=True)
+    return reader.read(text)
+
+
+def parse_invocations(text, is_tool):
+    block = read_block(text)
+    return parse_elements(text, is_tool) if block.is_cut else block.calls
+
+
+def parse_pairs(text):
+    return read_block(text, "pairs", "<tool_call>").calls
+
+
+def parse_element(name, text):
+    return read_block(f"<{name}>{text}", "element").calls
+
+
 BLOCKS = {
     "invoke": '<invoke name="f">\n<parameter name="a">x</parameter>\n</invoke>',
     "function": "<function=f>\n<parameter=a>\nx\n</parameter>\n</function>",
@@ -34,12 +57,15 @@ def test_a_value_said_to_be_no_string_is_read():
 
 
 def test_a_parameter_that_is_not_closed_ends_with_its_call():
-    block = "<function=f>\n<parameter=a>\nx\n</function>\n<function=f>\n<parameter=a>\ny\n</parameter></function>"
-    assert [call.arguments for call in parse_invocations(block, KNOWN)] == [{"a": "x"}, {"a": "y"}]
+    calls = "<function=f>\n<parameter=a>\nx\n</function>\n<function=f>\n<parameter=a>\ny\n</parameter></function>"
+    block = read_block(f"{calls}</tool_call>", opener="<tool_call>")
+    assert [call.arguments for call in block.calls] == [{"a": "x"}, {"a": "y"}]
+    assert (block.guessed, block.repairs) == (True, ("missing closers",))
 
 
 def test_several_invocations_in_one_block_are_several_calls():
-    assert len(parse_invocations(BLOCKS["invoke"] * 3, KNOWN)) == 3
+    text = BLOCKS["invoke"] * 3 + "</function_calls>"
+    assert len(read_block(text, opener="<function_calls>").calls) == 3
 
 
 def test_pairs_of_keys_and_values_follow_the_name():
@@ -97,15 +123,80 @@ def test_elements_are_an_object_or_a_list_where_that_is_asked(text, kind, found)
     assert parse_structure(Markup(text), kind) == found
 
 
-def test_keys_whose_value_never_comes_are_no_arguments():
-    assert parse_pairs("f<arg_key>a" * 20_000)[0].arguments == {}
+@pytest.mark.parametrize(
+    ("text", "kind", "opener"),
+    [
+        ("f" + "<arg_key>a" * 20_000, "pairs", "<tool_call>"),
+        ("f<arg_key>a</arg_key><arg_value>x</arg_value>", "pairs", "<tool_call>"),
+        ("<function=f><parameter=a>x</parameter>", "tags", "<tool_call>"),
+        ('<invoke name="f">', "tags", ""),
+        ("<f><a>x</a>", "element", ""),
+    ],
+)
+def test_a_block_without_its_end_is_cut_off(text, kind, opener):
+    assert read_block(text, kind, opener).is_cut
 
 
 def test_the_key_before_a_value_is_all_that_stands_there():
-    assert parse_pairs("f <arg_key> a\n</arg_key> <arg_value>x<arg_key>b</arg_key><arg_value>y")[0].arguments == {
-        "a": "x",
-        "b": "y",
-    }
+    text = "f <arg_key> a\n</arg_key> <arg_value>x<arg_key>b</arg_key><arg_value>y</arg_value></tool_call>"
+    assert read_block(text, "pairs", "<tool_call>").guessed
+    closed = text.replace("x<", "x</arg_value><")
+    assert parse_pairs(closed)[0].arguments == {"a": "x", "b": "y"}
+
+
+def write_parameter(value, after=""):
+    return f"<function=f>\n<parameter=a>\n{value}\n</parameter>\n{after}</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "It ends with `</parameter>` on its own.\nLine not lost.",
+        'grep -n "</function>" a.py',
+        "</parameter>",
+        "</parameter>\n</function>\n</tool_call>",
+        "see <parameter=b>x</parameter> here",
+        "<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>",
+        "x</parameter></function></tool_call>y",
+    ],
+)
+def test_a_closing_tag_counts_only_where_one_may_stand(value):
+    block = read_block(write_parameter(value), opener="<tool_call>")
+    assert [(call.arguments, block.guessed) for call in block.calls] == [({"a": value}, False)]
+
+
+def test_two_readings_that_are_as_good_are_guessed():
+    block = read_block(write_parameter("x</parameter>\n<parameter=b>y</parameter> z"), opener="<tool_call>")
+    assert block.guessed
+
+
+def test_a_required_parameter_is_no_part_of_the_value_before_it():
+    after = "<parameter=b>\nsee </parameter> there\n</parameter>\n"
+    reader = make_tag_reader("tags", "<tool_call>", lambda name, key: 2)
+    text = write_parameter("x", after)
+    reader.feed(text, 0)
+    block = reader.read(text)
+    assert (block.calls[0].arguments, block.guessed) == ({"a": "x", "b": "see </parameter> there"}, False)
+
+
+@pytest.mark.parametrize("key", ["a", " a "])
+def test_a_key_that_stands_twice_is_no_argument(key):
+    block = read_block(
+        f"f<arg_key>a</arg_key><arg_value>x</arg_value><arg_key>{key}</arg_key><arg_value>y</arg_value></tool_call>",
+        "pairs",
+        "<tool_call>",
+    )
+    assert (block.calls[0].arguments, block.calls[0].problem) == (
+        None,
+        "The key 'a' stands twice, with different values.",
+    )
+
+
+def test_text_that_follows_soon_may_belong_to_the_block():
+    reader = make_tag_reader("tags", "<tool_call>")
+    text = write_parameter("x")
+    assert reader.feed(text, 0) == (len(text), False)
+    assert reader.feed("y\n</parameter>\n</function>\n</tool_call>", 0)[1] is False
 
 
 def test_an_element_and_an_invocation_may_hold_json():

@@ -1,0 +1,280 @@
+"""Calls written in tags, read piece by piece: where a block ends, its calls, and whether another reading is as good.
+
+A value may hold every tag of its own format. So a block ends where its cheapest reading (tag_readings.py) lacks
+nothing and no closing tag follows soon; at the end of the text the cheapest reading counts as it is. If a second
+reading costs about the same, or a tag is missing, the calls are `guessed`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, TagSyntax, compile_opening
+from ..stream.brackets import BracketMatcher
+from .call_shapes import DecodedBlock, RawCall
+from .json_repair import RepairReader
+from .nodes import Node, UnreadableValue, put
+from .tag_readings import Rank, Readings, Step, find_name
+from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
+from .xml import Markup, unwrap_arguments
+
+LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
+_MAX_CALLS = 64  # in one block
+_SPACE = re.compile(r"\s*")
+_OTHER_MARKER = re.compile(r"<(?!/)[^<>\n]{1,60}>")
+
+
+class TagBlock(NamedTuple):
+    """What a block says. `end`: where it ends in the text; `is_cut`: its end is missing."""
+
+    calls: list[RawCall]
+    end: int
+    guessed: bool
+    repairs: tuple[str, ...]
+    is_cut: bool
+
+    def decode(self) -> DecodedBlock:
+        problem = "The block was cut off before its end." if self.is_cut else ""
+        return DecodedBlock(self.calls, self.repairs, problem, self.is_cut, self.guessed)
+
+
+class _Progress(NamedTuple):
+    """How far a step read, whether the block ends there, and whether the next step needs no more text."""
+
+    at: int
+    ended: bool
+    goes_on: bool
+
+
+class TagReader:
+    """Follows a block from the tag that names the tool; fed like the followers of stream/brackets.py.
+
+    `is_foreign`: none of the syntaxes begins as the block does.
+    """
+
+    quote = ""
+
+    def __init__(
+        self,
+        syntaxes: Iterable[TagSyntax],
+        markers: Markers = NO_MARKERS,
+        rank: Rank = lambda _name, _key: 1,
+    ) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+        self.is_foreign = False
+        self._syntaxes = tuple(syntaxes)
+        self._markers = markers
+        self._rank = rank
+        self._call: tuple[TagSyntax, Opening] | None = None
+        self._readings: Readings | None = None
+        self._style: TagStyle | None = None
+        self._json: BracketMatcher | None = None
+        self._is_complete = False  # unless a closing tag follows soon
+        self._is_blank = True  # since the last tag
+        self._base = 0  # added to a position in the text that is fed
+        self._final = False
+
+    def feed(self, text: str, position: int, *, final: bool = False) -> tuple[int, bool]:
+        """How far the block reaches in `text` from `position` on, and whether it ends there."""
+        self._base, self._final = self.size - position, final
+        progress = _Progress(position, False, True)
+        while progress.goes_on:
+            progress = self._choose_step()(text, progress.at)
+        self.parts.append(text[position : progress.at])
+        self.size = self._base + progress.at
+        return progress.at, progress.ended
+
+    def _choose_step(self) -> Callable[[str, int], _Progress]:
+        if self._call is None:
+            return self._begin
+        if self._json:
+            return self._follow_json
+        if self._is_complete:
+            return self._look_ahead
+        return self._read_tag if self._style else self._choose_style
+
+    def _begin(self, text: str, at: int) -> _Progress:
+        start = _skip_space(text, at)
+        for syntax in self._syntaxes:
+            pattern = compile_opening(syntax.call, of_call=True, follows=syntax.key[:1])
+            if found := pattern.match(text, start):
+                self._call = syntax, read_opening(found)
+                step = Step(None, "call", found["word"], self._base + found.start(), self._base + found.end())
+                is_wrapped, has_end = bool(self._markers.openers), bool(syntax.call_end)
+                self._readings = Readings(step, self._rank, is_wrapped=is_wrapped, has_call_end=has_end)
+                return _Progress(found.end(), False, True)
+        self.is_foreign = self._final or len(text) - start > MAX_TAG_CHARS
+        return _Progress(at, self.is_foreign, False)
+
+    def _choose_style(self, text: str, at: int) -> _Progress:
+        """The first argument decides how arguments are written; all may also stand in an object."""
+        assert self._call  # noqa: S101 - the call begins before its arguments
+        start = _skip_space(text, at)
+        if text[start : start + 1] == "{":
+            self._json = BracketMatcher()
+            return _Progress(start, False, True)
+        syntax, opening = self._call
+        own = self._make_own_style()
+        for each in (syntax, *self._syntaxes):
+            found = None if each.is_element else compile_opening(each.key, of_call=False).match(text, start)
+            if found:
+                self._style = make_style(syntax, opening, each, read_opening(found), self._markers)
+                return _Progress(start, False, True)
+        if own.tags.match(text, start):
+            self._style = own
+        elif syntax.call_end and compile_opening(ELEMENT.key, of_call=False).match(text, start):
+            self._style = make_style(syntax, opening, ELEMENT, Opening(), self._markers)
+        elif self._final or len(text) - start > MAX_TAG_CHARS:
+            self._style = own
+        return _Progress(start, False, self._style is not None)
+
+    def _make_own_style(self) -> TagStyle:
+        """The style of a call without arguments in tags."""
+        assert self._call  # noqa: S101 - the call begins before its arguments
+        syntax, opening = self._call
+        return make_style(syntax, opening, syntax, Opening(prefix=opening.prefix), self._markers)
+
+    def _follow_json(self, text: str, at: int) -> _Progress:
+        assert self._json and self._readings  # noqa: S101 - the state says so
+        end, ended = self._json.feed(text, at)
+        if ended:
+            self._readings.add_object(self._base + end - self._json.size, self._base + end)
+            self._json, self._style = None, self._make_own_style()
+        return _Progress(end, False, ended)
+
+    def _read_tag(self, text: str, at: int) -> _Progress:
+        style, readings = self._style, self._readings
+        assert style and readings  # noqa: S101 - the state says so
+        found = style.tags.search(text, at)
+        if found is None:
+            hold = None if self._final else style.starts.search(text, max(at, len(text) - MAX_TAG_CHARS))
+            end = hold.start() if hold else len(text)
+            self._is_blank = self._is_blank and not text[at:end].strip()
+            return _Progress(end, False, False)
+        is_next = self._is_blank and not text[at : found.start()].strip()
+        tag = style.classify(found, self._base, is_next=is_next)
+        readings.add(tag, style)
+        self._is_blank, self._is_complete = True, readings.is_complete(tag)
+        return _Progress(found.end(), False, True)
+
+    def _look_ahead(self, text: str, at: int) -> _Progress:
+        """Ends the block, unless a closing tag follows soon."""
+        assert self._style  # noqa: S101 - the state says so
+        start, window = _skip_space(text, at), at + LOOK_AHEAD_CHARS
+        for found in self._style.tags.finditer(text, start, min(window, len(text))):
+            tag = self._style.classify(found)
+            if tag.kind in "cb" or (
+                not self._style.is_element and (tag.kind == "p" or (tag.kind, tag.start) == ("P", start))
+            ):
+                self._is_complete = False
+                return _Progress(at, False, True)
+            if tag.kind in "CB":
+                return _Progress(at, True, False)
+        is_sure = self._final or len(text) >= window or _OTHER_MARKER.match(text, start) is not None
+        return _Progress(at, is_sure, False)
+
+    def read(self, text: str) -> TagBlock:
+        """The calls of the block, whose text, and what came behind it, is `text`."""
+        best = self._readings.choose() if self._readings else None
+        if best is None or self._style is None:
+            calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
+            return TagBlock(calls, len(text), False, (), is_cut=True)
+        steps: list[Step] = []
+        step: Step | None = best.step
+        while step:
+            steps.append(step)
+            step = step.before
+        builder = _CallBuilder(text, self._style)
+        for step in reversed(steps):
+            builder.add(step)
+        repairs = () if best.is_clean else ("missing closers",)
+        calls = builder.finish()[:_MAX_CALLS]
+        return TagBlock(calls, best.step.end, builder.guessed or best.is_doubtful, repairs, is_cut=False)
+
+
+def _skip_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+class _CallBuilder:
+    """The calls of a reading, out of its steps. `guessed`: a value may have had what was cut off from it."""
+
+    def __init__(self, text: str, style: TagStyle) -> None:
+        self._text = text
+        self._style = style
+        self.guessed = False
+        self._calls: list[RawCall] = []
+        self._name = self._problem = ""
+        self._arguments: dict[str, Node] = {}
+        self._key: Step | None = None
+        self._begin = 0  # of the value
+        self._in_section = False
+
+    def add(self, step: Step) -> None:
+        if step.kind == "call":
+            self._end_call()
+            self._name = step.text
+        elif step.kind in ("key", "section"):
+            self._begin, self._in_section = step.end, step.kind == "section"
+            self._key = step if step.kind == "key" else self._key
+        elif step.kind in ("end", "json") and not self._problem:
+            try:
+                self._add_value(step)
+            except UnreadableValue as error:
+                self._problem = str(error)
+            except RecursionError:
+                self._problem = "The arguments are nested too deep."
+
+    def finish(self) -> list[RawCall]:
+        self._end_call()
+        return self._calls
+
+    def _end_call(self) -> None:
+        if self._name:
+            arguments = None if self._problem else unwrap_arguments(self._arguments)
+            self._calls.append(RawCall(self._name, arguments, [], self._problem))
+        self._name, self._problem, self._arguments = "", "", {}
+
+    def _add_value(self, step: Step) -> None:
+        if step.kind == "json":
+            self._arguments = _read_object(self._text[step.start : step.end])
+        elif self._key:
+            value = self._text[self._begin : step.start]
+            if self._in_section:
+                self.guessed |= "<" not in value and "&" not in value  # a section was not needed
+            else:
+                value = self._cut_newlines(value)
+            put(self._arguments, self._key.text.strip(), _read_value(value, self._key.attributes, self._style))
+
+    def _cut_newlines(self, value: str) -> str:
+        """The value without the newlines that the format writes around it, or that many models write there."""
+        style = self._style
+        if style.wraps_loosely and value[:1] == "\n" == value[-1:] and len(value) > 1:
+            self.guessed = True
+            return value[1:-1]
+        if style.cuts_first:
+            value = value.removeprefix("\n")
+        return value.removesuffix("\n") if style.cuts_last else value
+
+
+def _read_value(value: str, attributes: str, style: TagStyle) -> Node:
+    """The value, read as JSON if the attributes of its tag say that it is no string."""
+    if style.is_element:
+        return Markup(value)
+    if 'string="false"' not in attributes:
+        return value
+    try:
+        return RepairReader(value).read_value()
+    except (UnreadableValue, RecursionError):
+        return value
+
+
+def _read_object(text: str) -> dict[str, Node]:
+    value = RepairReader(text).read_value()
+    if not isinstance(value, dict):
+        raise UnreadableValue("The arguments are no object.")
+    return value

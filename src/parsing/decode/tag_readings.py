@@ -1,0 +1,255 @@
+"""The readings of a block of tags: each tag is tried as markup and as text of a value, and costs say what is likely.
+
+A reading is in a state, and of each state the cheapest reading is kept, with the cost of the next best. So work is
+linear in the number of tags. A closing tag counts where a tag that may follow it follows. Tags in a value cost more if
+they do not come in pairs, and tags that are missing cost most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .tag_style import Tag, TagStyle
+
+_MAX_STATES = 12
+_MAX_DEPTH = 8
+_MARGIN = 3  # a reading that costs less than this more is as good
+
+# What a reading costs.
+_QUOTED = 1  # a tag in a value, unless it closes one that the value opened
+_OPEN = 2  # a tag in a value that the value never closes
+_REQUIRED = 8  # a required argument, written as arguments are, for a part of the value before it
+_UNLIKELY = 2  # an argument that the tool does not have, or one that stands twice
+_OTHER_NAME = 2  # a tag that is closed by another name
+_UNWRAPPED = 1  # the marker around the calls is not closed
+_LEFT_OVER = 5  # text between arguments
+_MISSING = 5  # a closing tag that is missing
+_STRAY = 6  # a closing tag that closes nothing
+_NEVER = 1 << 30
+
+Rank = Callable[[str, str], int]  # of a tool and a key: 2 for a required parameter, 1 for another, 0 for none
+
+
+class Step(NamedTuple):
+    """One step of a reading, and the steps `before` it.
+
+    `kind` is call, key, section, end (of a value), json or done; `text` is a name or a key, with its `attributes`.
+    """
+
+    before: Step | None
+    kind: str
+    text: str
+    start: int
+    end: int
+    attributes: str = ""
+
+
+class State(NamedTuple):
+    """Where a reading is. In a value of the argument `key`, `depth` counts the tags that are open in it."""
+
+    place: str  # arguments, value, section, section end, after, done
+    key: str = ""
+    depth: int = 0
+
+
+ARGUMENTS, AFTER, DONE = State("arguments"), State("after"), State("done")
+
+
+class Reading(NamedTuple):
+    """The cheapest way to a state; `other` is the cost of the next best; `is_clean`: no tag is missing in it."""
+
+    cost: int
+    other: int
+    step: Step
+    is_clean: bool
+
+    @property
+    def is_doubtful(self) -> bool:
+        return not self.is_clean or self.other - self.cost < _MARGIN
+
+
+class _Move(NamedTuple):
+    """A way from one reading to a state, with what it costs."""
+
+    state: State
+    reading: Reading
+    cost: int
+    step: Step
+    is_clean: bool = True
+
+
+class Readings:
+    """All readings of the tags so far. `is_wrapped`: markers stand around the calls of the block."""
+
+    def __init__(self, call: Step, rank: Rank, *, is_wrapped: bool, has_call_end: bool) -> None:
+        self._rank = rank
+        self._unwrapped = _UNWRAPPED if is_wrapped else 0
+        self._call_end = _MISSING if has_call_end else 0
+        self._previous = ""  # the kind of the last tag
+        self._readings = {ARGUMENTS: Reading(0, _NEVER, call, True)}
+
+    @property
+    def step(self) -> Step:
+        """The last step of some reading."""
+        return next(iter(self._readings.values())).step
+
+    def add_object(self, start: int, end: int) -> None:
+        """The arguments stand in one object."""
+        for state, reading in self._readings.items():
+            self._readings[state] = reading._replace(step=Step(reading.step, "json", "", start, end))
+
+    def is_complete(self, tag: Tag) -> bool:
+        """Whether the block ends with `tag` in a reading that is clean and cheaper than all others."""
+        place = AFTER if tag.kind == "c" and not self._unwrapped else DONE
+        ends = self._readings.get(place)
+        if not ends or not ends.is_clean or ends.step.end != tag.end:
+            return False
+        return all(ends.cost < reading.cost for state, reading in self._readings.items() if state != place)
+
+    def choose(self) -> Reading | None:
+        """The cheapest reading of a block that ends here; None if it is cut off in every reading."""
+        accepted: dict[State, Reading] = {}
+        for state, reading in self._readings.items():
+            if state.place in ("done", "after"):
+                missing = self._unwrapped if state.place == "after" else 0
+                _keep_cheaper(accepted, _Move(DONE, reading, missing, reading.step))
+        return accepted.get(DONE)
+
+    def add(self, tag: Tag, style: TagStyle) -> None:
+        """Goes on with every reading."""
+        readings: dict[State, Reading] = {}
+        for state, reading in self._readings.items():
+            for move in self._iter_moves(tag, style, state, reading):
+                _keep_cheaper(readings, move)
+        if len(readings) > _MAX_STATES:
+            readings = dict(sorted(readings.items(), key=lambda item: item[1].cost)[:_MAX_STATES])
+        self._readings, self._previous = readings, tag.kind
+
+    def _iter_moves(self, tag: Tag, style: TagStyle, state: State, reading: Reading) -> Iterator[_Move]:
+        if state.place == "arguments":
+            yield from self._iter_between(tag, reading)
+        elif state.place == "value":
+            if tag.kind in "se":
+                yield from _iter_at_section(tag, style, state, reading)
+            elif not (style.is_element and tag.kind in "pP" and tag.word != state.key):
+                yield from self._iter_in_value(tag, style, state, reading)
+            else:
+                yield _Move(state, reading, 0, reading.step)
+        elif state.place in ("section", "section end"):
+            yield from _iter_in_section(tag, state, reading)
+        elif state.place == "done":
+            yield _pass_behind(tag, state, reading)
+        else:
+            yield from self._iter_after(tag, reading)
+
+    def _iter_between(self, tag: Tag, reading: Reading) -> Iterator[_Move]:
+        left_over, step = 0 if tag.is_next else _LEFT_OVER, reading.step
+        if tag.kind == "P":
+            unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
+            key = Step(step, "key", tag.word, tag.start, tag.end, tag.attributes)
+            yield _Move(State("value", tag.word), reading, left_over + unlikely, key, tag.is_next)
+        elif tag.kind == "C":
+            yield _Move(ARGUMENTS, reading, left_over + _MISSING, _begin_call(tag, step), is_clean=False)
+        elif tag.kind in "cb":
+            place, cost = (AFTER, _OTHER_NAME * tag.is_loose) if tag.kind == "c" else (DONE, self._call_end)
+            yield _Move(place, reading, left_over + cost, Step(step, "done", "", tag.start, tag.end), tag.is_next)
+        elif tag.kind in "pB":
+            yield _Move(ARGUMENTS, reading, left_over + _STRAY, step, is_clean=False)
+        else:
+            yield _Move(ARGUMENTS, reading, 0, step)
+
+    def _is_likely(self, step: Step, key: str) -> bool:
+        """Whether the tool has the parameter and the call not yet."""
+        before: Step | None = step
+        while before and before.kind != "call":
+            if before.kind == "key" and before.text == key:
+                return False
+            before = before.before
+        return self._rank(before.text if before else "", key) > 0
+
+    def _iter_in_value(self, tag: Tag, style: TagStyle, state: State, reading: Reading) -> Iterator[_Move]:
+        step, depth = reading.step, state.depth
+        if tag.kind in "PCB":
+            follows = tag.kind == "P" and tag.is_next and self._previous == "p"
+            required = _REQUIRED if follows and self._rank(find_name(step), tag.word) == 2 else 0
+            yield _Move(state._replace(depth=min(depth + 1, _MAX_DEPTH)), reading, _QUOTED + required, step)
+            if tag.kind == "P" and not depth and not style.is_element:
+                unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
+                closes = Step(step, "end", "", tag.start, tag.start)
+                key = Step(closes, "key", tag.word, tag.start, tag.end, tag.attributes)
+                yield _Move(State("value", tag.word), reading, _MISSING + unlikely, key, is_clean=False)
+            return
+        quoted = 0 if depth or tag.is_loose else _QUOTED
+        yield _Move(state._replace(depth=max(0, depth - 1)), reading, quoted, step)
+        cost = _OPEN * depth + _OTHER_NAME * tag.is_loose
+        closes = Step(step, "end", "", tag.start, tag.end)
+        if tag.kind == "p":
+            yield _Move(ARGUMENTS, reading, cost, closes)
+        else:
+            place, missing = (AFTER, _MISSING + 1) if tag.kind == "c" else (DONE, _MISSING + 2)
+            done = Step(closes, "done", "", tag.start, tag.end)
+            yield _Move(place, reading, cost + missing, done, is_clean=False)
+
+    def _iter_after(self, tag: Tag, reading: Reading) -> Iterator[_Move]:
+        if tag.is_next and tag.kind == "C":
+            yield _Move(ARGUMENTS, reading, 0, _begin_call(tag, reading.step))
+        if tag.is_next and tag.kind == "b":
+            yield _Move(DONE, reading, 0, Step(reading.step, "done", "", tag.start, tag.end))
+        passed = _pass_behind(tag, DONE, reading)
+        yield passed._replace(cost=passed.cost + self._unwrapped)
+
+
+def _iter_at_section(tag: Tag, style: TagStyle, state: State, reading: Reading) -> Iterator[_Move]:
+    """A mark of a CDATA section in a value: one that begins the value, or text."""
+    begins = tag.kind == "s" and tag.is_next and reading.step.kind == "key"
+    plain = 0 if not begins else _MARGIN if style.has_sections else 1
+    yield _Move(state, reading, plain, reading.step)
+    if begins:
+        yield _Move(State("section", state.key), reading, 0, Step(reading.step, "section", "", tag.start, tag.end))
+
+
+def _iter_in_section(tag: Tag, state: State, reading: Reading) -> Iterator[_Move]:
+    """In a CDATA section, which ends with its own mark and the tag that closes the value."""
+    inside, step = State("section", state.key), reading.step
+    begun = step.before or step if state.place == "section end" else step
+    if tag.kind == "e":
+        closes = Step(begun, "end", "", tag.start, tag.end)
+        yield _Move(State("section end", state.key), reading, 0, closes)
+        return
+    if state.place == "section end" and tag.kind == "p" and tag.is_next and tag.word in ("", state.key):
+        yield _Move(ARGUMENTS, reading, 0, step._replace(end=tag.end))
+    yield _Move(inside, reading, _QUOTED if tag.kind == "p" and begun is not step else 0, begun)
+
+
+def _pass_behind(tag: Tag, state: State, reading: Reading) -> _Move:
+    """Behind the block: tags there belong to other blocks if they come in pairs."""
+    depth, cost = state.depth, 0
+    if tag.kind in "PCB":
+        depth = min(depth + 1, _MAX_DEPTH)
+    elif tag.kind in "pcb" and not tag.is_loose:
+        depth, cost = max(0, depth - 1), 0 if depth else _STRAY
+    return _Move(State("done", "", depth), reading, cost, reading.step)
+
+
+def _begin_call(tag: Tag, step: Step) -> Step:
+    return Step(step, "call", tag.word, tag.start, tag.end)
+
+
+def find_name(step: Step | None) -> str:
+    """The name of the call that a step belongs to."""
+    while step and step.kind != "call":
+        step = step.before
+    return step.text if step else ""
+
+
+def _keep_cheaper(readings: dict[State, Reading], move: _Move) -> None:
+    """Adds the move's reading; of two in one state the cheaper stays, with the cost of the other."""
+    state, before = move.state, move.reading
+    cost, other = before.cost + move.cost, min(before.other + move.cost, _NEVER)
+    known = readings.get(state)
+    if known is None or cost < known.cost:
+        rest = other if known is None else min(other, known.cost)
+        readings[state] = Reading(cost, rest, move.step, before.is_clean and move.is_clean)
+    else:
+        readings[state] = known._replace(other=min(known.other, cost))

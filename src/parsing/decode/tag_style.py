@@ -1,0 +1,147 @@
+"""The tags of one block: patterns that find them, made from the format's syntax and from how the block was opened."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from ..formats.tag_syntax import (
+    CALL_ELEMENTS,
+    ELEMENT,
+    ELEMENT_NAMES,
+    PARAMETER_ELEMENTS,
+    PREFIX,
+    TagSyntax,
+    compile_opening,
+)
+
+_LOOSE = {  # what closes a call or a value under another name
+    "d": rf"</{PREFIX}(?:{'|'.join(CALL_ELEMENTS)})(?::[\w-]{{1,20}})?\s?>",
+    "q": rf"</{PREFIX}(?:{'|'.join(PARAMETER_ELEMENTS)})\b[^<>\n]{{0,80}}>",
+}
+_SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
+_LEAD = re.compile(r"(.*)<\{key\}>\s*", re.DOTALL)
+_OTHER_GROUPS = re.compile(r"\(\?P<(?!name>)\w+>")
+_WORD = r"[^\W\d][\w.-]{0,63}"
+
+
+class Tag(NamedTuple):
+    """A tag: `kind` is P or p (an argument's), C or c (a call's), B or b (the wrapping marker's), s or e (CDATA's).
+
+    A small letter closes. `is_loose`: it closes under another name than what was opened. `is_next`: only whitespace
+    stands between it and the tag before.
+    """
+
+    kind: str
+    word: str
+    attributes: str
+    start: int
+    end: int
+    is_loose: bool
+    is_next: bool
+
+
+class Opening(NamedTuple):
+    """What an opening tag decides: the word that it names, what stands before its element's name, and that name."""
+
+    word: str = ""
+    prefix: str = ""
+    element: str = ""
+
+
+def read_opening(found: re.Match[str]) -> Opening:
+    groups = found.groupdict()
+    return Opening(groups["word"], groups.get("prefix") or "", groups.get("element") or "")
+
+
+class Markers(NamedTuple):
+    """The markers around the calls of a block."""
+
+    openers: tuple[str, ...] = ()
+    closers: tuple[str, ...] = ()
+
+
+NO_MARKERS = Markers()
+
+
+class TagStyle:
+    """The tags of one block: how a call and its first argument are opened decides how they are closed.
+
+    `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
+    write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
+    """
+
+    def __init__(self, call: TagSyntax, opening: Opening, argument: TagSyntax, key: Opening, markers: Markers) -> None:
+        self.is_element = argument.is_element
+        self.has_sections = key.element == "param"
+        self.cuts_first, self.cuts_last = argument.key.endswith("\n"), argument.value_end.startswith("\n")
+        self.wraps_loosely = not self.cuts_first and (argument == ELEMENT or call.call.startswith("<function="))
+        call = call._replace(call_end=call.call_end.replace("{name}", opening.word))
+        tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening)
+        tags |= {"b": _join_markers(markers.closers), "B": _join_markers(markers.openers)} | _SECTION
+        if opening.element and not self.is_element:
+            tags |= _LOOSE
+        kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))
+        self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds))
+        begins = (
+            argument.key,
+            argument.value_end.lstrip(),
+            call.call_end,
+            *markers.openers,
+            *markers.closers,
+            "<",
+            "]",
+        )
+        self.starts = re.compile("[" + re.escape("".join({text[0] for text in begins if text})) + "]", re.IGNORECASE)
+
+    def classify(self, found: re.Match[str], base: int = 0, *, is_next: bool = True) -> Tag:
+        """The tag of a match of `tags`; `base` is added to its positions."""
+        groups, kind = found.groupdict(), str(found.lastgroup)
+        exact = {"d": "c", "q": "p"}.get(kind, kind)
+        word = groups.get({"p": "closed", "C": "name"}.get(kind, "word"))
+        start, end = base + found.start(), base + found.end()
+        return Tag(exact, word or "", groups.get("attributes") or "", start, end, exact != kind, is_next)
+
+
+@functools.lru_cache(maxsize=256)
+def make_style(call: TagSyntax, opening: Opening, argument: TagSyntax, key: Opening, markers: Markers) -> TagStyle:
+    return TagStyle(call, opening, argument, key, markers)
+
+
+def _compile_argument(argument: TagSyntax, key: Opening, call: TagSyntax, opening: Opening) -> dict[str, str]:
+    lead = _LEAD.match(argument.key)
+    if lead is None:
+        opens = compile_opening(argument.key, of_call=False).pattern
+        return {"P": opens, "p": _compile_closing(argument.value_end, key)}
+    before, ends = re.escape(lead[1]), call.call_end.split()
+    # The first of several tags that end a call ends no argument.
+    other = rf"(?!{_compile_closing(ends[0], opening)})" if len(ends) > 1 else ""
+    opens = rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
+    return {"P": opens, "p": rf"{other}{before}</(?P<closed>{_WORD})\s?>"}
+
+
+def _compile_call(call: TagSyntax, opening: Opening) -> dict[str, str]:
+    if not call.call_end:
+        return {}
+    template = call.call.replace("<{name}", f"<{opening.word}")
+    opens = compile_opening(template, of_call=True).pattern.replace("(?P<word>", "(?P<name>")
+    return {"C": _OTHER_GROUPS.sub("(?:", opens), "c": _compile_closing(call.call_end, opening)}
+
+
+def _compile_closing(template: str, opening: Opening) -> str:
+    """The pattern of a closing template, with the prefix and the name of the element that was opened."""
+    source = ""
+    for part in re.split(r"(</\w+|\s+)", template.strip()):
+        if part.startswith("</"):
+            tag = part[2:]
+            element = opening.element if opening.element and tag in (*CALL_ELEMENTS, *PARAMETER_ELEMENTS) else tag
+            element = ELEMENT_NAMES.get(tag) or re.escape(element)
+            source += rf"</{re.escape(opening.prefix)}{element}(?::[\w-]{{1,20}})?"
+        else:
+            source += r"\s{0,64}" if part.isspace() else re.escape(part)
+    return source
+
+
+def _join_markers(markers: tuple[str, ...]) -> str:
+    return "|".join(re.escape(marker) for marker in sorted(markers, key=len, reverse=True))

@@ -1,0 +1,115 @@
+"""How a format writes a call in tags: four templates, which give both the writer and the patterns of the reader.
+
+A template is written as the model's chat template writes it. What models vary is matched anyway: whitespace, quotes
+and further attributes, a namespace before a tag's name, and the names that they take for each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+CALL_ELEMENTS = ("function_call", "tool_call", "tool_use", "function", "invoke", "tool", "call")
+PARAMETER_ELEMENTS = ("parameter", "argument", "param", "arg")
+PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?(?:r:)?|[a-z][a-z0-9]{1,9}[:|])?"
+MAX_TAG_CHARS = 300  # of a tag, or of the tags between a name and its value
+_ALIASES = {
+    **dict.fromkeys(CALL_ELEMENTS, f"(?P<element>{'|'.join(CALL_ELEMENTS)})"),
+    **dict.fromkeys(PARAMETER_ELEMENTS, f"(?P<element>{'|'.join(PARAMETER_ELEMENTS)})"),
+}
+ELEMENT_NAMES = {  # elements that hold a name or arguments
+    **dict.fromkeys(("tool_name", "name"), "(?:tool_name|function_name|name|request)"),
+    **dict.fromkeys(("parameters", "arguments"), "(?:parameters|arguments|args|params|input)"),
+}
+_WORD = r"[^\s\"'<>=/]{1,200}"
+_ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
+_PARTS = re.compile(
+    r"(?P<attribute> \w+)?=\"?\{(?P<valued>name|key)\}\"?[^<>\n]*(?P<end>>|<\|sep\|>)"
+    r"|\{(?P<field>\w+)\}|(?P<blank>\s+)|<(?P<slash>/?)(?P<tag>\w+)|(?P<literal>.)",
+    re.DOTALL,
+)
+
+
+class TagSyntax(NamedTuple):
+    """`call` begins a call and holds {name}; `key` begins an argument and holds {key}; two more end them.
+
+    `prefix` stands before the name of each tag. A newline that ends `key` or begins `value_end` is no part of a value.
+    """
+
+    call: str
+    key: str
+    value_end: str
+    call_end: str
+    prefix: str = ""
+
+    @property
+    def is_element(self) -> bool:
+        """Whether an argument is an element that is named after it."""
+        return "<{key}>" in self.key
+
+    def write(self, name: str, arguments: dict[str, str]) -> str:
+        written = self._prefix(self.call).replace("{name}", name)
+        for key, value in arguments.items():
+            begin, end = self._prefix(self.key), self._prefix(self.value_end)
+            written += begin.replace("{key}", key) + value + end.replace("{key}", key)
+        return written + self._prefix(self.call_end).replace("{name}", name)
+
+    def _prefix(self, template: str) -> str:
+        template = template.replace("{index}", "1").replace("{type}", "string")
+        return re.sub(r"<(/?)(?=\w)", rf"<\1{self.prefix}", template) if self.prefix else template
+
+
+ELEMENT = TagSyntax("<{name}>\n", "<{key}>", "</{key}>\n", "</{name}>\n")
+
+
+@functools.cache
+def compile_opening(template: str, *, of_call: bool, follows: str = "") -> re.Pattern[str]:
+    """The pattern of an opening template; its groups are word, prefix, element and attributes, where it has them."""
+    ahead = ""
+    if of_call and not _FRAMED.search(template):
+        ahead = r"(?=<[^<>]{1,100}>)" if follows == "<" else rf"(?={re.escape(follows)})"
+        ahead = ahead if template.startswith("{") else r"(?<=\n)"
+    elif not of_call and template.endswith("\n"):
+        template = template[:-1]  # one newline behind it, if there is one, is cut off from the value
+        ahead = r"(?=\n)" if template.endswith("}") else ""
+    source = "".join(_compile_part(part, template, of_call) for part in _PARTS.finditer(template)) + ahead
+    for group in ("prefix", "element", "attributes"):  # the first of each name counts
+        head, mark, rest = source.partition(f"(?P<{group}>")
+        source = head + mark + rest.replace(mark, "(?:") if mark else source
+    return re.compile(source, 0 if "<" in template else re.IGNORECASE)
+
+
+_FRAMED = re.compile(r"\{name\}.*[^\s]", re.DOTALL)  # something follows the name, which ends it
+
+
+def _compile_part(part: re.Match[str], template: str, of_call: bool) -> str:
+    if part["valued"]:
+        return _compile_attribute(part, of_call)
+    if part["field"] in ("name", "key"):
+        return _compile_word(part, template, of_call)
+    if part["tag"]:
+        tag, ends = part["tag"], template[part.end() : part.end() + 1] == ">"
+        element = _ALIASES.get(tag) or ELEMENT_NAMES.get(tag) or re.escape(tag)
+        return rf"<{part['slash']}(?P<prefix>{PREFIX}){element}" + (r"(?::[\w-]{1,20})?" if ends else "")
+    if part["blank"]:
+        return r"\s{0,64}" if "\n" in part["blank"] else r"\s{1,8}"
+    return r"[^<>\"']{0,64}" if part["field"] else re.escape(part["literal"])
+
+
+def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
+    end, named = re.escape(part["end"]), ""
+    if part["attribute"]:
+        named = rf"\s{{1,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
+    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{_WORD})\s{{0,8}}[\"']?"
+    if part["end"] != ">":
+        return f"{quoted}{_ATTRIBUTES}{end}"
+    drifted = "" if of_call else "=|"  # `<parameter=city=Oslo</parameter>`
+    return rf"{quoted}(?:{drifted}{_ATTRIBUTES}(?:{end}|(?=\n)))"
+
+
+def _compile_word(part: re.Match[str], template: str, of_call: bool) -> str:
+    if template[: part.start()].endswith("<"):
+        return r"(?P<word>[^\W\d][\w.-]{0,63})(?:\s[^<>]{0,200})?"
+    blanks = r"\s{0,64}" if of_call or template[part.end() :] else r"[ \t]{0,16}"
+    return rf"\s{{0,64}}(?P<word>[^\s<>]{{1,200}}{'' if of_call else '(?: [^<>]{1,100})?'}?){blanks}"
