@@ -161,7 +161,8 @@ class CallClassifier:
             return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*decoded.repairs, *renamed, *fitter.changes)
-        guessed = decoded.guessed or self._is_presented or not GUESSES.isdisjoint(repaired) or not self._tools.is_exact(call.name)
+        guessed = decoded.guessed or self._is_presented or not GUESSES.isdisjoint(repaired)
+        guessed = guessed or not self._tools.is_exact(call.name)
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
         return replace(made, echo=True) if self._is_echo(made, raw) else made
 

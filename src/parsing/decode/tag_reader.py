@@ -22,6 +22,7 @@ from .xml import Markup, unwrap_arguments
 
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
+MAX_TAGS = 4096  # in one block, which is cut off behind them
 _SPACE = re.compile(r"\s*")
 _OTHER_MARKER = re.compile(r"<(?!/)[^<>\n]{1,60}>")
 
@@ -74,6 +75,7 @@ class TagReader:
         self._json: BracketMatcher | None = None
         self._is_complete = False  # unless a closing tag follows soon
         self._is_blank = True  # since the last tag
+        self._count = 0  # tags
         self._base = 0  # added to a position in the text that is fed
         self._final = False
 
@@ -148,7 +150,7 @@ class TagReader:
     def _read_tag(self, text: str, at: int) -> _Progress:
         style, readings = self._style, self._readings
         assert style and readings  # noqa: S101 - the state says so
-        found = style.tags.search(text, at)
+        found = style.tags.search(text, at) if self._count < MAX_TAGS else None
         if found is None:
             hold = None if self._final else style.starts.search(text, max(at, len(text) - MAX_TAG_CHARS))
             end = hold.start() if hold else len(text)
@@ -157,6 +159,7 @@ class TagReader:
         is_next = self._is_blank and not text[at : found.start()].strip()
         tag = style.classify(found, self._base, is_next=is_next)
         readings.add(tag, style)
+        self._count += 1
         self._is_blank, self._is_complete = True, readings.is_complete(tag)
         return _Progress(found.end(), False, True)
 
@@ -178,7 +181,7 @@ class TagReader:
 
     def read(self, text: str) -> TagBlock:
         """The calls of the block, whose text, and what came behind it, is `text`."""
-        best = self._readings.choose() if self._readings else None
+        best = self._readings.choose() if self._readings and self._count < MAX_TAGS else None
         if best is None or self._style is None:
             calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
             return TagBlock(calls, len(text), False, (), is_cut=True)

@@ -1,7 +1,7 @@
 """The text formats of tool calls, one row each: what models write where no server parses it.
 
-A row has the markers that open and close a block, the grammar of its body, the models, the vLLM parsers, and an
-example, which is tested whole and split at every character. `grammar` is one of: json (objects and lists that hold a
+A row has the markers that open and close a block, the grammar of its body, the models, the vLLM parsers, and how the
+model's chat template writes a call, which makes its example and its tests. `grammar` is one of: json (objects and lists that hold a
 call), pythonic (`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter
 elements), pairs (a name, then key and value tags), labels (`Action:` lines), argument blocks (`BEGIN_ARG:`).
 A row without `opener` is no request for a call: a block counts only if the tool is offered and the arguments fit.
@@ -23,7 +23,8 @@ class Format(NamedTuple):
     """One row. `opener` holds literal markers in order; `origin` names the row whose syntax this one shares.
 
     `template` is how the model's chat template writes a call: `{name}` and, for its arguments, `{args}` (an object),
-    `{args_string}` (that as a string), `{keywords}` (Python's) or `{members}` (Gemma's); `{call}` where `syntax` says it.
+    `{args_string}` (that as a string), `{keywords}` (Python's), `{quoted}` (such a call as a string) or `{members}`
+    (Gemma's). `{call}` stands for what `syntax` writes.
     """
 
     number: int
@@ -48,19 +49,21 @@ class Format(NamedTuple):
     def write(self, name: str, arguments: Mapping[str, JSON]) -> str:
         """The call as the model's chat template writes it."""
         texts = {key: value if isinstance(value, str) else _dump(value) for key, value in arguments.items()}
+        keywords = ", ".join(f"{key}={_write_python(value)}" for key, value in arguments.items())
         written = {
             "name": name,
             "escaped_name": name.replace("_", "\\_"),
             "args": _dump(arguments),
             "args_string": _dump(_dump(arguments)),
-            "keywords": ", ".join(f"{key}={_write_python(value)}" for key, value in arguments.items()),
+            "keywords": keywords,
+            "quoted": repr(f"{name}({keywords})"),
             "members": "{" + ",".join(f"{key}:{_write_gemma(self, value)}" for key, value in arguments.items()) + "}",
             "call": self.syntax.write(name, texts) if self.syntax else "",
         }
         return _FIELDS.sub(lambda field: written[field[1]], self.template)
 
 
-_FIELDS = re.compile(r"\{(name|escaped_name|args|args_string|keywords|members|call)\}")
+_FIELDS = re.compile(r"\{(name|escaped_name|args|args_string|keywords|quoted|members|call)\}")
 
 
 def _dump(value: object) -> str:
@@ -155,7 +158,7 @@ FORMATS = (
     Format(58, "tool_element", "Cline, Roo", "", "tags", "", "", "{call}", syntax=ELEMENT),
     Format(59, "openhands", "OpenHands", "<function=", "tags", "</function>", "(like qwen3_coder)", "{call}", "function_tag", syntax=_FUNCTION),
     Format(60, "gptme", "gptme", "@", "named", "", "", "@{name}(call-1): {args}"),
-    Format(61, "fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n['{name}({keywords})']\n```", "pythonic"),
+    Format(61, "fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n[{quoted}]\n```", "pythonic"),
     Format(62, "escaped_name", "Mixtral's Markdown", "", "pythonic", "", "", "{escaped_name}({keywords})", "pythonic"),
     Format(63, "text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "{name}", "args": {args}}'),
     # Shapes that share a number with another row, and shapes of other tools that models imitate.

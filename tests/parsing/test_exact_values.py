@@ -1,0 +1,146 @@
+"""The law of the text parser: what a chat template writes comes back equal, or malformed, or marked as guessed.
+
+Values hold every marker, tag, separator and quote of every format. Run as a script, it prints how many came back how.
+"""
+
+import collections
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from src.parsing import StreamParser, extract_tool_calls, gathered
+from src.parsing.formats.envelopes import REASONING
+from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
+from src.types.messages import ToolDefinition
+
+STRING = {"type": "string"}
+WRITE = ToolDefinition(
+    "write",
+    "Write a file.",
+    {"type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"]},
+)
+ROWS = [row for row in FORMATS if row.name != "react"]  # that has its own end: the next label
+SYNTAXES = {row.syntax for row in FORMATS if row.syntax}
+TAGS = sorted(
+    {
+        template.replace("{name}", "write").replace("{key}", "path").replace("{index}", "1").replace("{type}", "string")
+        for syntax in SYNTAXES
+        for template in (syntax.call, syntax.key, syntax.value_end, syntax.call_end)
+        if template
+    }
+    | {
+        "</content>",
+        "<content>",
+        "</arg_value>",
+        "<arg_key>",
+        "<![CDATA[",
+        "]]>",
+        '<|"|>',
+        "<escape>",
+        "```",
+        "</param>",
+    }
+)
+MARKERS = sorted(
+    {marker for row in FORMATS for marker in (row.opener, row.closer) if marker}
+    | {*MORE_OPENERS, *MORE_CLOSERS}
+    | {marker for pair in REASONING for marker in pair[:2]}
+)
+FRAMES = (
+    "{}",
+    "x {} y",
+    "It ends with `{}` on its own.\nLine not lost.",
+    'grep -n "{}" a.py',
+    "{}\n",
+    "\n{}",
+    "a\n{}\nb",
+)
+PLAIN = (
+    *(
+        "",
+        "\n",
+        "\n\n",
+        "x\n",
+        "\nx",
+        "\nx\n",
+        "\n\nx\n\n",
+        "a\nb\n",
+        "a\r\nb\r\n",
+        " x ",
+        "\t",
+        '"',
+        "'",
+        "\\",
+        "a\\n",
+    ),
+    *('"a"', "10-3", "5", "true", "null", "[1]", '{"a": 1}', "&lt;a&gt;", "a\x00b", "\x1b[0m", "é😀", "{", "}", "a,b"),
+    *("k=v", "# c", "// c", "$5000", "<a>b</a>", "a < b", "x</parameter></function></tool_call>y", "é\u2028b"),
+    "<tool_call>\n<function=write>\n<parameter=path>\nb\n</parameter>\n</function>\n</tool_call>",
+    "see <parameter=path>b.py</parameter> here",
+    "cat <<EOF\n</invoke>\nEOF",
+    "x</parameter>\n<parameter=path>b.py</parameter>\ny",
+)
+VALUES = (*PLAIN, *(frame.replace("{}", tag.strip()) for tag in TAGS for frame in FRAMES))
+PIECES = st.sampled_from(
+    (*TAGS, *MARKERS, "\n", " ", '"', "'", "\\", "&amp;", "x", "{", "}", ",", ":", "\x00", "é", "`")
+)
+
+
+def write_call(row, value, first="path"):
+    arguments = {"path": "a.py", "content": value} if first == "path" else {"content": value, "path": "a.py"}
+    return row.write("write", arguments), arguments
+
+
+def judge(found, arguments):
+    """How a call came back: exact, guessed, malformed, text, or changed."""
+    if [(call.name, call.arguments, call.guessed) for call in found.calls] == [("write", arguments, False)]:
+        return "changed" if found.malformed else "exact"
+    if not all(call.guessed for call in found.calls):
+        return "changed"
+    return "guessed" if found.calls else "malformed" if found.malformed else "text"
+
+
+def parse_in_pieces(text, size):
+    parser = StreamParser([WRITE])
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    return gathered(events + parser.close())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_no_value_is_changed_in_silence(row):
+    counted = collections.Counter()
+    for value in VALUES:
+        for first in ("path", "content"):
+            text, arguments = write_call(row, value, first)
+            verdict = judge(extract_tool_calls(text, [WRITE]), arguments)
+            assert verdict != "changed", text
+            counted[verdict] += 1
+    assert counted["exact"] >= 0.95 * counted.total()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@settings(max_examples=25, deadline=None)
+@given(pieces=st.lists(PIECES, max_size=8), size=st.integers(1, 40))
+def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
+    text, arguments = write_call(row, "".join(pieces))
+    whole = extract_tool_calls(text, [WRITE])
+    assert judge(whole, arguments) != "changed"
+    assert parse_in_pieces(text, size) == whole
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_a_long_value_with_its_own_tags_is_not_changed_in_silence(row):
+    tags = [row.opener, row.closer, *(row.syntax[:4] if row.syntax else ())]
+    text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(3_000)))
+    assert judge(extract_tool_calls(text, [WRITE]), arguments) != "changed"
+
+
+if __name__ == "__main__":
+    totals = collections.Counter()
+    for each in ROWS:
+        cases = [write_call(each, value, first) for value in VALUES for first in ("path", "content")]
+        verdicts = collections.Counter(judge(extract_tool_calls(text, [WRITE]), wanted) for text, wanted in cases)
+        print(f"{each.name:20s} {verdicts['exact'] / verdicts.total():.3f} {dict(verdicts)}")
+        totals += verdicts
+    print(f"{'all':20s} {totals['exact'] / totals.total():.3f} {dict(totals)}")
