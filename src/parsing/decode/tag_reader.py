@@ -16,7 +16,7 @@ from ..stream.brackets import BracketMatcher
 from .call_shapes import DecodedBlock, RawCall
 from .json_repair import RepairReader
 from .nodes import Node, UnreadableValue, put
-from .tag_readings import Rank, Readings, Step, find_name
+from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
 from .xml import Markup, unwrap_arguments
 
@@ -104,7 +104,7 @@ class TagReader:
             pattern = compile_opening(syntax.call, of_call=True, follows=syntax.key[:1])
             if found := pattern.match(text, start):
                 self._call = syntax, read_opening(found)
-                step = Step(None, "call", found["word"], self._base + found.start(), self._base + found.end())
+                step = ReadingStep(None, "call", found["word"], self._base + found.start(), self._base + found.end())
                 is_wrapped, has_end = bool(self._markers.openers), bool(syntax.call_end)
                 self._readings = Readings(step, self._rank, is_wrapped=is_wrapped, has_call_end=has_end)
                 return _Progress(found.end(), False, True)
@@ -185,12 +185,12 @@ class TagReader:
         if best is None or self._style is None:
             calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
             return TagBlock(calls, len(text), False, (), is_cut=True)
-        steps: list[Step] = []
-        step: Step | None = best.step
+        steps: list[ReadingStep] = []
+        step: ReadingStep | None = best.step
         while step:
             steps.append(step)
             step = step.before
-        builder = _CallBuilder(text, self._style)
+        builder = _TagCallBuilder(text, self._style)
         for step in reversed(steps):
             builder.add(step)
         repairs = () if best.is_clean else ("missing closers",)
@@ -203,7 +203,7 @@ def _skip_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-class _CallBuilder:
+class _TagCallBuilder:
     """The calls of a reading, out of its steps. `guessed`: a value may have had what was cut off from it."""
 
     def __init__(self, text: str, style: TagStyle) -> None:
@@ -213,11 +213,11 @@ class _CallBuilder:
         self._calls: list[RawCall] = []
         self._name = self._problem = ""
         self._arguments: dict[str, Node] = {}
-        self._key: Step | None = None
+        self._key: ReadingStep | None = None
         self._begin = 0  # of the value
         self._in_section = False
 
-    def add(self, step: Step) -> None:
+    def add(self, step: ReadingStep) -> None:
         if step.kind == "call":
             self._end_call()
             self._name = step.text
@@ -242,7 +242,7 @@ class _CallBuilder:
             self._calls.append(RawCall(self._name, arguments, [], self._problem))
         self._name, self._problem, self._arguments = "", "", {}
 
-    def _add_value(self, step: Step) -> None:
+    def _add_value(self, step: ReadingStep) -> None:
         if step.kind == "json":
             self._arguments = _read_object(self._text[step.start : step.end])
         elif self._key:

@@ -31,13 +31,13 @@ _NEVER = 1 << 30
 Rank = Callable[[str, str], int]  # of a tool and a key: 2 for a required parameter, 1 for another, 0 for none
 
 
-class Step(NamedTuple):
+class ReadingStep(NamedTuple):
     """One step of a reading, and the steps `before` it.
 
     `kind` is call, key, section, end (of a value), json or done; `text` is a name or a key, with its `attributes`.
     """
 
-    before: Step | None
+    before: ReadingStep | None
     kind: str
     text: str
     start: int
@@ -45,7 +45,7 @@ class Step(NamedTuple):
     attributes: str = ""
 
 
-class State(NamedTuple):
+class ReadingState(NamedTuple):
     """Where a reading is. In a value of the argument `key`, `depth` counts the tags that are open in it."""
 
     place: str  # arguments, value, section, section end, after, done
@@ -53,7 +53,7 @@ class State(NamedTuple):
     depth: int = 0
 
 
-ARGUMENTS, AFTER, DONE = State("arguments"), State("after"), State("done")
+ARGUMENTS, AFTER, DONE = ReadingState("arguments"), ReadingState("after"), ReadingState("done")
 
 
 class Reading(NamedTuple):
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
 
     cost: int
     other: int
-    step: Step
+    step: ReadingStep
     is_clean: bool
 
     @property
@@ -72,17 +72,17 @@ class Reading(NamedTuple):
 class _Move(NamedTuple):
     """A way from one reading to a state, with what it costs."""
 
-    state: State
+    state: ReadingState
     reading: Reading
     cost: int
-    step: Step
+    step: ReadingStep
     is_clean: bool = True
 
 
 class Readings:
     """All readings of the tags so far. `is_wrapped`: markers stand around the calls of the block."""
 
-    def __init__(self, call: Step, rank: Rank, *, is_wrapped: bool, has_call_end: bool) -> None:
+    def __init__(self, call: ReadingStep, rank: Rank, *, is_wrapped: bool, has_call_end: bool) -> None:
         self._rank = rank
         self._unwrapped = _UNWRAPPED if is_wrapped else 0
         self._call_end = _MISSING if has_call_end else 0
@@ -90,14 +90,14 @@ class Readings:
         self._readings = {ARGUMENTS: Reading(0, _NEVER, call, True)}
 
     @property
-    def step(self) -> Step:
+    def step(self) -> ReadingStep:
         """The last step of some reading."""
         return next(iter(self._readings.values())).step
 
     def add_object(self, start: int, end: int) -> None:
         """The arguments stand in one object."""
         for state, reading in self._readings.items():
-            self._readings[state] = reading._replace(step=Step(reading.step, "json", "", start, end))
+            self._readings[state] = reading._replace(step=ReadingStep(reading.step, "json", "", start, end))
 
     def is_complete(self, tag: Tag) -> bool:
         """Whether the block ends with `tag` in a reading that is clean and cheaper than all others."""
@@ -109,7 +109,7 @@ class Readings:
 
     def choose(self) -> Reading | None:
         """The cheapest reading of a block that ends here; None if it is cut off in every reading."""
-        accepted: dict[State, Reading] = {}
+        accepted: dict[ReadingState, Reading] = {}
         for state, reading in self._readings.items():
             if state.place in ("done", "after"):
                 missing = self._unwrapped if state.place == "after" else 0
@@ -118,7 +118,7 @@ class Readings:
 
     def add(self, tag: Tag, style: TagStyle) -> None:
         """Goes on with every reading."""
-        readings: dict[State, Reading] = {}
+        readings: dict[ReadingState, Reading] = {}
         for state, reading in self._readings.items():
             for move in self._iter_moves(tag, style, state, reading):
                 _keep_cheaper(readings, move)
@@ -126,7 +126,7 @@ class Readings:
             readings = dict(sorted(readings.items(), key=lambda item: item[1].cost)[:_MAX_STATES])
         self._readings, self._previous = readings, tag.kind
 
-    def _iter_moves(self, tag: Tag, style: TagStyle, state: State, reading: Reading) -> Iterator[_Move]:
+    def _iter_moves(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
         if state.place == "arguments":
             yield from self._iter_between(tag, reading)
         elif state.place == "value":
@@ -147,28 +147,30 @@ class Readings:
         left_over, step = 0 if tag.is_next else _LEFT_OVER, reading.step
         if tag.kind == "P":
             unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
-            key = Step(step, "key", tag.word, tag.start, tag.end, tag.attributes)
-            yield _Move(State("value", tag.word), reading, left_over + unlikely, key, tag.is_next)
+            key = ReadingStep(step, "key", tag.word, tag.start, tag.end, tag.attributes)
+            yield _Move(ReadingState("value", tag.word), reading, left_over + unlikely, key, tag.is_next)
         elif tag.kind == "C":
             yield _Move(ARGUMENTS, reading, left_over + _MISSING, _begin_call(tag, step), is_clean=False)
         elif tag.kind in "cb":
             place, cost = (AFTER, _OTHER_NAME * tag.is_loose) if tag.kind == "c" else (DONE, self._call_end)
-            yield _Move(place, reading, left_over + cost, Step(step, "done", "", tag.start, tag.end), tag.is_next)
+            yield _Move(
+                place, reading, left_over + cost, ReadingStep(step, "done", "", tag.start, tag.end), tag.is_next
+            )
         elif tag.kind in "pB":
             yield _Move(ARGUMENTS, reading, left_over + _STRAY, step, is_clean=False)
         else:
             yield _Move(ARGUMENTS, reading, 0, step)
 
-    def _is_likely(self, step: Step, key: str) -> bool:
+    def _is_likely(self, step: ReadingStep, key: str) -> bool:
         """Whether the tool has the parameter and the call not yet."""
-        before: Step | None = step
+        before: ReadingStep | None = step
         while before and before.kind != "call":
             if before.kind == "key" and before.text == key:
                 return False
             before = before.before
         return self._rank(before.text if before else "", key) > 0
 
-    def _iter_in_value(self, tag: Tag, style: TagStyle, state: State, reading: Reading) -> Iterator[_Move]:
+    def _iter_in_value(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
         step, depth = reading.step, state.depth
         if tag.kind in "PCB":
             follows = tag.kind == "P" and tag.is_next and self._previous == "p"
@@ -176,74 +178,76 @@ class Readings:
             yield _Move(state._replace(depth=min(depth + 1, _MAX_DEPTH)), reading, _QUOTED + required, step)
             if tag.kind == "P" and not depth and not style.is_element:
                 unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
-                closes = Step(step, "end", "", tag.start, tag.start)
-                key = Step(closes, "key", tag.word, tag.start, tag.end, tag.attributes)
-                yield _Move(State("value", tag.word), reading, _MISSING + unlikely, key, is_clean=False)
+                closes = ReadingStep(step, "end", "", tag.start, tag.start)
+                key = ReadingStep(closes, "key", tag.word, tag.start, tag.end, tag.attributes)
+                yield _Move(ReadingState("value", tag.word), reading, _MISSING + unlikely, key, is_clean=False)
             return
         quoted = 0 if depth or tag.is_loose else _QUOTED
         yield _Move(state._replace(depth=max(0, depth - 1)), reading, quoted, step)
         cost = _OPEN * depth + _OTHER_NAME * tag.is_loose
-        closes = Step(step, "end", "", tag.start, tag.end)
+        closes = ReadingStep(step, "end", "", tag.start, tag.end)
         if tag.kind == "p":
             yield _Move(ARGUMENTS, reading, cost, closes)
         else:
             place, missing = (AFTER, _MISSING + 1) if tag.kind == "c" else (DONE, _MISSING + 2)
-            done = Step(closes, "done", "", tag.start, tag.end)
+            done = ReadingStep(closes, "done", "", tag.start, tag.end)
             yield _Move(place, reading, cost + missing, done, is_clean=False)
 
     def _iter_after(self, tag: Tag, reading: Reading) -> Iterator[_Move]:
         if tag.is_next and tag.kind == "C":
             yield _Move(ARGUMENTS, reading, 0, _begin_call(tag, reading.step))
         if tag.is_next and tag.kind == "b":
-            yield _Move(DONE, reading, 0, Step(reading.step, "done", "", tag.start, tag.end))
+            yield _Move(DONE, reading, 0, ReadingStep(reading.step, "done", "", tag.start, tag.end))
         passed = _pass_behind(tag, DONE, reading)
         yield passed._replace(cost=passed.cost + self._unwrapped)
 
 
-def _iter_at_section(tag: Tag, style: TagStyle, state: State, reading: Reading) -> Iterator[_Move]:
+def _iter_at_section(tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
     """A mark of a CDATA section in a value: one that begins the value, or text."""
     begins = tag.kind == "s" and tag.is_next and reading.step.kind == "key"
     plain = 0 if not begins else _MARGIN if style.has_sections else 1
     yield _Move(state, reading, plain, reading.step)
     if begins:
-        yield _Move(State("section", state.key), reading, 0, Step(reading.step, "section", "", tag.start, tag.end))
+        yield _Move(
+            ReadingState("section", state.key), reading, 0, ReadingStep(reading.step, "section", "", tag.start, tag.end)
+        )
 
 
-def _iter_in_section(tag: Tag, state: State, reading: Reading) -> Iterator[_Move]:
+def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterator[_Move]:
     """In a CDATA section, which ends with its own mark and the tag that closes the value."""
-    inside, step = State("section", state.key), reading.step
+    inside, step = ReadingState("section", state.key), reading.step
     begun = step.before or step if state.place == "section end" else step
     if tag.kind == "e":
-        closes = Step(begun, "end", "", tag.start, tag.end)
-        yield _Move(State("section end", state.key), reading, 0, closes)
+        closes = ReadingStep(begun, "end", "", tag.start, tag.end)
+        yield _Move(ReadingState("section end", state.key), reading, 0, closes)
         return
     if state.place == "section end" and tag.kind == "p" and tag.is_next and tag.word in ("", state.key):
         yield _Move(ARGUMENTS, reading, 0, step._replace(end=tag.end))
     yield _Move(inside, reading, _QUOTED if tag.kind == "p" and begun is not step else 0, begun)
 
 
-def _pass_behind(tag: Tag, state: State, reading: Reading) -> _Move:
+def _pass_behind(tag: Tag, state: ReadingState, reading: Reading) -> _Move:
     """Behind the block: tags there belong to other blocks if they come in pairs."""
     depth, cost = state.depth, 0
     if tag.kind in "PCB":
         depth = min(depth + 1, _MAX_DEPTH)
     elif tag.kind in "pcb" and not tag.is_loose:
         depth, cost = max(0, depth - 1), 0 if depth else _STRAY
-    return _Move(State("done", "", depth), reading, cost, reading.step)
+    return _Move(ReadingState("done", "", depth), reading, cost, reading.step)
 
 
-def _begin_call(tag: Tag, step: Step) -> Step:
-    return Step(step, "call", tag.word, tag.start, tag.end)
+def _begin_call(tag: Tag, step: ReadingStep) -> ReadingStep:
+    return ReadingStep(step, "call", tag.word, tag.start, tag.end)
 
 
-def find_name(step: Step | None) -> str:
+def find_name(step: ReadingStep | None) -> str:
     """The name of the call that a step belongs to."""
     while step and step.kind != "call":
         step = step.before
     return step.text if step else ""
 
 
-def _keep_cheaper(readings: dict[State, Reading], move: _Move) -> None:
+def _keep_cheaper(readings: dict[ReadingState, Reading], move: _Move) -> None:
     """Adds the move's reading; of two in one state the cheaper stays, with the cost of the other."""
     state, before = move.state, move.reading
     cost, other = before.cost + move.cost, min(before.other + move.cost, _NEVER)
