@@ -52,7 +52,10 @@ class Reasoned(NamedTuple):
 
 
 class Doubted(NamedTuple):
-    """A closing reasoning marker after a call: if anything follows, the calls before it may have been mere thoughts."""
+    """The calls before may be none, if anything follows: a closing marker of reasoning, or one that ends a value.
+
+    Of the first, `raw` is the marker; of the second it is empty, and the marker is text.
+    """
 
     raw: str
 

@@ -136,6 +136,14 @@ def test_a_long_value_with_its_own_tags_is_not_changed_in_silence(row):
     assert judge(extract_tool_calls(text, [WRITE]), arguments) != "changed"
 
 
+@pytest.mark.parametrize("name", ["qwen3_coder", "glm45", "minimax_m2", "gemma4"])
+def test_a_value_that_closes_its_call_long_before_its_end_is_guessed(name):
+    row = next(row for row in ROWS if row.name == name)
+    ends = row.write("write", {"content": "|"}).partition("|")[2]
+    text, arguments = write_call(row, "x" + ends + "\n" + "Prose that goes on and on. " * 40)
+    assert judge(extract_tool_calls(text, [WRITE]), arguments) == "guessed"
+
+
 if __name__ == "__main__":
     totals = collections.Counter()
     for each in ROWS:

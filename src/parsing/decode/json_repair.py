@@ -53,6 +53,7 @@ _AFTER = {
     "argument": re.compile(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
     "top": re.compile(r"\s*(?:\Z|[,;}\])]|<|\n)"),
 }
+_AFTER_LONG = re.compile(r"\s*(?:[,}\])<\\;]|\Z)")
 _MEMBER = re.compile(
     r"""[\s,]*(?:"([^"'\\\n<]{1,64})"|'([^"'\\\n<]{1,64})'|([A-Za-z_]\w{0,63}))\s*:\s*"""
     r"""(?:"([^"\\\x00-\x1f]*)"|'([^'\\\x00-\x1f]*)'|(-?\d{1,15}(?:\.\d{1,15})?)|(true|false|null|True|False|None))"""
@@ -251,6 +252,8 @@ class RepairReader:
         text, after, stray_quotes = self.text, _AFTER[place], 0
         if closers not in _BODY_OF:  # of several characters
             end = text.find(closers, begin)
+            while end >= 0 and not _AFTER_LONG.match(text, end + len(closers)):
+                end = text.find(closers, end + len(closers))
             if end < 0:
                 raise UnreadableValue("A string is not closed.")
             return text[begin:end], end + len(closers)

@@ -38,6 +38,10 @@ FENCE_END = PrefixMatcher(sequence(some(r"\s", 0, 64), some("`", 1, 4)))
 SEPARATOR = PrefixMatcher(sequence(some(r"[ \t]", 0, 8), some(r"[,;)\]]", 1, 1)))
 LINE_END = PrefixMatcher(sequence(some(r"[ \t)\]\"'`*.:]", 0, 8), some(r"[\n<#\[/,;-]", 1, 1)))
 
+# What closes a value, and stands in text only if a call before it was closed too early.
+_STRAYS = {closer for row in FORMATS if row.syntax for closer in row.syntax.list_closers()} | {'<|"|>', "<escape>"}
+STRAY_CLOSER = PrefixMatcher(any_of_caseless(_STRAYS), re.IGNORECASE)
+
 # What no model may write after its calls: a tool's result, or the next turn.
 _FABRICATED = (
     "Observation:", "Observation\n", "Tool execution results:", "Tool result:", "Tool results:", "Tool response:",

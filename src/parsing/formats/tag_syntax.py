@@ -48,6 +48,11 @@ class TagSyntax(NamedTuple):
         """Whether an argument is an element that is named after it."""
         return "<{key}>" in self.key
 
+    def list_closers(self) -> list[str]:
+        """The tags that close a value or a call, if they are the same for all."""
+        closers = (*self._prefix(self.value_end).split(), *self._prefix(self.call_end).split())
+        return [closer for closer in closers if closer.startswith("<") and "{" not in closer]
+
     def write(self, name: str, arguments: dict[str, str]) -> str:
         written = self._prefix(self.call).replace("{name}", name)
         for key, value in arguments.items():

@@ -30,7 +30,7 @@ from ..formats.grammars import (
     find_origin,
     make_tag_reader,
 )
-from .brackets import MAX_BLOCK_CHARS, BracketMatcher, UntilMarker
+from .brackets import MAX_BLOCK_CHARS, TOKEN_QUOTES, BracketMatcher, UntilMarker
 from .buffer import StreamBuffer
 from .openers import BlockStart
 from .prefix_regex import PrefixMatcher
@@ -263,6 +263,7 @@ class BlockReader:
             if self._classifier.is_full:
                 break
         self._index += len(calls)
+        buffer.has_bare_values = block.kind in TAG_KINDS or any(quote in body.text for quote in TOKEN_QUOTES)
         buffer.skip(self._after)
 
     def _give_back(self, raw: str) -> None:

@@ -28,10 +28,12 @@ _PREFIXES = frozenset("rbfuRBFU")
 _LOOK_BACK_CHARS = 200  # searched for the character that decides whether a value may begin
 _OPENERS, _CLOSERS = frozenset("{[("), frozenset("}])")
 _ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
-_TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
+_FOLLOWS_STRING = frozenset(",}])<\\;")
+_NOT_SPACE = re.compile(r"\S")
+TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
 _MARK = PrefixMatcher(
     either(
-        any_of((*_TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
+        any_of((*TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
         sequence("<|", some(r"(?=[a-z/])", 1, 1)),
     )
 )
@@ -103,10 +105,16 @@ class BracketMatcher:
         return length
 
     def _scan_long_string(self, text: str, position: int, quote: str) -> int:
+        """The position behind the string. Its quote ends it where a value may end: templates do not escape it."""
         end = text.find(quote, position)
-        if end >= 0:
-            self._quote = ""
-            return end + len(quote)
+        while end >= 0:
+            follows = _NOT_SPACE.search(text, end + len(quote))
+            if follows is None:
+                return end  # fed again with what follows
+            if follows[0] in _FOLLOWS_STRING:
+                self._quote = ""
+                return end + len(quote)
+            end = text.find(quote, end + len(quote))
         tail = max(position, len(text) - len(quote) + 1)
         while tail < len(text) and not quote.startswith(text[tail:]):
             tail += 1

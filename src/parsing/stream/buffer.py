@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...types.events import TextDelta
 from ...types.messages import ToolCall
 from ..classify import Classification
-from ..events import Malformed, ParsedCall, ParserEvent
+from ..events import Doubted, Malformed, ParsedCall, ParserEvent
 
 MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
 _HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice
@@ -29,6 +29,7 @@ class StreamBuffer:
         self.called = False  # a call or a malformed one was emitted
         self.shown_chars = 0  # since then, whitespace aside; counted up to a bit more than MAX_SHOWN_CHARS
         self._counted, self._ahead = 0, 0  # `_ahead` characters, whitespace aside, between `start` and `_counted`
+        self.has_bare_values = False  # a call has values whose quotes nothing escapes, and is not doubted yet
         self.answered = False  # text or a call was emitted
         self.in_fence = False  # of code: in a fence that holds other than a call
         self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
@@ -92,9 +93,14 @@ class StreamBuffer:
         else:
             self._events.append(Malformed(call, raw))
 
+    def doubt(self) -> None:
+        """Marks the calls so far: a value may go on behind them."""
+        self._events.append(Doubted(""))
+        self.has_bare_values = False
+
     def reset(self) -> None:
         """Forgets what was emitted: it was reasoning and no answer."""
-        self.called = self.answered = self.in_fence = False
+        self.called = self.answered = self.in_fence = self.has_bare_values = False
         self.shown_chars, self.trailing_calls = 0, []
 
     def seek(self, position: int) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Union
 
 from ..arguments.tool_index import ToolIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
+from ..formats.grammars import STRAY_CLOSER
 from . import openers
 from .buffer import LOOK_BACK_CHARS
 from .lookback import TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
@@ -43,7 +44,13 @@ class Skip(NamedTuple):
     end: int
 
 
-Detection = Union[BlockStart, NeedMore, Skip, None]
+class Stray(NamedTuple):
+    """A tag up to `end` that closes a value, which no block is open for."""
+
+    end: int
+
+
+Detection = Union[BlockStart, NeedMore, Skip, Stray, None]
 
 
 class BlockDetector:
@@ -71,7 +78,7 @@ class BlockDetector:
         return detection
 
     def _detect_angle(self, position: Position) -> Detection:
-        text, at, floor, line, _ = position
+        text, at, floor, _, _ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
         if detection := self._detect_markers(text, start, start):
             return detection
@@ -79,8 +86,13 @@ class BlockDetector:
             return BlockStart(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
         if openers.LONE_ELEMENT.is_prefix(text, start):
             return NeedMore(start)
+        return self._detect_element(position) or _detect_stray(text, at)
+
+    def _detect_element(self, position: Position) -> Detection:
+        """An element that is named after a tool."""
+        text, at = position.text, position.at
         match = openers.ELEMENT.match(text, at)
-        if match and match["name"] in self._tools.tools and _starts_line(line):
+        if match and match["name"] in self._tools.tools and _starts_line(position.line):
             return BlockStart(at, at, "element", "", match["name"], False)
         if not match and openers.ELEMENT.is_prefix(text, at) and self._tools.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
@@ -318,6 +330,12 @@ class BlockDetector:
             return None
         kind = "named" if match["bracket"] == "{" else "pythonic"
         return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
+
+
+def _detect_stray(text: str, at: int) -> Detection:
+    if stray := STRAY_CLOSER.match(text, at):
+        return Stray(stray.end())
+    return NeedMore(at) if STRAY_CLOSER.is_prefix(text, at) else None
 
 
 def _starts_line(line: str) -> bool:

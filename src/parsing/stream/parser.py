@@ -23,7 +23,7 @@ from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_
 from .block import MAX_STRICT_CHARS, BlockReader
 from .brackets import BracketMatcher
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
-from .detector import BlockDetector, NeedMore, Skip
+from .detector import BlockDetector, Detection, NeedMore, Skip, Stray
 from .lookback import Position, find_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart
@@ -162,7 +162,10 @@ class StreamParser:
             self._state = "after block" if self._block.begin(detection) else "in block"
         elif isinstance(detection, Marker) and self._reasoning:
             self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
-        elif isinstance(detection, Skip):
+        elif isinstance(detection, (Skip, Stray)):
+            if isinstance(detection, Stray) and buffer.has_bare_values:
+                buffer.show(at)
+                buffer.doubt()
             buffer.seek(detection.end)
         else:
             self._pass_anchor(at)
@@ -203,7 +206,7 @@ class StreamParser:
         "discard": _discard,
     }
 
-    def _detect(self, at: int, final: bool) -> BlockStart | NeedMore | Skip | Marker | None:
+    def _detect(self, at: int, final: bool) -> Detection | Marker:
         """What begins at the anchor `at`."""
         buffer, text = self._buffer, self._buffer.text
         if text[at] == "`" and buffer.in_fence:
