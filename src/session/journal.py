@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ VERSION = 1
 MAX_PROBLEMS = 20  # that are reported
 HEAD_BYTES = 1000  # of a result, which contain the name of its tool
 _OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+PROVIDERS_OWN = ("signature", "redacted_thinking", "thoughtSignature")  # in the metadata of thoughts and calls
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
 
@@ -166,7 +169,7 @@ def make_storable(text: str) -> str:
 
 
 def redact_value(value: JSON, redact: Redact) -> JSON:
-    """The value with every string in it redacted."""
+    """The value with every string in it redacted, but for base64 that must stay as it is: see _list_opaque."""
     if redact is str:
         return value
     if isinstance(value, str):
@@ -174,8 +177,18 @@ def redact_value(value: JSON, redact: Redact) -> JSON:
     if isinstance(value, list):
         return [redact_value(each, redact) for each in value]
     if isinstance(value, dict):
-        return {redact(key): redact_value(each, redact) for key, each in value.items()}
+        opaque = _list_opaque(value)
+        return {redact(key): each if key in opaque else redact_value(each, redact) for key, each in value.items()}
     return value
+
+
+def _list_opaque(value: dict[str, JSON]) -> Sequence[str]:
+    """The keys whose values are base64: the data of an image or sound, and what a provider wants back unchanged.
+
+    Base64 may look like a key by chance, and one changed character spoils it.
+    """
+    keys = ["data"] if value.get("type") in ("image", "audio") else PROVIDERS_OWN
+    return [key for key in keys if isinstance(text := value.get(key), str) and _BASE64.fullmatch(text)]
 
 
 def make_private_folder(folder: Path) -> None:

@@ -5,7 +5,11 @@ import sys
 
 import pytest
 
-from src.session.journal import Journal, Locked, Record
+from src.security.text.redact import redact
+from src.session.journal import Journal, Locked, Record, redact_value
+
+KEY = "AKIA" + "A1B2" * 4
+KEY_IN_BASE64 = f"iVBOR+{KEY}+AAAA=="
 
 
 def test_a_line_begins_with_its_kind_and_number(tmp_path):
@@ -23,6 +27,25 @@ def test_secrets_are_redacted_in_keys_and_values_at_any_depth(tmp_path):
     journal.close()
     first, second = map(json.loads, journal.path.read_text().splitlines())
     assert (first["a"], second["text"]) == (["*", {"*": 1}, None, 2.5], "secret")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "image", "data": KEY_IN_BASE64, "mimeType": "image/png"},
+        {"type": "audio", "data": KEY_IN_BASE64, "mimeType": "audio/wav"},
+        {"signature": KEY_IN_BASE64},
+        {"redacted_thinking": KEY_IN_BASE64},
+        {"thoughtSignature": KEY_IN_BASE64},
+    ],
+)
+def test_base64_that_must_not_change_is_left_alone(value):
+    assert redact_value([value], redact) == [value]
+
+
+@pytest.mark.parametrize("value", [{"type": "text", "data": KEY_IN_BASE64}, {"type": "image", "data": "the " + KEY}])
+def test_any_other_text_under_those_names_is_redacted(value):
+    assert KEY not in str(redact_value(value, redact))
 
 
 def test_a_lone_surrogate_is_escaped(tmp_path):
