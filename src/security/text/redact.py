@@ -20,73 +20,77 @@ MARK = "[redacted]"
 MIN_SECRET_CHARS = 4  # of a known value; a shorter one would redact words
 
 _AT = r"(?<![A-Za-z0-9_-])"  # no character of a key before it
+# Of each kind of key: words as in _Shape, and what it looks like.
 _KEYS = (
-    r"sk-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic and others
-    r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}",  # Stripe
-    r"whsec_[A-Za-z0-9+/]{20,}",  # the same
-    r"gh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
-    r"github_pat_[A-Za-z0-9_]{16,}",
-    r"gl(?:pat|rt|dt|ptt|oas|ft|imt|ffct|soat|agent|cbt)-[A-Za-z0-9_-]{16,}",  # GitLab
-    r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}",  # Atlassian
-    r"hf_[A-Za-z0-9]{16,}",  # Hugging Face
-    r"api_org_[A-Za-z0-9]{30,}",
-    r"npm_[A-Za-z0-9]{30,}",
-    r"pypi-[A-Za-z0-9_-]{16,}",
-    r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])",  # crates.io
-    r"rubygems_[a-f0-9]{48}",
-    r"xox[abcdeoprs]-[A-Za-z0-9%-]{10,}",  # Slack
-    r"xapp-[0-9]-[A-Za-z0-9-]{10,}",
-    r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,}",  # SendGrid
-    r"xkeysib-[a-f0-9]{40,}",  # Brevo
-    r"key-[a-f0-9]{32}(?![A-Za-z0-9])",  # Mailgun
-    r"[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])",  # Mailchimp
-    r"(?:dop|doo|dor)_v1_[a-f0-9]{32,}",  # DigitalOcean
-    r"tgp_v1_[A-Za-z0-9_-]{20,}",  # Together
-    r"HRKU-[A-Za-z0-9_-]{30,}",  # Heroku
-    r"f(?:m[12]|o1)_[A-Za-z0-9+/=_-]{20,}",  # Fly
-    r"dapi[a-f0-9]{32}",  # Databricks
-    r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{20,}",  # PlanetScale
-    r"sbp_[a-f0-9]{40}",  # Supabase
-    r"pul-[a-f0-9]{40}",  # Pulumi
-    r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}",  # Doppler
-    r"tskey-[a-z]{3,10}-[A-Za-z0-9-]{16,}",  # Tailscale
-    r"NR(?:AK|JS|II)-[A-Za-z0-9_-]{18,}",  # New Relic
-    r"gl(?:sa_[A-Za-z0-9]{32}_[a-f0-9]{8}|c_eyJ[A-Za-z0-9+/=_-]{20,})",  # Grafana
-    r"sntry[su]_[A-Za-z0-9+/=_-]{20,}",  # Sentry
-    r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}",  # Postman
-    r"ntn_[A-Za-z0-9]{30,}",  # Notion
-    r"secret_[A-Za-z0-9]{40,}",  # Notion, once
-    r"figd_[A-Za-z0-9_-]{20,}",  # Figma
-    r"phx_[A-Za-z0-9]{30,}",  # PostHog
-    r"lsv2_[a-z]{2}_[a-f0-9]{30,}[a-f0-9_]*",  # LangSmith
-    r"CFPAT-[A-Za-z0-9_-]{40,}",  # Contentful
-    r"shp(?:at|ss|ca|pa)_[A-Fa-f0-9]{32}",  # Shopify
-    r"sq0(?:atp|csp)-[A-Za-z0-9_-]{20,}",  # Square
-    r"dckr_[op]at_[A-Za-z0-9_-]{20,}",  # Docker
-    r"hv[sbr]\.[A-Za-z0-9_-]{20,}",  # Vault
-    r"ops_eyJ[A-Za-z0-9_-]{20,}",  # 1Password
-    r"gsk_[A-Za-z0-9]{40,}",  # Groq
-    r"xai-[A-Za-z0-9]{60,}",
-    r"nvapi-[A-Za-z0-9_-]{50,}",
-    r"pplx-[A-Za-z0-9]{40,}",  # Perplexity
-    r"fw_[A-Za-z0-9]{22,}",  # Fireworks
-    r"r8_[A-Za-z0-9]{30,}",  # Replicate
-    r"tvly-[A-Za-z0-9-]{20,}",
-    r"lin_api_[A-Za-z0-9]{30,}",
-    r"AGE-SECRET-KEY-1[A-Z0-9]{50,}",
-    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}",  # Telegram
-    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",  # AWS
-    r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])",  # Alibaba
-    r"AIza[A-Za-z0-9_-]{30,}",  # Google
-    r"GOCSPX-[A-Za-z0-9_-]{20,}",
-    r"ya29\.[A-Za-z0-9_-]{20,}",
-    r"1//0[A-Za-z0-9_-]{30,}",
-    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",  # a JSON Web Token
+    ("sk-", r"sk-[A-Za-z0-9_-]{16,}"),  # OpenAI, Anthropic and others
+    ("_live_ _test_", r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}"),  # Stripe
+    ("whsec_", r"whsec_[A-Za-z0-9+/]{20,}"),  # the same
+    ("ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{16,}"),  # GitHub
+    ("github_pat_", r"github_pat_[A-Za-z0-9_]{16,}"),
+    (
+        "glpat- glrt- gldt- glptt- gloas- glft- glimt- glffct- glsoat- glagent- glcbt-",
+        r"gl(?:pat|rt|dt|ptt|oas|ft|imt|ffct|soat|agent|cbt)-[A-Za-z0-9_-]{16,}",
+    ),  # GitLab
+    ("atatt3 atctt3 atbb", r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_=-]{20,}"),  # Atlassian
+    ("hf_", r"hf_[A-Za-z0-9]{16,}"),  # Hugging Face
+    ("api_org_", r"api_org_[A-Za-z0-9]{30,}"),
+    ("npm_", r"npm_[A-Za-z0-9]{30,}"),
+    ("pypi-", r"pypi-[A-Za-z0-9_-]{16,}"),
+    ("cio", r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])"),  # crates.io
+    ("rubygems_", r"rubygems_[a-f0-9]{48}"),
+    ("xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs-", r"xox[abcdeoprs]-[A-Za-z0-9%-]{10,}"),  # Slack
+    ("xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{10,}"),
+    ("sg.", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,}"),  # SendGrid
+    ("xkeysib-", r"xkeysib-[a-f0-9]{40,}"),  # Brevo
+    ("key-", r"key-[a-f0-9]{32}(?![A-Za-z0-9])"),  # Mailgun
+    ("-us", r"[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"),  # Mailchimp
+    ("dop_v1_ doo_v1_ dor_v1_", r"(?:dop|doo|dor)_v1_[a-f0-9]{32,}"),  # DigitalOcean
+    ("tgp_v1_", r"tgp_v1_[A-Za-z0-9_-]{20,}"),  # Together
+    ("hrku-", r"HRKU-[A-Za-z0-9_-]{30,}"),  # Heroku
+    ("fm1_ fm2_ fo1_", r"f(?:m[12]|o1)_[A-Za-z0-9+/=_-]{20,}"),  # Fly
+    ("dapi", r"dapi[a-f0-9]{32}"),  # Databricks
+    ("pscale_", r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{20,}"),  # PlanetScale
+    ("sbp_", r"sbp_[a-f0-9]{40}"),  # Supabase
+    ("pul-", r"pul-[a-f0-9]{40}"),  # Pulumi
+    (
+        "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+        r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}",
+    ),  # Doppler
+    ("tskey-", r"tskey-[a-z]{3,10}-[A-Za-z0-9-]{16,}"),  # Tailscale
+    ("nrak- nrjs- nrii-", r"NR(?:AK|JS|II)-[A-Za-z0-9_-]{18,}"),  # New Relic
+    ("glsa_ glc_eyj", r"gl(?:sa_[A-Za-z0-9]{32}_[a-f0-9]{8}|c_eyJ[A-Za-z0-9+/=_-]{20,})"),  # Grafana
+    ("sntrys_ sntryu_", r"sntry[su]_[A-Za-z0-9+/=_-]{20,}"),  # Sentry
+    ("pmak-", r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}"),  # Postman
+    ("ntn_", r"ntn_[A-Za-z0-9]{30,}"),  # Notion
+    ("secret_", r"secret_[A-Za-z0-9]{40,}"),  # Notion, once
+    ("figd_", r"figd_[A-Za-z0-9_-]{20,}"),  # Figma
+    ("phx_", r"phx_[A-Za-z0-9]{30,}"),  # PostHog
+    ("lsv2_", r"lsv2_[a-z]{2}_[a-f0-9]{30,}[a-f0-9_]*"),  # LangSmith
+    ("cfpat-", r"CFPAT-[A-Za-z0-9_-]{40,}"),  # Contentful
+    ("shpat_ shpss_ shpca_ shppa_", r"shp(?:at|ss|ca|pa)_[A-Fa-f0-9]{32}"),  # Shopify
+    ("sq0atp- sq0csp-", r"sq0(?:atp|csp)-[A-Za-z0-9_-]{20,}"),  # Square
+    ("dckr_oat_ dckr_pat_", r"dckr_[op]at_[A-Za-z0-9_-]{20,}"),  # Docker
+    ("hvs. hvb. hvr.", r"hv[sbr]\.[A-Za-z0-9_-]{20,}"),  # Vault
+    ("ops_eyj", r"ops_eyJ[A-Za-z0-9_-]{20,}"),  # 1Password
+    ("gsk_", r"gsk_[A-Za-z0-9]{40,}"),  # Groq
+    ("xai-", r"xai-[A-Za-z0-9]{60,}"),
+    ("nvapi-", r"nvapi-[A-Za-z0-9_-]{50,}"),
+    ("pplx-", r"pplx-[A-Za-z0-9]{40,}"),  # Perplexity
+    ("fw_", r"fw_[A-Za-z0-9]{22,}"),  # Fireworks
+    ("r8_", r"r8_[A-Za-z0-9]{30,}"),  # Replicate
+    ("tvly-", r"tvly-[A-Za-z0-9-]{20,}"),
+    ("lin_api_", r"lin_api_[A-Za-z0-9]{30,}"),
+    ("age-secret-key-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    (":aa", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),  # Telegram
+    ("akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
+    ("ltai", r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])"),  # Alibaba
+    ("aiza", r"AIza[A-Za-z0-9_-]{30,}"),  # Google
+    ("gocspx-", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    ("ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
+    ("1//0", r"1//0[A-Za-z0-9_-]{30,}"),
+    ("eyj", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),  # a JSON Web Token
 )
-
-
-_KEY = re.compile(_AT + f"(?:{'|'.join(_KEYS)})", re.ASCII)
-MIN_KEY_CHARS = 15  # of the shortest key of _KEYS
+MIN_KEY_CHARS = 15  # of the shortest of them
 _RUN = re.compile(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # every key lies within one
 
 Replacement = Union[str, Callable[[re.Match[str]], str]]
@@ -186,7 +190,12 @@ _LINE_SHAPES = (
 )
 
 
-_LINE_WORDS = tuple((word, shape) for shape in _LINE_SHAPES for word in shape.words.split())
+def _list_words(shapes: Iterable[_Shape]) -> tuple[tuple[str, _Shape], ...]:
+    return tuple((word, shape) for shape in shapes for word in shape.words.split())
+
+
+_LINE_WORDS = _list_words(_LINE_SHAPES)
+_KEY_WORDS = _list_words(_Shape(words, _AT + pattern, MARK) for words, pattern in _KEYS)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -200,13 +209,12 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         if shape.words in lowered:
             text = shape.substitute(text)
     lowered = text.lower()
-    shapes = dict.fromkeys(shape for word, shape in _LINE_WORDS if word in lowered)
-    keys = [run for run in set(_RUN.findall(text)) if _KEY.search(run)]
-    if not shapes and not keys:
+    runs = "\n".join(set(_RUN.findall(text))).lower()
+    keys = dict.fromkeys(shape for word, shape in _KEY_WORDS if word in runs)
+    shapes = keys | dict.fromkeys(shape for word, shape in _LINE_WORDS if word in lowered)
+    if not shapes:
         return text
     lines = text.split("\n")
-    for number in _find_lines(keys, text):
-        lines[number] = _KEY.sub(MARK, lines[number])
     for shape in shapes:
         for number in _find_lines(shape.words.split(), lowered):
             lines[number] = shape.substitute(lines[number])

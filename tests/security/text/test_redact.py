@@ -1,10 +1,13 @@
 """Secrets are redacted by value and by shape, and other text stays readable."""
 
 import json
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from src.security.text.redact import MARK, redact
+from src.security.text.redact import _KEYS, MARK, MIN_KEY_CHARS, redact
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
@@ -141,6 +144,16 @@ def test_a_private_key_that_was_cut_off_is_gone_too():
 @pytest.mark.parametrize("text", NO_SECRETS)
 def test_ordinary_text_is_not_redacted(text):
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(("words", "pattern"), _KEYS, ids=[words for words, _ in _KEYS])
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_each_key_contains_a_word_by_which_it_is_searched_for(words, pattern, data):
+    key = data.draw(st.from_regex(re.compile(pattern, re.ASCII), fullmatch=True))
+    assert any(word in key.lower() for word in words.split())
+    assert len(key) >= MIN_KEY_CHARS
+    assert redact(f"It is {key}") == f"It is {MARK}"
 
 
 def test_what_is_around_a_secret_can_be_read():
