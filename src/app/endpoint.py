@@ -87,7 +87,7 @@ def take_only(names: list[str], base_url: str) -> str:
     if len(names) == 1:
         return names[0]
     serves = f"several models: {', '.join(names)}" if names else "no model"
-    raise ConfigError(f"The server at {base_url} serves {serves}.", "Name one: connect(base_url, model).")
+    raise ConfigError(f"The server at {base_url} serves {serves}.", f"Name one: model={names[0]!r}." if names else "")
 
 
 def make_client_options(settings: Settings, within: float | None = None) -> dict[str, Any]:

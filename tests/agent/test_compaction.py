@@ -313,6 +313,16 @@ class TestInTheLoop:
             self.asked(model, messages)
         assert messages == before
 
+    def test_where_the_summary_fails_the_older_part_can_be_left_out(self):
+        model = SizedModel(ContextTooLong("full"), says("Fine."), summary="", context=None)
+        registry, _ = toolbox()
+        compactor = Compactor(model, leaves_out=True)
+        agent = AgentLoop(model, registry, context(), APPROVE_ALL, POLICY, compactor=compactor)
+        messages = [*conversation(12, length=10), UserMessage("and now?")]
+        list(perform(agent.run(messages)))
+        assert messages[-1] == says("Fine.")
+        assert "left out, to make room" in messages[1].text
+
     def test_what_fits_in_no_way_stays_an_error(self):
         with pytest.raises(ContextTooLong):
             self.asked(SizedModel(ContextTooLong("full"), context=None), [UserMessage("z" * 100_000)])

@@ -37,6 +37,7 @@ from .options import SYSTEM, Options, Tools, make_body
 from .result import Result, raise_if_cut
 from .run import Run
 from .structured import Form
+from .wording import rewording
 
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ class BaseAgent:
                 self._approver,
                 self._policy,
                 max_tool_turns=self._options.max_tool_turns,
-                compactor=Compactor(core) if self._options.compact else None,
+                compactor=Compactor(core, leaves_out=True) if self._options.compact else None,
                 output_budget=lambda: compute_output_budget(core.known_context_length),
                 runner=self._runner,
             )
@@ -186,7 +187,8 @@ class Agent(BaseAgent):
         server = BaseServer(base_url, api_key=api_key, provider=provider)
         agent = cls(server, server.make_client(), options)
         try:
-            run(agent.resolve_model(), agent._client)
+            with rewording():
+                run(agent.resolve_model(), agent._client)
         except BaseException:
             agent.close()
             raise

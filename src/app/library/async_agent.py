@@ -24,6 +24,7 @@ from .connection import BaseServer
 from .exchange import Question
 from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
 from .result import Result, raise_if_cut
+from .wording import rewording
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -152,7 +153,8 @@ class AsyncServer(BaseServer):
 
     async def list_models(self) -> list[str]:
         """The names of its models. Raises BotError."""
-        return await run_async(self.make_core("").server.list_models(), self._client)
+        with rewording():
+            return await run_async(self.make_core("").server.list_models(), self._client)
 
     async def close(self) -> None:
         """Close the connections. Its agents answer no more questions."""

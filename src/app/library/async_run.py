@@ -17,6 +17,7 @@ from ...types.events import Event
 from .exchange import Exchange
 from .result import Result
 from .run import get_result
+from .wording import rewording
 
 
 class AsyncRun:
@@ -93,10 +94,10 @@ class AsyncRun:
         try:
             async with self._context.for_async_run(exchange.cancelled) as ctx:
                 steps: AsyncGenerator[Event, None] = drive_async(exchange.run(ctx), self._client, self._cancellation)
-                async with aclosing(steps) as events:
-                    async for event in events:
-                        exchange.see(event)
-                        yield event
+                with rewording():
+                    async with aclosing(steps) as events:
+                        async for event in events:
+                            yield exchange.see(event)
             exchange.is_answered = True
         finally:
             exchange.close()

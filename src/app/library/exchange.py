@@ -16,6 +16,7 @@ from ...types.messages import JSON, ToolChoice, UserMessage
 from .conversation import Conversation
 from .result import Result, RunRecord
 from .structured import Form
+from .wording import reword_event
 
 Question = Union[str, Sequence[Union[str, Media]]]
 
@@ -81,11 +82,13 @@ class Exchange:
         if self.result.is_complete:
             self._record.value = form.read(self._record.text)
 
-    def see(self, event: Event) -> None:
-        """Raises what the approve function did wrong."""
+    def see(self, event: Event) -> Event:
+        """Record the event; returns it as the program gets it. Raises what the approve function did wrong."""
+        event = reword_event(event)
         self._record.add(event)
         if isinstance(event, CallFinished) and (error := self._agent.take_approval_error()):
             raise error
+        return event
 
     @property
     def result(self) -> Result[object]:

@@ -18,6 +18,7 @@ from ...transport.driver import drive
 from ...types.events import Event
 from .exchange import Exchange
 from .result import Result
+from .wording import rewording
 
 LEFT = "This run was left before its end."
 
@@ -65,10 +66,13 @@ def _follow(exchange: Exchange, client: Client, context: ToolContext) -> Generat
     exchange.open()
     client.bind_cancellation(exchange.cancelled)
     try:
-        with context.for_run(exchange.cancelled) as ctx, closing(drive(exchange.run(ctx), client)) as events:
+        with (
+            rewording(),
+            context.for_run(exchange.cancelled) as ctx,
+            closing(drive(exchange.run(ctx), client)) as events,
+        ):
             for event in events:
-                exchange.see(event)
-                yield event
+                yield exchange.see(event)
                 if exchange.cancelled.is_set():
                     raise Cancelled(CANCELLED)
         exchange.is_answered = True

@@ -15,6 +15,7 @@ from .agent import Agent
 from .approval import Approve
 from .connection import BaseServer
 from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
+from .wording import rewording
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,7 +70,8 @@ class Server(BaseServer):
 
     def list_models(self) -> list[str]:
         """The names of its models. Raises BotError."""
-        return run(self.make_core("").server.list_models(), self._client)
+        with rewording():
+            return run(self.make_core("").server.list_models(), self._client)
 
     def close(self) -> None:
         """Close the connections. Its agents answer no more questions."""
