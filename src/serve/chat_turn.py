@@ -31,6 +31,7 @@ from .guard import StreamGuard, WholeGuard, is_safe
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"
 MAX_BODY_BYTES = 256 * 1024 * 1024
+GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
 
 T = TypeVar("T")
@@ -227,7 +228,8 @@ class ChatTurn:
         if is_replaced:
             self.report.recovered += len(calls)
         is_cut = whole.stop_reason == "max_tokens"
-        if not calls and not native and whole.malformed and not is_cut and self._repair_turns:
+        is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
+        if is_unreadable and not calls and not native and not is_cut and self._repair_turns:
             calls = yield from self._repair(assembler.raw_text(), whole)
             is_replaced = bool(calls)
         self.report.origins += [call.origin for call in calls]
@@ -257,7 +259,7 @@ class ChatTurn:
 
     def _repair(self, raw: str, response: Response) -> Aside[list[ToolCall]]:
         """The calls of an answer in which the model was told what was wrong; none if they are not right either."""
-        reasons = " ".join(call.reason for call in response.malformed)
+        reasons = " ".join(call.reason for call in response.malformed) or GUESSED
         added = [{"role": "assistant", "content": raw}, {"role": "user", "content": REPAIR.format(reasons=reasons)}]
         body = {**self._body, "messages": [*self._body["messages"], *added], "stream": False}
         for name in ("stream_options", "n"):

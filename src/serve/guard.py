@@ -291,7 +291,7 @@ class StreamGuard(_Guard):
 
 def is_safe(call: ToolCall) -> bool:
     """Whether a call from the text may be sent to the client as a call."""
-    return not call.echo
+    return not (call.echo or call.guessed)
 
 
 def _is_just_text(parsed: Sequence[ParserEvent], content: str) -> bool:
