@@ -222,7 +222,7 @@ class AnthropicStream(StreamDecoder):
         self._calls: set[int] = set()
         self._usage: Usage = Usage()
 
-    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+    def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         event = _EVENTS.read(data)
         index = event.index or 0
         if event.error:

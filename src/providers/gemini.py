@@ -238,7 +238,7 @@ class GeminiStream(StreamDecoder):
         self._calls = 0
         self._finish_message = ""
 
-    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+    def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         self._add(_EVENTS.read(data), found)
 
     def _add(self, event: GeminiEvent, found: list[WireEvent]) -> None:

@@ -227,7 +227,7 @@ class OpenAIStream(StreamDecoder):
         self._token_ids: list[int] = []
         self._unaccounted = 0
 
-    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+    def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         if data == _DONE:
             self._is_done = True
             return

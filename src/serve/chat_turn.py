@@ -30,6 +30,7 @@ from .guard import StreamGuard, WholeGuard, is_safe
 
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"
+_NO_CHOICE = b'"choices":[]'
 MAX_BODY_BYTES = 256 * 1024 * 1024
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
@@ -46,9 +47,9 @@ class WholeAnswer(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """The data of one server-sent event."""
+    """The data of server-sent events, to be sent at once."""
 
-    data: bytes
+    events: list[bytes]
 
 
 Output = Union[WholeAnswer, Payload]
@@ -133,7 +134,7 @@ class ChatTurn:
         self._learn(path)
         self.report.path = path.mode
         if head.content_type.startswith("text/event-stream"):
-            yield from self._stream(head.content_type)
+            yield from self._stream()
         else:
             yield from self._answer_whole(head)
 
@@ -165,37 +166,37 @@ class ChatTurn:
         shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
         return None if hidden is None or shown is None else len(shown.tokens) > len(hidden.tokens)
 
-    def _stream(self, content_type: str) -> GatewayTurn:
+    def _stream(self) -> GatewayTurn:
         events, guards = EventDecoder(), dict[int, StreamGuard]()
-        is_single = self._request.body.get("n") in (None, 1)
         last: list[bytes] = []  # after the finish reasons: the usage
         while (piece := (yield Read())) is not None:
-            for data in events.feed(piece):
-                if data == DONE or not data.strip():
-                    continue
-                if b'"choices":[]' in data:
-                    last.append(data)
-                    continue
-                try:
-                    for index, part in [(0, data)] if is_single else _split_choices(data):
-                        if index not in guards:
-                            guards[index] = StreamGuard(
-                                self._request, self._codec.make_decoder(content_type), self._new_id
-                            )
-                        for sent in guards[index].feed(part):
-                            yield Payload(sent)
-                except ServerError:  # the server's own error, inside the answer
-                    yield Payload(data)
-                    return
+            chunks = [data for data in events.feed(piece) if data.strip() and data != DONE]
+            last += [data for data in chunks if _NO_CHOICE in data]
+            try:
+                for index, part in self._split([data for data in chunks if _NO_CHOICE not in data]).items():
+                    if index not in guards:
+                        guards[index] = StreamGuard(self._request, self._new_id)
+                    if sent := guards[index].feed(part):
+                        yield Payload(sent)
+            except ServerError:  # the server's own error, inside the answer
+                yield Payload(chunks[-1:])
+                return
         yield Release()
         for guard in guards.values():
             guard.close()
             calls, text, is_replaced = yield from self._finish(guard.assembler)
-            for sent in guard.settle(calls, text, is_replaced=is_replaced):
-                yield Payload(sent)
-        for data in last:
-            yield Payload(data)
-        yield Payload(DONE)
+            yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
+        yield Payload([*last, DONE])
+
+    def _split(self, chunks: Sequence[bytes]) -> dict[int, list[bytes]]:
+        """The chunks of each choice."""
+        if self._request.body.get("n") in (None, 1):
+            return {0: list(chunks)} if chunks else {}
+        parts: dict[int, list[bytes]] = {}
+        for data in chunks:
+            for index, part in _split_choices(data):
+                parts.setdefault(index, []).append(part)
+        return parts
 
     def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
         body = yield from _read_all()
@@ -207,8 +208,7 @@ class ChatTurn:
             return
         settled = []
         for choice in choices:
-            decoder = self._codec.make_decoder(head.content_type)
-            guard = WholeGuard(self._request, decoder, self._new_id, {**answer, "choices": [choice]})
+            guard = WholeGuard(self._request, self._new_id, {**answer, "choices": [choice]})
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             settled.append(guard.settle(calls, text, is_replaced=is_replaced))
         answer["choices"] = settled
@@ -271,8 +271,7 @@ class ChatTurn:
             answer = as_dict(load_json(reply.body))
             if reply.head.status != OK or len(as_dicts(answer.get("choices"))) != 1:
                 return []
-            decoder = self._codec.make_decoder(reply.head.content_type)
-            guard = WholeGuard(self._request, decoder, self._new_id, answer)
+            guard = WholeGuard(self._request, self._new_id, answer)
             whole, _ = yield from self._recover(guard.assembler)
         except RequestFailed:
             return []

@@ -140,9 +140,9 @@ class Gateway:
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         try:
-            await response.write(dialect.encode_payload(first.data))
+            await response.write(dialect.encode_payload(first.events))
             async for output in rest:
-                if isinstance(output, Payload) and (encoded := dialect.encode_payload(output.data)):
+                if isinstance(output, Payload) and (encoded := dialect.encode_payload(output.events)):
                     await response.write(encoded)
         except BotError as error:
             await response.write(dialect.encode_break(502, str(error)))

@@ -17,23 +17,30 @@ from typing import Any
 
 from ..model.response_assembler import ResponseAssembler
 from ..parsing import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
-from ..providers.base import Decoder, WireEvent, raise_broken
+from ..providers.base import WireEvent
+from ..providers.openai import OpenAIStream
 from ..providers.wire_json import dump_json
-from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
+from ..types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import ToolCall, ToolDefinition
 from .chat_request import ChatBody
 from .json_prefix import JsonPrefix, complete_json
 
 # In a JSON string a quote is escaped, so that these match fields alone.
-_TOKEN_IDS = re.compile(rb'("(?:prompt_)?token_ids":)\[[\d,\s]*\]')
+_TOKEN_IDS = b'token_ids":['  # and prompt_token_ids
 _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
 _FINISHED = b'"finish_reason":"'
+_NO_CALLS: frozenset[int] = frozenset()
 _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
 
 
 def hide_token_ids(data: bytes) -> bytes:
     """The JSON with null for token ids, as vLLM writes it where they are not asked for."""
-    return _TOKEN_IDS.sub(rb"\1null", data)
+    start = data.find(_TOKEN_IDS)
+    while start >= 0:
+        start += len(_TOKEN_IDS) - 1
+        data = data[:start] + b"null" + data[data.index(b"]", start) + 1 :]
+        start = data.find(_TOKEN_IDS, start)
+    return data
 
 
 def _keep(data: bytes) -> bytes:
@@ -129,31 +136,39 @@ class _NativeCall:
 class _Guard:
     """What is common to streamed and whole answers."""
 
-    def __init__(self, request: ChatBody, decoder: Decoder, new_id: Callable[[], str]) -> None:
+    def __init__(self, request: ChatBody, new_id: Callable[[], str]) -> None:
         self._tools = {tool.name: tool for tool in request.tools}
-        self._decoder = decoder
+        self._decoder = OpenAIStream(new_id)
         self.assembler = RecordingAssembler(request.tools, new_id, request)
         self._segments: deque[_Segment] = deque()
         self._native: dict[int, _NativeCall] = {}
         self._has_call = False  # in the text
-        self._is_closed = False
         self._clean: Callable[[bytes], bytes] = _keep if request.wants_token_ids else hide_token_ids
 
     def close(self) -> None:
-        """The answer has ended. Raises StreamCut, ServerError and WireError."""
-        if not self._is_closed:
-            events = self._decoder.close()
-            raise_broken(events)
-            self._segments += map(self._decide, self._absorb(events))
+        """The answer has ended. Raises StreamCut."""
+        self._segments += map(self._decide, self._absorb(self._decoder.close()))
 
     def _absorb(self, events: Sequence[WireEvent]) -> list[ParserEvent]:
+        """The parser's events. Pieces of text in a row are parsed as one."""
+        texts: list[str] = []
         for event in events:
-            self._is_closed = self._is_closed or isinstance(event, Completed)
+            if isinstance(event, TextDelta):
+                texts.append(event.text)
+                continue
             if isinstance(event, ToolCallDelta):
                 self._native.setdefault(event.call_index, _NativeCall(self._tools)).add(event)
+            self._flush(texts)
             for _ in self.assembler.feed(event):
                 pass
+        self._flush(texts)
         return self.assembler.take_parsed()
+
+    def _flush(self, texts: list[str]) -> None:
+        if texts:
+            for _ in self.assembler.feed(TextDelta("".join(texts))):
+                pass
+            texts.clear()
 
     def _decide(self, event: ParserEvent) -> _Segment:
         if isinstance(event, (TextDelta, ReasoningDelta)):
@@ -180,10 +195,11 @@ class _Guard:
 class WholeGuard(_Guard):
     """Of a choice that came as a whole, with the answer that it is part of."""
 
-    def __init__(self, request: ChatBody, decoder: Decoder, new_id: Callable[[], str], answer: dict[str, Any]) -> None:
-        super().__init__(request, decoder, new_id)
+    def __init__(self, request: ChatBody, new_id: Callable[[], str], answer: dict[str, Any]) -> None:
+        """Raises ServerError, WireError and StreamCut."""
+        super().__init__(request, new_id)
         self._choice: dict[str, Any] = answer["choices"][0]
-        self._absorb(decoder.feed(dump_json(answer).encode(errors="replace")))
+        self._segments += map(self._decide, self._absorb(self._decoder.read_whole(answer)))
         self.close()
 
     def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> dict[str, Any]:
@@ -206,32 +222,35 @@ class WholeGuard(_Guard):
 
 
 class StreamGuard(_Guard):
-    """`feed` gets the chunks that hold this choice, one by one; `settle` comes after all of them."""
+    """`feed` gets the chunks that hold this choice; `settle` comes after all of them."""
 
-    def __init__(self, request: ChatBody, decoder: Decoder, new_id: Callable[[], str]) -> None:
-        super().__init__(request, decoder, new_id)
+    def __init__(self, request: ChatBody, new_id: Callable[[], str]) -> None:
+        super().__init__(request, new_id)
         self._chunks: deque[_HeldChunk] = deque()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the chunk with the finish reason has come."""
-        return any(chunk.is_last for chunk in self._chunks)
-
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
         """The chunks to send. Raises ServerError and WireError, for what the server sends instead of an answer."""
-        events = self._decoder.feed(b"data: " + data + b"\n\n")
-        raise_broken(events)
-        content = "".join([event.text for event in events if isinstance(event, TextDelta)])
-        calls = frozenset([event.call_index for event in events if isinstance(event, ToolCallDelta)])
-        parsed, is_last = self._absorb(events), _FINISHED in data
-        if _EMPTY in data and b'"logprobs":null' in data and self._clean is not _keep and not is_last:
-            self._segments += map(self._decide, parsed)
-            return list(self._release())
-        if not self._chunks and not calls and not is_last and _is_just_text(parsed, content):
-            return [self._clean(data)]
+        found: list[WireEvent] = []
+        new: list[_HeldChunk] = []
+        is_plain = not self._chunks
+        for data in chunks:
+            start = len(found)
+            self._decoder.read_event(data, found)
+            size, calls = _measure(found[start:])
+            is_last = _FINISHED in data
+            is_plain = is_plain and not calls and not is_last
+            if is_last or not self._is_bare(data):
+                new.append(_HeldChunk(self._clean(data), size, calls, is_last))
+        parsed = self._absorb(found)
+        if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):
+            return [chunk.data for chunk in new]
         self._segments += map(self._decide, parsed)
-        self._chunks.append(_HeldChunk(self._clean(data), len(content), calls, is_last))
+        self._chunks += new
         return list(self._release())
+
+    def _is_bare(self, data: bytes) -> bool:
+        """Whether the chunk carries nothing but token ids that the client did not ask for."""
+        return _EMPTY in data and b'"logprobs":null' in data and self._clean is not _keep
 
     def _release(self) -> Iterator[bytes]:
         """The chunks at the front on which all is decided."""
@@ -294,11 +313,24 @@ def is_safe(call: ToolCall) -> bool:
     return not (call.echo or call.guessed)
 
 
-def _is_just_text(parsed: Sequence[ParserEvent], content: str) -> bool:
-    """Whether the parser let all of a chunk's content pass."""
-    if not parsed:
-        return not content
-    return len(parsed) == 1 and isinstance(parsed[0], (TextDelta, ReasoningDelta)) and parsed[0].text == content
+def _measure(events: Sequence[WireEvent]) -> tuple[int, frozenset[int]]:
+    """The characters of text in a chunk, and the native calls that it has pieces of."""
+    size, calls = 0, _NO_CALLS
+    for event in events:
+        if isinstance(event, TextDelta):
+            size += len(event.text)
+        elif isinstance(event, ToolCallDelta):
+            calls |= {event.call_index}
+    return size, calls
+
+
+def _is_just_text(parsed: Sequence[ParserEvent], size: int) -> bool:
+    """Whether the parser let all of the text pass."""
+    for event in parsed:
+        if not isinstance(event, (TextDelta, ReasoningDelta)):
+            return False
+        size -= len(event.text)
+    return not size
 
 
 def _render(chunk: _HeldChunk) -> list[bytes]:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing.classify import make_id_source
-from src.providers.openai import OpenAICodec
 from src.serve.chat_request import ChatBody
 from src.serve.guard import StreamGuard
 
@@ -32,8 +31,8 @@ def without_ids(chunk: bytes) -> dict:
 
 def guard(chunks: list[bytes]) -> tuple[StreamGuard, list[dict]]:
     """The guard, and what left before the end."""
-    made = StreamGuard(REQUEST, OpenAICodec(make_id_source()).make_decoder("text/event-stream"), make_id_source())
-    return made, [json.loads(sent) for chunk in chunks for sent in made.feed(chunk)]
+    made = StreamGuard(REQUEST, make_id_source())
+    return made, [json.loads(sent) for chunk in chunks for sent in made.feed([chunk])]
 
 
 def run(chunks: list[bytes]) -> list[dict]:
@@ -98,14 +97,14 @@ def test_a_native_call_of_an_unknown_tool_waits_and_then_leaves_as_it_came():
     chunks = [native("", "write"), native("{}")]
     made, sent = guard(chunks)
     assert sent == []
-    made.feed(END)
+    made.feed([END])
     made.close()
     assert [json.loads(each) for each in made.settle([])] == [without_ids(chunk) for chunk in (*chunks, END)]
 
 
 def test_a_native_call_that_breaks_is_completed_by_the_recovered_one():
     made, sent = guard([native("", "read"), native('{"path": "a.txt'), native('",'), native("}")])
-    made.feed(END)
+    made.feed([END])
     made.close()
     (recovered,) = made.assembler.reparse(CALL).calls
     sent += [json.loads(each) for each in made.settle([recovered], is_replaced=True)]

@@ -43,7 +43,7 @@ class StreamDecoder(ABC):
         self._model = ""
 
     @abstractmethod
-    def _read(self, data: bytes, found: list[WireEvent]) -> None:
+    def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         """Take in one event, and append what it says. Raises ServerError and WireError."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class StreamDecoder(ABC):
         try:
             for data in self._events.feed(chunk):
                 if data.strip():
-                    self._read(data, found)
+                    self.read_event(data, found)
                 if self._is_done:  # a server may keep the connection open
                     return [*found, *self.close()]
         except (ServerError, WireError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...providers.wire_json import as_dict, dump_json, load_json
@@ -28,8 +28,8 @@ class Dialect(Protocol):
     def encode_error(self, status: int, message: str) -> bytes:
         """An error of the gateway, as the body of an answer."""
 
-    def encode_payload(self, data: bytes) -> bytes:
-        """The data of one event of a chat completion, as events of a stream; b"" if it gives none."""
+    def encode_payload(self, events: Sequence[bytes]) -> bytes:
+        """The data of events of a chat completion, as events of a stream; b"" if it gives none."""
 
     def encode_break(self, status: int, message: str) -> bytes:
         """An error after the stream began, as an event."""
@@ -50,11 +50,11 @@ class ChatDialect:
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_openai_error(status, message)
 
-    def encode_payload(self, data: bytes) -> bytes:
-        return b"data: " + data + b"\n\n"
+    def encode_payload(self, events: Sequence[bytes]) -> bytes:
+        return b"".join([b"data: " + data + b"\n\n" for data in events])
 
     def encode_break(self, status: int, message: str) -> bytes:
-        return self.encode_payload(encode_openai_error(status, message))
+        return self.encode_payload([encode_openai_error(status, message)])
 
 
 class MessagesDialect:
@@ -74,7 +74,10 @@ class MessagesDialect:
     def encode_error(self, status: int, message: str) -> bytes:
         return _dump(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
 
-    def encode_payload(self, data: bytes) -> bytes:
+    def encode_payload(self, events: Sequence[bytes]) -> bytes:
+        return b"".join(map(self._encode_event, events))
+
+    def _encode_event(self, data: bytes) -> bytes:
         if data == DONE:
             return _encode_events(self._stream.close())
         chunk = json.loads(data)
@@ -109,7 +112,10 @@ class ResponsesDialect:
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_openai_error(status, message)
 
-    def encode_payload(self, data: bytes) -> bytes:
+    def encode_payload(self, events: Sequence[bytes]) -> bytes:
+        return b"".join(map(self._encode_event, events))
+
+    def _encode_event(self, data: bytes) -> bytes:
         if data == DONE:
             return _encode_events(self._stream.close())
         chunk = json.loads(data)
