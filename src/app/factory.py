@@ -71,9 +71,8 @@ class Factory:
 
     @property
     def secrets(self) -> list[str]:
-        """The API keys in use: the server's and the reviewers'."""
-        reviewers = self.settings.review.models
-        return [self.settings.vllm.api_key, *(str(each.get("api_key", "")) for each in reviewers)]
+        """The API keys in use."""
+        return self.settings.keys
 
     def redact(self, text: str) -> str:
         """The text without secrets."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Event as CancelToken
@@ -28,7 +28,7 @@ from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
 from ..security.sandbox.choose import DeferredSandbox, choose
 from ..security.sandbox.limits import ResourceLimits
-from ..security.sandbox.view import build_view
+from ..security.sandbox.view import build_view, select_environment
 from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
@@ -226,7 +226,10 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     )
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
     mode = security.sandbox if security.exec_enabled else "off"
-    return DeferredSandbox(lambda: choose(mode, visible, limits, environment))
+    return DeferredSandbox(
+        lambda: choose(mode, visible, limits, environment),
+        partial(select_environment, named=security.environment, secrets=settings.keys),
+    )
 
 
 def _resolve_state(settings: Settings) -> Path:

@@ -125,6 +125,9 @@ class SecuritySettings:
     )
     sandbox_network: bool = option(False, "Whether commands in the sandbox may use the network")
     sandbox_read: tuple[str, ...] = option((), "More files and folders that commands in the sandbox may read")
+    environment: tuple[str, ...] = option(
+        (), "More variables that commands get, by name; never one whose value is a key in use or looks like a secret"
+    )
     profile: str = option(
         "ask",
         "What may run when no rule applies: read-only, ask, workspace, full; see docs/security.md",
@@ -205,6 +208,11 @@ class Settings:
     def key_to_send(self) -> str:
         """The API key; empty for a server that was not named, as any program may listen at the default address."""
         return self.vllm.api_key if self.is_server_named else ""
+
+    @property
+    def keys(self) -> list[str]:
+        """The API keys in use: the server's and the reviewers'."""
+        return [self.vllm.api_key, *(str(each.get("api_key", "")) for each in self.review.models)]
 
 
 DERIVED = ("state", "root", "files", "places")  # not set by the user

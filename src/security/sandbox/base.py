@@ -20,11 +20,6 @@ from .limits import ResourceLimits
 from .snapshot import Snapshot
 from .view import SandboxView, find_nested_repositories, list_git_settings, list_protected
 
-DROPPED_VARIABLES = {  # they lead out of the sandbox: to agents, buses and screens
-    "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "GPG_AGENT_INFO", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "SSH_CLIENT",
-    "SSH_CONNECTION", "SSH_TTY", "TMUX", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR",
-}  # fmt: skip
-
 
 class NoSandbox:
     """Commands run uncontained, but within the limits."""
@@ -121,11 +116,12 @@ class SandboxBase(ABC):
         notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
         return notes + [f"protected, but changed, and could not be put back: {each}" for each in failed]
 
-    def clean_environment(self, given: Mapping[str, str], home: str, temporary: str, access: Access) -> dict[str, str]:
-        """The variables given, except those that lead out of the sandbox, with HOME and TMPDIR inside it."""
-        kept = {name: value for name, value in given.items() if name not in DROPPED_VARIABLES}
+    def complete_environment(
+        self, given: Mapping[str, str], home: str, temporary: str, access: Access
+    ) -> dict[str, str]:
+        """The variables given, with HOME and TMPDIR inside the sandbox."""
         caches = _list_cache_variables(self.cache) if access == "read" else {}
-        return {**kept, **caches, "HOME": home, "TMPDIR": temporary}
+        return {**given, **caches, "HOME": home, "TMPDIR": temporary}
 
 
 def _make_cache(wanted: Path | None, fallback: Path) -> Path:

@@ -71,7 +71,7 @@ class BubblewrapSandbox(SandboxBase):
 
         return Launch(
             [*words, "--info-fd", str(info_fd), "--chdir", str(cwd), "--", *self.limits.build_prefix(left_fd), *argv],
-            self.clean_environment(environment, self._home, "/tmp", access),  # noqa: S108 - its own
+            self.complete_environment(environment, self._home, "/tmp", access),  # noqa: S108 - its own
             None,
             (filter_fd, info_fd, left_fd),
             settle,

@@ -85,7 +85,7 @@ class LandlockSandbox(SandboxBase):
 
         return Launch(
             argv,
-            {**self._list_toolchains(), **self.clean_environment(environment, str(home), str(temporary), access)},
+            {**self._list_toolchains(), **self.complete_environment(environment, str(home), str(temporary), access)},
             before_exec,
             settle=lambda: os.close(fd),
             tidy_up=self.restore_snapshot if access != "read" else lambda: (),

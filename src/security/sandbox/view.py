@@ -52,6 +52,9 @@ MAX_REPOSITORIES = 100  # that are looked at: submodules and worktrees of one; r
 MAX_FOLDERS = 5_000  # that are searched for repositories
 
 
+KEPT_VARIABLES = frozenset({"COLUMNS", "HOME", "LANG", "LANGUAGE", "LINES", "LOGNAME", "PATH", "TERM", "TZ", "USER"})
+
+
 class SandboxView(NamedTuple):
     """`home` is a folder that commands must not see, or None if there is none."""
 
@@ -88,6 +91,23 @@ def build_view(
     found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
     return SandboxView(workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden), cache)
+
+
+def select_environment(
+    environment: Mapping[str, str], named: Iterable[str] = (), secrets: Iterable[str] = ()
+) -> dict[str, str]:
+    """The variables that commands get: a few that every program needs, LC_*, and those that the user names.
+
+    None has a value that contains one of `secrets`, or that has the shape of a secret, whatever its name.
+    """
+    from ..text.redact import redact  # start-up is measured: not before commands may run
+
+    kept, known = KEPT_VARIABLES | set(named), tuple(secrets)
+    return {
+        name: value
+        for name, value in environment.items()
+        if (name in kept or name.startswith("LC_")) and f"{name}={value}" == redact(f"{name}={value}", known)
+    }
 
 
 def list_etc() -> Iterator[Path]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import select
 import signal
 import time
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 PROC = Path("/proc")
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD$|CREDENTIAL|AUTH(?!OR)|AUTHORI[SZ]ATION", re.IGNORECASE)
-NOT_SECRET = {"PWD", "OLDPWD", "SSH_AUTH_SOCK"}  # two folders, and the socket of an agent that reveals no key
-MISLEADING = "CDPATH"  # with it, `cd src` may lead to a folder other than the one that was approved
 POLL_S = 0.05  # seconds between checks for the program's end and for cancellation
 INTERRUPT_GRACE_S = 1.0  # seconds from a user's Ctrl-C to SIGKILL
 READ_BYTES = 1 << 16
@@ -123,15 +119,10 @@ def run_live(
 
 
 def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Access) -> Launch:
-    environment = {
-        name: value
-        for name, value in ctx.environment.items()
-        if name in NOT_SECRET or not (name == MISLEADING or SECRET.search(name))
-    }
     if ctx.sandbox is None:
-        return Launch(argv, environment)
+        return Launch(argv, ctx.environment)
     try:
-        return ctx.sandbox.launch(argv, ctx.workspace, environment, access)
+        return ctx.sandbox.launch(argv, ctx.workspace, ctx.environment, access)
     except OSError as error:
         raise ToolError(f"the sandbox could not be made ready: {error}") from error
 

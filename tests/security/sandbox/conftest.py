@@ -11,7 +11,7 @@ import pytest
 
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
-from src.security.sandbox.view import build_view
+from src.security.sandbox.view import build_view, select_environment
 from src.tools import ToolContext
 from src.tools.process.run import run as run_program
 from src.types.sandbox import Access
@@ -28,7 +28,7 @@ def make_runner(
     made = choose("auto", build_view(workspace, environment, **seen), limits or ResourceLimits(), environment, (kind,))
     if made.sandbox.kind != kind:
         pytest.skip(made.warning)
-    context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
+    context = ToolContext(workspace, environment=select_environment(environment), sandbox=made.sandbox)
 
     def run(command: str, timeout: float = 20, access: Access = "write") -> str:
         return str(run_program(["/bin/bash", "-c", "--", command], replace(context, exec_timeout=timeout), access))

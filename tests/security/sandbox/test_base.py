@@ -163,15 +163,6 @@ def test_a_socket_of_the_system_is_never_reached(make, workspace):
     assert OK not in run("python3 -c 'import socket; socket.socket(socket.AF_UNIX)'")
 
 
-def test_its_environment_leads_to_no_agent_and_no_bus(make):
-    given = {"SSH_AUTH_SOCK": "/x", "DBUS_SESSION_BUS_ADDRESS": "/x", "DISPLAY": ":0", "KEPT": "1"}
-    shown = make(given)("env")
-    assert "KEPT=1" in shown
-    assert "SSH_AUTH_SOCK" not in shown
-    assert "DBUS" not in shown
-    assert "DISPLAY" not in shown
-
-
 # Programs of the user
 
 

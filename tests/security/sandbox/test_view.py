@@ -13,6 +13,7 @@ from src.security.sandbox.view import (
     build_view,
     list_git_settings,
     list_protected,
+    select_environment,
 )
 
 
@@ -121,3 +122,32 @@ def test_a_linked_worktree_shows_the_repository_it_belongs_to(workspace, home):
     (home / "main" / ".git" / "HEAD").touch()
     (workspace / ".git").write_text(f"gitdir: {home}/main/.git/worktrees/one\n")
     assert list_readable(workspace, home, "/usr/bin") == ["main/.git"]
+
+
+SECRET_VALUES = {
+    "DATABASE_URL": "postgres://me:hunter22@db/x",
+    "GITHUB_PAT": "ghp_" + "a1" * 18,
+    "SENTRY_DSN": "https://" + "0a" * 16 + "@o1.ingest.sentry.io/1",
+    "OTHER_NAME": "the-key-in-use",
+    "LC_KEY": "prefix-the-key-in-use",
+    "DB_PASSWORD": "hunter22",
+}
+
+
+def test_commands_get_what_every_program_needs_and_what_is_named():
+    environment = {
+        "PATH": "/bin",
+        "LANG": "C",
+        "LC_ALL": "C",
+        "TERM": "xterm",
+        "MINE": "1",
+        "OTHER": "2",
+        "CDPATH": "/",
+    }
+    kept = select_environment({**environment, "SSH_AUTH_SOCK": "/x", "BASH_ENV": "/x"}, ["MINE"])
+    assert kept == {"PATH": "/bin", "LANG": "C", "LC_ALL": "C", "TERM": "xterm", "MINE": "1"}
+
+
+@pytest.mark.parametrize("name", SECRET_VALUES)
+def test_no_secret_reaches_them_even_if_it_is_named(name):
+    assert select_environment(SECRET_VALUES, [name], ["the-key-in-use", ""]) == {}

@@ -88,23 +88,11 @@ def test_it_runs_in_the_workspace(run, workspace):
     assert run("exec", command="pwd -P").value == f"{workspace.resolve()}\n[exit code 0]"
 
 
-SECRETS = ("VLLM_API_KEY", "GH_TOKEN", "my_secret_1", "PGPASSWORD", "AWS_CREDENTIALS", "DB_PASS", "MYSQL_PWD", "DBPWD",
-           "SSH_PASSPHRASE", "BASIC_AUTH", "NPM_CONFIG__AUTH", "HTTP_AUTHORIZATION")  # fmt: skip
-
-
-def test_secrets_do_not_reach_the_command(run):
-    names = ("HOME", "OLDPWD", "GIT_AUTHOR_NAME", "XAUTHORITY", "SSH_AUTH_SOCK")
-    environment = {"PATH": os.environ["PATH"], **dict.fromkeys(names, "/")}
-    secrets = dict.fromkeys(SECRETS, "CANARY")
-    shown = run("exec", {"environment": {**environment, **secrets}}, command="env").value
+def test_a_command_gets_the_environment_of_its_context_and_no_other(run, monkeypatch):
+    monkeypatch.setenv("CANARY", "x")
+    shown = run("exec", {"environment": {"PATH": os.environ["PATH"], "A": "b"}}, command="env").value
+    assert "A=b\n" in shown
     assert "CANARY" not in shown
-    assert {f"{name}=/" for name in names} <= set(shown.splitlines())
-
-
-def test_cd_leads_where_it_leads_in_the_workspace(run, workspace):
-    (workspace / "src").mkdir()
-    shown = run("exec", {"environment": {"PATH": os.environ["PATH"], "CDPATH": "/usr"}}, command="cd src && pwd -P")
-    assert shown.value.startswith(str((workspace / "src").resolve()))
 
 
 REFUSED = [
