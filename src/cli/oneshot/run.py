@@ -84,7 +84,7 @@ def _make_observers(options: argparse.Namespace, factory: Factory) -> list[Obser
         observers.append(TraceFile(options.trace, factory.secrets))
     if wants_spans(os.environ):
         try:
-            from ..tracing.otel import Spans, make_tracer
+            from ...app.spans import Spans, make_tracer
 
             observers.append(Spans(make_tracer(os.environ)))
         except ImportError:

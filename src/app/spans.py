@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
-from ... import __version__
-from ...errors import BotError
-from ...types.events import CallDenied, CallFinished, CallStarted, Completed, Event, TurnStarted
+from .. import __version__
+from ..errors import BotError
+from ..types.events import CallDenied, CallFinished, CallStarted, Completed, Event, TurnStarted
 
 AGENT = "vllm-bot"
 PROVIDERS = {"gemini": "gcp.gemini", "vertex": "gcp.vertex_ai"}  # where the conventions' name is not ours
@@ -40,7 +40,7 @@ def make_tracer(environ: Mapping[str, str]) -> Any:
 
 
 class Spans:
-    """An Observer, see jsonl.py. `tracer` is OpenTelemetry's."""
+    """An Observer, see src/cli/tracing/jsonl.py. `tracer` is OpenTelemetry's."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer

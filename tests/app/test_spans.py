@@ -28,7 +28,7 @@ def spans():
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from src.cli.tracing.otel import Spans
+    from src.app.spans import Spans
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -50,7 +50,7 @@ def test_a_sampler_that_takes_none_breaks_no_turn():
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-    from src.cli.tracing.otel import Spans
+    from src.app.spans import Spans
 
     watcher = Spans(TracerProvider(sampler=ALWAYS_OFF).get_tracer("test"))
     watcher.begin(ABOUT)
@@ -144,7 +144,7 @@ class TestWhetherTheyAreWanted:
     def test_without_the_sdk_one_line_says_what_to_install(self, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
         monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-        monkeypatch.delitem(sys.modules, "src.cli.tracing.otel", raising=False)
+        monkeypatch.delitem(sys.modules, "src.app.spans", raising=False)
         (tmp_path / "config.json").write_text("{}")
         with ScriptedServer([{"content": "Hello"}, {"finish": "stop"}]) as server:
             assert main(["-u", server.url, "-c", str(tmp_path / "config.json"), "-p", "go"]) == 0
@@ -154,7 +154,7 @@ class TestWhetherTheyAreWanted:
 
     def test_the_console_exporter_prints_them(self, capsys):
         pytest.importorskip("opentelemetry.sdk")
-        from src.cli.tracing.otel import Spans, make_tracer
+        from src.app.spans import Spans, make_tracer
 
         watcher = Spans(make_tracer({"OTEL_TRACES_EXPORTER": "console"}))
         watcher.begin(ABOUT)
