@@ -82,7 +82,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "msgspec": {"app", "providers", "tools"},
     "pydantic": set(),  # a tool may take a model of it, which brings it along
     "argcomplete": {"cli"},
-    "opentelemetry": {"cli"},
+    "opentelemetry": {"app"},
     "markdown_it": {"cli"},
     "prompt_toolkit": {"cli"},
     "rich": {"cli"},

@@ -1,49 +1,77 @@
-"""OpenTelemetry spans with the GenAI semantic conventions, if its SDK is installed and an exporter is configured.
+"""OpenTelemetry spans with the GenAI semantic conventions.
 
 One `invoke_agent` a question; in it a `chat` for each turn of the model and an `execute_tool` for each call.
-No span holds messages or arguments: the conventions leave those to an opt-in.
+No span holds messages or arguments: the conventions leave those to an opt-in. The command line makes a tracer as the
+environment says. The library uses that of the program around it, if it has loaded OpenTelemetry.
 Names: semantic conventions 1.41, gen-ai-spans and gen-ai-agent-spans (status: development).
 """
 
 from __future__ import annotations
 
+import atexit
 import sys
 from collections.abc import Mapping
+from functools import partial
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
-from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer, set_span_in_context
 
-from .. import __version__
 from ..errors import BotError
 from ..types.events import CallDenied, CallFinished, CallStarted, Completed, Event, TurnStarted
 
 AGENT = "vllm-bot"
 PROVIDERS = {"gemini": "gcp.gemini", "vertex": "gcp.vertex_ai"}  # where the conventions' name is not ours
 FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
+REQUEST_SETTINGS = (
+    "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed", "max_tokens",
+)  # fmt: skip
+EXIT_TIMEOUT_S = 1.0  # for the last spans to be sent
 
 
-def make_tracer(environ: Mapping[str, str]) -> Any:
+def make_tracer(environ: Mapping[str, str], version: str) -> Any:
     """A tracer that exports as the environment says. Raises ImportError where what it takes is not installed."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
+
     named = {} if environ.get("OTEL_SERVICE_NAME") else {"service.name": AGENT}
-    provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
+    resource = Resource.create({**named, "service.version": version})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     if environ.get("OTEL_TRACES_EXPORTER") == "console":
         provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
     else:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider.get_tracer(AGENT, __version__)
+    atexit.register(partial(_shut_down, provider))
+    return provider.get_tracer(AGENT, version)
+
+
+def _shut_down(provider: Any) -> None:
+    """Send the last spans. A collector that does not answer delays the exit by EXIT_TIMEOUT_S at most."""
+    thread = Thread(target=provider.shutdown, daemon=True)
+    thread.start()
+    thread.join(EXIT_TIMEOUT_S)
+
+
+def make_library_spans(request: Mapping[str, Any]) -> Spans:
+    """Spans for the tracer provider of the program around the library; it records nothing if there is none."""
+    return Spans(get_tracer(AGENT), request)
 
 
 class Spans:
-    """An Observer, see src/cli/tracing/jsonl.py. `tracer` is OpenTelemetry's."""
+    """An Observer, see src/cli/tracing/jsonl.py.
 
-    def __init__(self, tracer: Any) -> None:
+    `tracer` is OpenTelemetry's. `request` has `stream`, `stop` and the settings of each request by the names of
+    REQUEST_SETTINGS; those that are None are left to the server.
+    """
+
+    def __init__(self, tracer: Any, request: Mapping[str, Any], version: str = "") -> None:
         self._tracer = tracer
+        self._version = version
+        self._request = _list_request_attributes(request)
         self._about: Mapping[str, str] = {}
         self._agent: Any = None
         self._chat: Any = None
@@ -54,7 +82,8 @@ class Spans:
         self._agent = self._tracer.start_span(f"invoke_agent {AGENT}", kind=SpanKind.INTERNAL)
         self._agent.set_attributes(
             self._list_attributes("invoke_agent")
-            | {"gen_ai.agent.name": AGENT, "gen_ai.agent.version": __version__}
+            | {"gen_ai.agent.name": AGENT}
+            | ({"gen_ai.agent.version": self._version} if self._version else {})
             | ({"gen_ai.conversation.id": about["session"]} if about.get("session") else {})
         )
 
@@ -83,7 +112,7 @@ class Spans:
         self._chat = self._start_child(f"chat {model}", SpanKind.CLIENT)
         server = urlsplit(self._about.get("server", ""))
         self._chat.set_attributes(
-            self._list_attributes("chat") | {"server.address": server.hostname or "", "gen_ai.request.stream": True}
+            self._list_attributes("chat") | {"server.address": server.hostname or "", **self._request}
         )
         if server.port:
             self._chat.set_attribute("server.port", server.port)
@@ -94,6 +123,8 @@ class Spans:
             return
         reason = response.provider_stop_reason or FINISH.get(response.stop_reason, response.stop_reason)
         span.set_attribute("gen_ai.response.finish_reasons", [reason])
+        if response.id:
+            span.set_attribute("gen_ai.response.id", response.id)
         if response.model:
             span.set_attribute("gen_ai.response.model", response.model)
         if response.usage:
@@ -131,6 +162,16 @@ class Spans:
             "gen_ai.provider.name": PROVIDERS.get(provider, provider),
             "gen_ai.request.model": self._about.get("model", ""),
         }
+
+
+def _list_request_attributes(request: Mapping[str, Any]) -> dict[str, Any]:
+    stop = request.get("stop")
+    given = {
+        "stream": bool(request.get("stream")),
+        **{name: request.get(name) for name in REQUEST_SETTINGS},
+        "stop_sequences": [stop] if isinstance(stop, str) else stop and list(stop),
+    }
+    return {f"gen_ai.request.{name}": value for name, value in given.items() if value is not None}
 
 
 def _fail(span: Any, error: BaseException) -> None:

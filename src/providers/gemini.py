@@ -40,7 +40,7 @@ from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_send
 from .gemini_schema import reduce_schema
 from .server_errors import read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
-from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, encode_json, to_struct
+from .wire_json import StructReader, WireStruct, as_dicts, as_str, dump_json, encode_body, encode_json, to_struct
 
 _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.
@@ -217,6 +217,7 @@ class GeminiUsage(WireStruct, rename="camel"):
 class GeminiEvent(WireStruct, rename="camel"):
     candidates: list[GeminiCandidate] | None = None
     prompt_feedback: GeminiFeedback | None = None
+    response_id: Any = None
     model_version: str | None = None
     usage_metadata: GeminiUsage | None = None
     error: Any = None
@@ -248,6 +249,7 @@ class GeminiStream(StreamDecoder):
         if blocked and not event.candidates:
             raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
         self._model = event.model_version or self._model
+        self._id = as_str(event.response_id) or self._id
         if usage := event.usage_metadata:
             written = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
             self._usage = Usage(usage.prompt_token_count or 0, written)

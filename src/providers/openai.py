@@ -197,6 +197,7 @@ class CompletionUsage(WireStruct):
 class CompletionChunk(WireStruct):
     """A chunk of a stream, or a whole answer."""
 
+    id: Any = None
     model: str | None = None
     choices: list[CompletionChoice] | None = None  # null in a chunk that has only usage, absent in an error
     usage: CompletionUsage | None = None
@@ -240,6 +241,7 @@ class OpenAIStream(StreamDecoder):
 
     def _add(self, chunk: CompletionChunk, found: list[WireEvent]) -> None:
         self._model = self._model or chunk.model or ""
+        self._id = self._id or as_str(chunk.id)
         self._usage = read_usage(chunk) or self._usage
         for choice in chunk.choices or ():
             self._stop_reason = choice.finish_reason or self._stop_reason

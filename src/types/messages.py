@@ -198,6 +198,7 @@ class Response(Serializable):
     """The model's turn: its blocks in the order they came, and why it stopped.
 
     `provider_stop_reason` is the provider's own word, such as content_filter, where no StopReason has its meaning.
+    `id` is the server's name for it, for traces; it is not saved.
     """
 
     TYPE = "response"
@@ -206,6 +207,7 @@ class Response(Serializable):
     usage: Usage | None = None
     model: str = ""
     provider_stop_reason: str = ""
+    id: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:

@@ -1,6 +1,7 @@
 """Values as JSON objects, and back: a value that is read equals the one that was written.
 
-"type" names the class of an object. Fields that have their default value are left out, and unknown ones are ignored.
+"type" names the class of an object. Fields that have their default value, or do not count in a comparison, are left
+out, and unknown ones are ignored.
 How a field is read follows from its type. JSON may come from a file that somebody edited, so reading checks types.
 """
 
@@ -58,7 +59,7 @@ def _write(value: Any) -> Any:
 
 @cache
 def _list_defaults(kind: type[Any]) -> list[tuple[str, object]]:
-    return [(each.name, _default_of(each)) for each in fields(kind)]
+    return [(each.name, _default_of(each)) for each in fields(kind) if each.compare]
 
 
 def _default_of(each: Field[Any]) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -304,3 +305,29 @@ def test_stop_reason(provider, said, meant):
 def test_a_stop_reason_without_end_is_cut(provider):
     end = f"data: {json.dumps(ENDS[provider]('x' * 10_000))}\n\n".encode()
     assert decoded(codec(provider), [end])[1].provider_stop_reason == "x" * 100
+
+
+def send(**fields) -> bytes:
+    return f"data: {json.dumps(fields)}\n\n".encode()
+
+
+IDS = [
+    ("openai", [send(id="chatcmpl-1", choices=[{"delta": {"content": "Hi"}, "finish_reason": "stop"}])]),
+    ("anthropic", [send(type="message_start", message={"id": "chatcmpl-1"}), send(type="message_stop")]),
+    ("gemini", [send(responseId="chatcmpl-1", candidates=[{"content": {"parts": []}, "finishReason": "STOP"}])]),
+]
+
+
+@pytest.mark.parametrize(("provider", "chunks"), IDS, ids=[row[0] for row in IDS])
+def test_an_answer_has_the_servers_name_for_it_which_is_neither_compared_nor_saved(provider, chunks):
+    _, response = decoded(codec(provider), chunks)
+    assert response.id == "chatcmpl-1"
+    assert response == replace(response, id="")
+    assert "id" not in response.to_dict()
+
+
+@pytest.mark.parametrize("provider", [row[0] for row in IDS])
+def test_an_id_that_is_no_text_is_ignored(provider):
+    chunks = next(chunks for name, chunks in IDS if name == provider)
+    _, response = decoded(codec(provider), [each.replace(b'"chatcmpl-1"', b"5") for each in chunks])
+    assert response.id == ""

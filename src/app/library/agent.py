@@ -112,6 +112,15 @@ class BaseAgent:
             )
         return self._loops[key]
 
+    def describe(self) -> Mapping[str, str]:
+        """Who answers, for traces."""
+        return {"server": self._server.base_url, "provider": self._server.provider, "model": self.model}
+
+    @property
+    def request_settings(self) -> Mapping[str, Any]:
+        """What each request asks for, beside the conversation, for traces."""
+        return {"stream": True, **self._options.sampling}
+
     def take(self) -> None:
         """Begin a question. Raises BotError."""
         if self._is_closed or self._server.is_closed:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from threading import Event as CancelToken
-from typing import Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from ...agent.loop import AgentLoop
 from ...errors import BotError
@@ -17,6 +18,9 @@ from .conversation import Conversation
 from .result import Result, RunRecord
 from .structured import Form
 from .wording import reword_event
+
+if TYPE_CHECKING:
+    from ..spans import Spans
 
 Question = Union[str, Sequence[Union[str, Media]]]
 
@@ -39,6 +43,11 @@ class Answerer(Protocol):
 
     def take_approval_error(self) -> TypeError | None: ...
 
+    def describe(self) -> Mapping[str, str]: ...
+
+    @property
+    def request_settings(self) -> Mapping[str, Any]: ...
+
 
 class Exchange:
     """`cancelled` tells tools to end."""
@@ -49,6 +58,7 @@ class Exchange:
         self._tool_choice = tool_choice
         self._form = form
         self._record = RunRecord()
+        self._spans: Spans | None = None  # of OpenTelemetry
         self.cancelled = CancelToken()
         self.is_over = False
         self.is_answered = False
@@ -64,12 +74,19 @@ class Exchange:
         if any(last is self._asked for last in conversation[-1:]):
             conversation.pop()
         self.is_over = True
+        if self._spans:
+            self._spans.end(None if self.is_answered else sys.exc_info()[1])
         self._agent.release()
 
     def run(self, ctx: ToolContext) -> AgentSteps[None]:
         """Answer the question; see AgentLoop.run. Raises BotError."""
         agent, conversation = self._agent, self._agent.conversation
         yield from agent.resolve_model()
+        if "opentelemetry.trace" in sys.modules:  # the program around the library uses it
+            from ..spans import make_library_spans
+
+            self._spans = make_library_spans(agent.request_settings)
+            self._spans.begin(agent.describe())
         form = self._form
         has_calls = bool(agent.tools) and self._tool_choice != "none"
         loop = agent.get_loop(None if form is None or has_calls else form.schema)
@@ -86,6 +103,8 @@ class Exchange:
         """Record the event; returns it as the program gets it. Raises what the approve function did wrong."""
         event = reword_event(event)
         self._record.add(event)
+        if self._spans:
+            self._spans.take(event)
         if isinstance(event, CallFinished) and (error := self._agent.take_approval_error()):
             raise error
         return event

@@ -16,7 +16,7 @@ from .approval import AsyncApprove
 
 Tools: TypeAlias = Iterable[Union[Tool, Callable[..., object]]]
 Stored: TypeAlias = Union[Sequence[Message], Mapping[str, Any], None]
-Overrides: TypeAlias = Mapping[Union[DependencyKey[Any], str], Callable[..., Any]]
+Overrides: TypeAlias = Mapping[Any, Callable[..., Any]]  # a factory, its DependencyKey or the key's id -> another
 NO_OVERRIDES: Overrides = MappingProxyType({})
 SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
 
@@ -62,9 +62,11 @@ class Options(NamedTuple):
                 raise TypeError(f"An agent has no option {name!r}: {hint}")
         for name, value in {**self._asdict(), **self.sampling}.items():
             _check_value(name, value)
-        overrides: Overrides = {_name_key(key): factory for key, factory in self.overrides.items()}
+        for key in self.overrides:
+            if not (isinstance(key, (DependencyKey, str)) or callable(key)):
+                raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
-        return self._replace(workspace=_check_folder(self.workspace), overrides=overrides, sampling=sampling)
+        return self._replace(workspace=_check_folder(self.workspace), sampling=sampling)
 
 
 _NUMBERS: Mapping[str, tuple[float | None, float | None]] = {  # the least and the greatest; None: no limit
@@ -83,7 +85,7 @@ _WHOLE = ("top_k", "seed", "max_tokens", "max_tool_turns")
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "model": (str, "a name"),
     "system": (str, "a text"),
-    "overrides": (Mapping, "a mapping of DependencyKey to factory"),
+    "overrides": (Mapping, "a mapping of a dependency's function to another"),
     "compact": (bool, "True or False"),
     "workspace": ((str, Path), "the path of a folder"),
     "extra_body": (Mapping, "a mapping, such as {'best_of': 2}"),
@@ -141,10 +143,3 @@ def _check_folder(workspace: str | Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(f"workspace: there is no folder {folder}.")
     return folder
-
-
-def _name_key(key: object) -> str:
-    name = key.id if isinstance(key, DependencyKey) else key
-    if not isinstance(name, str):
-        raise ConfigError(f"overrides: expected a DependencyKey as the key, got {key!r}.")
-    return name

@@ -8,9 +8,10 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from ... import __version__
 from ...app.factory import Factory
 from ...config import Settings
 from ...errors import ConfigError
@@ -86,7 +87,7 @@ def _make_observers(options: argparse.Namespace, factory: Factory) -> list[Obser
         try:
             from ...app.spans import Spans, make_tracer
 
-            observers.append(Spans(make_tracer(os.environ)))
+            observers.append(Spans(make_tracer(os.environ, __version__), asdict(factory.settings.vllm), __version__))
         except ImportError:
             print("! OpenTelemetry is configured but not installed: pip install 'vllm-bot[otel]'", file=sys.stderr)
     return observers

@@ -41,6 +41,7 @@ class StreamDecoder(ABC):
         self._stop_reason = ""  # the provider's word
         self._usage: Usage | None = None
         self._model = ""
+        self._id = ""
 
     @abstractmethod
     def read_event(self, data: bytes, found: list[WireEvent]) -> None:
@@ -73,13 +74,17 @@ class StreamDecoder(ABC):
 
     def cut(self) -> list[WireEvent]:
         """See Decoder."""
-        return [Completed(Response(self._builder.build(truncated=True), "max_tokens", self._usage, self._model))]
+        return [
+            Completed(
+                Response(self._builder.build(truncated=True), "max_tokens", self._usage, self._model, id=self._id)
+            )
+        ]
 
     def _build(self) -> Response:
         reason = self.STOP_REASONS.get(self._stop_reason, "other")
         content = self._builder.build(truncated=reason == "max_tokens")
         own = self._stop_reason[:MAX_STOP_REASON_CHARS] if reason == "other" else ""
-        return Response(content, reason, self._usage, self._model, own)
+        return Response(content, reason, self._usage, self._model, own, self._id)
 
 
 class WholeDecoder:
