@@ -59,8 +59,15 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     # security: the sandbox restores protected files after a command (src/security/sandbox/snapshot.py)
     "open": {"app", "cli", "config", "security", "serve", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
-    "os": {"app", "cli", "config", "security", "session", "tools", "transport"},  # security resolves where a path leads
-    "os.environ": {"app", "cli", "config", "transport"},  # transport: proxies and certificates
+    # security resolves where a path leads
+    "os": {"app", "cli", "config", "security", "serve", "session", "tools", "transport"},
+    "os.environ": {
+        "app",
+        "cli",
+        "config",
+        "serve",
+        "transport",
+    },  # serve: where workers count; transport: proxies and certificates
     "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
     "asyncio": {"app", "serve", "tools", "transport"},  # app: the library's runs
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
@@ -81,6 +88,8 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "fastjsonschema": {"tools"},
     "msgspec": {"app", "providers", "tools"},
     "pydantic": set(),  # a tool may take a model of it, which brings it along
+    "prometheus_client": {"serve"},
+    "uvloop": {"serve"},
     "argcomplete": {"cli"},
     "opentelemetry": {"app"},
     "markdown_it": {"cli"},

@@ -24,7 +24,7 @@ from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, dump_json, load_json
 from ..types.effects import EFFECTS, Aside, Effect, Fetch, Open, Read, Release, ReplyHead
 from ..types.events import Completed, ModelEvent, TextDelta
-from ..types.messages import NATIVE, Reasoning, Response, ToolCall, UserMessage
+from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserMessage
 from .chat_request import ChatBody
 from .guard import StreamGuard, WholeGuard, is_safe
 
@@ -56,23 +56,33 @@ Output = Union[WholeAnswer, Payload]
 GatewayTurn: TypeAlias = Generator[Union[Effect, Output], Any, None]
 
 
+class LandedCall(NamedTuple):
+    """A call that was sent to the client. `how`: native, text, recovered or repaired."""
+
+    name: str
+    how: str
+    origin: str
+
+
 @dataclass(slots=True)
 class Report:
-    """What was done for one request. `origins`: the formats of the calls that were found in text."""
+    """What was done for one request. `repairs`: what had to be mended in the text of calls."""
 
     path: str = ""
-    origins: list[str] = field(default_factory=list)
+    calls: list[LandedCall] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    recovered: int = 0
     extra_requests: int = 0
+    usage: Usage | None = None
 
     def to_header(self) -> str:
         """The value of x-vllm-bot."""
+        origins = [call.origin for call in self.calls if call.how != NATIVE]
+        recovered = [call for call in self.calls if call.how == "recovered"]
         parts = {
             "path": self.path,
-            "origin": ",".join(dict.fromkeys(self.origins)),
+            "origin": ",".join(dict.fromkeys(origins)),
             "repaired": ",".join(dict.fromkeys(self.repairs)),
-            "recovered": str(self.recovered or ""),
+            "recovered": str(len(recovered) or ""),
         }
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
 
@@ -225,16 +235,21 @@ class ChatTurn:
         native = [call for call in whole.calls if call.origin == NATIVE]
         calls = [call for call in whole.calls if call.origin != NATIVE and is_safe(call)]
         is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
-        if is_replaced:
-            self.report.recovered += len(calls)
+        how = "recovered" if is_replaced else "text"
         is_cut = whole.stop_reason == "max_tokens"
         is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
         if is_unreadable and not calls and not native and not is_cut and self._repair_turns:
-            calls = yield from self._repair(assembler.raw_text(), whole)
+            calls, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
             is_replaced = bool(calls)
-        self.report.origins += [call.origin for call in calls]
-        self.report.repairs += [repair for call in calls for repair in call.repaired]
+        self._note(whole, native, NATIVE)
+        self._note(whole, calls, how)
         return calls, text, is_replaced
+
+    def _note(self, whole: Response, calls: Sequence[ToolCall], how: str) -> None:
+        report = self.report
+        report.usage = whole.usage or report.usage
+        report.calls += [LandedCall(call.name, how, call.origin) for call in calls]
+        report.repairs += [repair for call in calls for repair in call.repaired]
 
     def _recover(self, assembler: ResponseAssembler) -> Aside[tuple[Response, str]]:
         """The whole answer, and the text in it that the server's parser lost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
 import ssl
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from aiohttp import web
@@ -22,6 +24,7 @@ from ..errors import ConfigError
 from ..transport.async_http import AsyncClient
 from .gateway import MAX_HEADER_BYTES, Gateway
 from .keys import read_keys
+from .pages.metrics import Metrics
 from .upstreams import Replica, Upstreams
 
 SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
@@ -52,14 +55,13 @@ def serve_forever(settings: Settings, *, tls: tuple[str, str] | None = None) -> 
         hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
         raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
     make_upstreams(settings)  # what is wrong is told before a process starts
-    if options.workers == 1:
-        _serve(settings, address, tls)
-        return
-    workers = [
-        multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, address, tls), daemon=False)
-        for _ in range(options.workers)
-    ]
-    _supervise(workers)
+    with TemporaryDirectory(prefix="vllm-bot-serve-") as folder:
+        if options.workers == 1:
+            _serve(settings, address, tls, folder)
+            return
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # where the workers' counts are; see metrics.py
+        start = multiprocessing.get_context("spawn").Process
+        _supervise([start(target=_serve, args=(settings, address, tls, folder)) for _ in range(options.workers)])
 
 
 def describe(settings: Settings) -> str:
@@ -108,7 +110,8 @@ def _complete(url: str) -> str:
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | None) -> None:
+def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | None, folder: str) -> None:
+    """One worker. `folder`: of the counts."""
     with suppress(ImportError):  # faster, and not needed
         import uvloop
 
@@ -120,7 +123,7 @@ def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | No
         checks = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         checks.load_cert_chain(*tls)
     web.run_app(
-        Gateway(make_upstreams(settings), keys, options.repair_turns).make_app(),
+        Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app(),
         host=address.host,
         port=address.port,
         ssl_context=checks,

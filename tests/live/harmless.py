@@ -199,6 +199,11 @@ def add_chunk(last: dict[str, Any], event: dict[str, Any]) -> bool:
     ):
         return False
     first, second = a["delta"], b["delta"]
+    if set(first) == set(second) == {"content", "tool_calls"} and a.get("logprobs") is None:
+        add_calls(first["tool_calls"], second["tool_calls"])
+        if "usage" in event:
+            last["usage"] = event["usage"]
+        return True
     for name in ("content", "reasoning"):
         if set(first) == {name} == set(second) and isinstance(first[name], str):
             first[name] += second[name]
@@ -211,6 +216,15 @@ def add_chunk(last: dict[str, Any], event: dict[str, Any]) -> bool:
                 last["usage"] = event["usage"]
             return True
     return False
+
+
+def add_calls(calls: list[dict[str, Any]], pieces: list[dict[str, Any]]) -> None:
+    for piece in pieces:
+        if calls and calls[-1]["index"] == piece["index"] and not piece.get("id"):
+            function = calls[-1]["function"]
+            function["arguments"] = function.get("arguments", "") + piece["function"].get("arguments", "")
+        else:
+            calls.append(piece)
 
 
 def find_difference(server: str, gateway: str, case: Case) -> str:

@@ -1,0 +1,108 @@
+"""One guarded request over HTTP: a ChatTurn at a replica, its outputs to the client.
+
+While nothing of an answer was sent, another replica may give it. Where our own code fails before the first byte,
+NotGuarded is raised, and the request is relayed as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+
+from aiohttp import web
+
+from ..app.endpoint import random_id
+from ..errors import BotError, ClientError, Timeout
+from ..model.server import OK
+from ..transport.async_driver import drive_async
+from .apis.dialects import Dialect
+from .chat_request import ChatBody
+from .chat_turn import ChatTurn, Output, Payload, Report, WholeAnswer
+from .http_common import refuse
+from .upstreams import Replica, Upstreams
+
+HEADER = "x-vllm-bot"
+
+log = logging.getLogger(__name__.rpartition(".")[0])
+
+
+class NotGuarded(Exception):
+    """Nothing was sent yet; the cause is in the log."""
+
+
+class GuardedExchange:
+    """`headers`: those of the client that go on to the server. Times are the event loop's, in seconds."""
+
+    def __init__(
+        self, request: web.Request, dialect: Dialect, chat: ChatBody, headers: Mapping[str, str], repair_turns: int
+    ) -> None:
+        self.chat = chat
+        self.report = Report()
+        self.status = 0
+        self._request = request
+        self._dialect = dialect
+        self._headers = headers
+        self._repair_turns = repair_turns
+        self.read_clock = asyncio.get_running_loop().time
+        self.began = self.first_byte_at = self.read_clock()
+
+    async def answer(self, upstreams: Upstreams) -> web.StreamResponse:
+        """Raises NotGuarded."""
+        failure: BotError | None = None
+        for replica in upstreams.rank(self.chat.body):
+            try:
+                return await self._ask(replica)
+            except BotError as error:
+                failure = error
+                if isinstance(error, Timeout) or not isinstance(error, ClientError):
+                    break
+                replica.mark_failed()
+        self.status = 504 if isinstance(failure, Timeout) else 502
+        return refuse(self.status, self._dialect.encode_error(self.status, str(failure)))
+
+    async def _ask(self, replica: Replica) -> web.StreamResponse:
+        """Raises BotError and NotGuarded while nothing was sent."""
+        replica.recall()
+        turn = ChatTurn(replica.address, replica.facts, self.chat, random_id, self._repair_turns)
+        self.report = turn.report
+        outputs: AsyncGenerator[Output, None] = drive_async(turn.run(), replica.client.with_headers(self._headers))
+        try:
+            first = await anext(outputs)
+        except BotError:
+            raise
+        except Exception as error:
+            log.exception("The request is relayed as it came.")
+            raise NotGuarded from error
+        replica.save(turn.fact_key)
+        self.first_byte_at = self.read_clock()
+        self.status = first.status if isinstance(first, WholeAnswer) else OK
+        headers = {HEADER: turn.report.to_header()}
+        if isinstance(first, Payload):
+            return await self._stream(headers, first, outputs)
+        encode = self._dialect.encode_answer if first.status == OK else self._dialect.encode_refusal
+        headers["Content-Type"] = first.content_type
+        return web.Response(status=first.status, body=encode(first.body), headers=headers)
+
+    async def _stream(
+        self, headers: Mapping[str, str], first: Payload, rest: AsyncGenerator[Output, None]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(self._request)
+        encode = self._dialect.encode_payload
+        try:
+            await response.write(encode(first.events))
+            async for output in rest:
+                if isinstance(output, Payload) and (encoded := encode(output.events)):
+                    await response.write(encoded)
+        except BotError as error:
+            await response.write(self._dialect.encode_break(502, str(error)))
+        except (asyncio.CancelledError, ConnectionResetError):
+            raise
+        except Exception as error:
+            log.exception("A guarded stream failed.")
+            await response.write(self._dialect.encode_break(500, f"The gateway failed: {type(error).__name__}."))
+        finally:
+            await rest.aclose()
+        await response.write_eof()
+        return response

@@ -1,0 +1,25 @@
+"""Headers and errors that relayed and guarded requests share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from aiohttp import web
+
+OFF_HEADER = "x-vllm-bot-off"
+HOP_BY_HOP = frozenset(("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
+NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", OFF_HEADER}
+KEY_HEADERS = frozenset(("authorization", "x-api-key"))
+
+
+def select_headers(headers: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in left_out}
+
+
+def read_key(headers: Mapping[str, str]) -> str:
+    """Anthropic's clients send the key in a header of its own."""
+    return headers.get("x-api-key") or headers.get("Authorization", "").removeprefix("Bearer ")
+
+
+def refuse(status: int, body: bytes) -> web.Response:
+    return web.Response(status=status, body=body, content_type="application/json")

@@ -1,0 +1,1 @@
+"""What there is to look at: counts, /metrics, and the page at /."""

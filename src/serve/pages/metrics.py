@@ -1,0 +1,124 @@
+"""What the gateway counts, for /metrics and for the page. With several workers the counts are of all of them.
+
+prometheus_client keeps the counts of each worker in a file of the folder PROMETHEUS_MULTIPROC_DIR. The last calls are
+lines in a file beside them, which each worker appends to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from ..exchange import GuardedExchange
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+CALLS_FILE = "calls.jsonl"
+MAX_CALLS_BYTES = 1024 * 1024
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+UPSTREAM_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+
+
+class Metrics:
+    """`folder`: see FOLDER_VARIABLE, which must be set before prometheus_client is loaded."""
+
+    def __init__(self, folder: Path) -> None:
+        self._calls_file = folder / CALLS_FILE
+        self._registry = own = CollectorRegistry()
+        api, call = ("model", "api"), ("model", "how", "origin")
+        self._requests = Counter("vllm_bot_requests", "Guarded requests", (*api, "path", "status"), registry=own)
+        self._calls = Counter("vllm_bot_calls", "Tool calls sent to clients, by how they came", call, registry=own)
+        self._tokens = Counter("vllm_bot_tokens", "As the server counted", ("model", "kind"), registry=own)
+        self._extra = Counter("vllm_bot_extra_requests", "Besides the client's own", ("model",), registry=own)
+        self._relayed = Counter("vllm_bot_relayed", "Requests passed on as they came", ("status",), registry=own)
+        self._first = Histogram(
+            "vllm_bot_first_byte_seconds", "Until the first byte", api, buckets=SECONDS, registry=own
+        )
+        self._total = Histogram("vllm_bot_seconds", "Time to the last byte", api, buckets=SECONDS, registry=own)
+        self._running = Gauge("vllm_bot_running", "Guarded requests at work", registry=own, multiprocess_mode="livesum")
+
+    def count_relay(self, status: int) -> None:
+        self._relayed.labels(status).inc()
+
+    @contextmanager
+    def track(self, exchange: GuardedExchange, api: str) -> Iterator[None]:
+        """Count a guarded request until the end of the block."""
+        self._running.inc()
+        try:
+            yield
+        finally:
+            self._running.dec()
+            self._count(exchange, api)
+
+    def _count(self, exchange: GuardedExchange, api: str) -> None:
+        report, model = exchange.report, exchange.chat.model
+        self._requests.labels(model, api, report.path, exchange.status).inc()
+        self._first.labels(model, api).observe(exchange.first_byte_at - exchange.began)
+        self._total.labels(model, api).observe(exchange.read_clock() - exchange.began)
+        self._extra.labels(model).inc(report.extra_requests)
+        if usage := report.usage:
+            self._tokens.labels(model, "prompt").inc(usage.input_tokens)
+            self._tokens.labels(model, "completion").inc(usage.output_tokens)
+        for call in report.calls:
+            self._calls.labels(model, call.how, call.origin).inc()
+        self._append({"model": model, "api": api, **call._asdict()} for call in report.calls)
+
+    def _append(self, calls: Iterable[dict[str, Any]]) -> None:
+        if lines := "".join(f"{json.dumps(call)}\n" for call in calls):
+            descriptor = os.open(self._calls_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                if os.fstat(descriptor).st_size > MAX_CALLS_BYTES:
+                    os.ftruncate(descriptor, 0)
+                os.write(descriptor, lines.encode())  # one write, so that the lines of two workers do not mix
+            finally:
+                os.close(descriptor)
+
+    def read_calls(self, position: int) -> tuple[int, list[dict[str, Any]]]:
+        """The calls since `position` in the file, and where they end."""
+        try:
+            with self._calls_file.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < position:
+                    position = 0  # it was begun anew
+                file.seek(position)
+                lines = file.read()
+        except FileNotFoundError:
+            return 0, []
+        whole = lines[: lines.rfind(b"\n") + 1]
+        return position + len(whole), [json.loads(line) for line in whole.splitlines()]
+
+    def render(self) -> bytes:
+        """In Prometheus' text format."""
+        return generate_latest(self._collect())
+
+    def summarize(self) -> dict[str, list[dict[str, Any]]]:
+        """The counters by name, each as rows of labels and value."""
+        summary: dict[str, list[dict[str, Any]]] = {}
+        for family in self._collect().collect():
+            rows = [{**each.labels, "value": each.value} for each in family.samples if _is_total(each.name)]
+            summary[family.name] = rows
+        return summary
+
+    def _collect(self) -> CollectorRegistry:
+        if FOLDER_VARIABLE not in os.environ:
+            return self._registry
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return registry
+
+
+def _is_total(name: str) -> bool:
+    return name.endswith(("_total", "_sum", "_count", "_running"))
+
+
+def select_gauges(body: bytes, upstream: str) -> Iterator[str]:
+    """The lines of a server's own metrics that tell its load, with the server as a label."""
+    for line in body.decode(errors="replace").splitlines():
+        name, brace, rest = line.partition("{")
+        if name in UPSTREAM_GAUGES and brace:
+            yield f'{name}{{upstream="{upstream}",{rest}'
