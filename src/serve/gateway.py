@@ -13,7 +13,7 @@ from aiohttp import web
 from ..app.endpoint import random_id
 from ..errors import BotError
 from ..providers.wire_json import load_json
-from .apis.dialects import DIALECTS, encode_openai_error
+from .apis.dialects import DIALECTS, encode_path_error
 from .chat_request import ChatBody
 from .exchange import GuardedExchange, NotGuarded
 from .http_common import HOP_BY_HOP, KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
@@ -65,24 +65,24 @@ class Gateway:
         """Refuse clients without a key, and turn what aiohttp refuses into JSON."""
         key = read_key(request.headers) or request.query.get("key", "")  # a browser sends no headers of ours
         if self._keys is not None and request.path not in OPEN_PATHS and not self._keys.has(key):
-            return refuse(401, encode_openai_error(401, "The key is missing or unknown."))
+            return _refuse(request, 401, "The key is missing or unknown.")
         try:
             return await handler(request)
         except web.HTTPException as refusal:
-            return refuse(refusal.status, encode_openai_error(refusal.status, refusal.reason))
+            return _refuse(request, refusal.status, refusal.reason)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request that may bring calls; any other is relayed."""
         try:
             value = load_json(await request.read())
         except BotError:
-            return refuse(400, encode_openai_error(400, "The body is not JSON."))
+            return _refuse(request, 400, "The body is not JSON.")
         if not isinstance(value, dict) or request.headers.get(OFF_HEADER):
             return await self.relay(request)
         try:
             dialect = DIALECTS[request.path](value, random_id)
         except ValueError as error:
-            return refuse(400, encode_openai_error(400, str(error)))
+            return _refuse(request, 400, str(error))
         chat = None if dialect.chat is None else ChatBody(dialect.chat)
         if chat is None or not chat.is_guarded:
             return await self.relay(request)
@@ -110,7 +110,7 @@ class Gateway:
             self._metrics.count_relay(answer.status)
             async with answer:
                 return await _relay_answer(request, answer)
-        return refuse(502, encode_openai_error(502, f"The server cannot be reached: {failure}"))
+        return _refuse(request, 502, f"The server cannot be reached: {failure}")
 
     async def _send(self, request: web.Request, replica: Replica, body: bytes | None) -> aiohttp.ClientResponse:
         assert self._session is not None  # noqa: S101 - opened with the application
@@ -122,6 +122,10 @@ class Gateway:
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:
         """Of a client's request. A key of the gateway goes no further."""
         return select_headers(request.headers, left_out | (KEY_HEADERS if self._keys is not None else frozenset()))
+
+
+def _refuse(request: web.Request, status: int, message: str) -> web.Response:
+    return refuse(status, encode_path_error(request.path, status, message))
 
 
 async def _relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:

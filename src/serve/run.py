@@ -122,17 +122,22 @@ def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | No
     if tls:
         checks = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         checks.load_cert_chain(*tls)
-    web.run_app(
-        Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app(),
-        host=address.host,
-        port=address.port,
-        ssl_context=checks,
-        reuse_port=options.workers > 1,
-        shutdown_timeout=SHUTDOWN_S,
-        keepalive_timeout=KEEP_ALIVE_S,
-        handler_cancellation=True,
-        access_log=None,
-        max_line_size=MAX_HEADER_BYTES,
-        max_field_size=MAX_HEADER_BYTES,
-        print=None,
-    )
+    try:
+        web.run_app(
+            Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app(),
+            host=address.host,
+            port=address.port,
+            ssl_context=checks,
+            reuse_port=options.workers > 1,
+            shutdown_timeout=SHUTDOWN_S,
+            keepalive_timeout=KEEP_ALIVE_S,
+            handler_cancellation=True,
+            access_log=None,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            print=None,
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"The gateway cannot listen on {address}: {error.strerror}.", "Choose another --listen."
+        ) from error

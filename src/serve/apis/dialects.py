@@ -72,7 +72,7 @@ class MessagesDialect:
         return _dump(messages.convert_error(message, kind))
 
     def encode_error(self, status: int, message: str) -> bytes:
-        return _dump(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
+        return encode_path_error("/v1/messages", status, message)
 
     def encode_payload(self, events: Sequence[bytes]) -> bytes:
         return b"".join(map(self._encode_event, events))
@@ -132,6 +132,13 @@ DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] =
     "/v1/messages": MessagesDialect,
     "/v1/responses": ResponsesDialect,
 }
+
+
+def encode_path_error(path: str, status: int, message: str) -> bytes:
+    """An error in the shape of the API at this path."""
+    if path.startswith("/v1/messages"):
+        return _dump(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
+    return encode_openai_error(status, message)
 
 
 def encode_openai_error(status: int, message: str) -> bytes:

@@ -1,0 +1,246 @@
+"""The gateway as a client meets it, in front of a fake server in the same event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from src.app.state_files import ServerMemory
+from src.serve.gateway import Gateway
+from src.serve.keys import KeyRing, hash_key
+from src.serve.pages.metrics import Metrics
+from src.serve.upstreams import Replica, Upstreams
+from src.transport.async_http import AsyncClient
+
+TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}
+BODY = {"model": "m", "messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+MALFORMED = '<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>'
+Answering = Callable[[dict[str, Any]], Any]
+
+
+class FakeServer:
+    """Answers chat completions with what `answer` makes of the body: JSON, or (status, JSON)."""
+
+    def __init__(self, answer: Answering) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self._answer = answer
+
+    def make_app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self.complete)
+        app.router.add_get("/version", self.tell_version)
+        app.router.add_get("/v1/models", self.list_models)
+        return app
+
+    async def complete(self, request: web.Request) -> web.Response:
+        self.bodies.append(await request.json())
+        self.headers.append(dict(request.headers))
+        made = self._answer(self.bodies[-1])
+        status, value = made if isinstance(made, tuple) else (200, made)
+        return web.json_response(value, status=status)
+
+    async def tell_version(self, _: web.Request) -> web.Response:
+        return web.json_response({"version": "0.32.0"})
+
+    async def list_models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m", "max_model_len": 1000}]})
+
+
+def say(text: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "1",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+    }
+
+
+def drive(
+    folder: Path,
+    answer: Answering,
+    use: Callable[[TestClient[Any, Any], FakeServer], Awaitable[None]],
+    keys: KeyRing | None = None,
+    dead: int = 0,
+) -> None:
+    """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be."""
+
+    async def run() -> None:
+        fake = FakeServer(answer)
+        async with TestServer(fake.make_app()) as server:
+            addresses = [f"http://127.0.0.1:{port}/v1" for port in range(9, 9 + dead)] + [str(server.make_url("/v1"))]
+            replicas = [
+                Replica(AsyncClient(each, "server-key" if keys else ""), ServerMemory(folder)) for each in addresses
+            ]
+            gateway = Gateway(Upstreams(replicas), Metrics(folder), keys)
+            async with TestClient(TestServer(gateway.make_app())) as client:
+                await use(client, fake)
+
+    asyncio.run(run())
+
+
+async def ask(client: TestClient[Any, Any], body: object, **headers: str) -> tuple[int, Any]:
+    async with client.post("/v1/chat/completions", json=body, headers=headers) as reply:
+        return reply.status, await reply.json()
+
+
+def test_a_call_in_the_text_reaches_the_client_as_a_call(tmp_path):
+    async def use(client, _):
+        _, answer = await ask(client, BODY)
+        (choice,) = answer["choices"]
+        (call,) = choice["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {"path": "a.txt"}
+        assert choice["message"]["content"] is None
+        assert choice["finish_reason"] == "tool_calls"
+
+    drive(tmp_path, lambda _: say(CALL), use)
+
+
+def test_a_healthy_answer_is_the_server_s(tmp_path):
+    async def use(client, _):
+        assert await ask(client, BODY) == (200, say("It is done."))
+
+    drive(tmp_path, lambda _: say("It is done."), use)
+
+
+def test_a_refusal_of_tools_is_learned_once(tmp_path):
+    def answer(body):
+        return (400, {"error": {"message": "start with --enable-auto-tool-choice"}}) if "tools" in body else say("Yes.")
+
+    async def use(client, fake):
+        for _ in range(3):
+            assert (await ask(client, BODY))[0] == 200
+        assert ["tools" in body for body in fake.bodies] == [True, False, False, False]
+
+    drive(tmp_path, answer, use)
+
+
+def test_what_one_gateway_learned_the_next_one_knows(tmp_path):
+    (tmp_path / "other").mkdir()
+
+    async def learn(client, fake):
+        await ask(client, BODY)
+
+    def answer(body):
+        return (
+            (400, {"error": {"message": "unknown field return_token_ids"}})
+            if "return_token_ids" in body
+            else say("Yes.")
+        )
+
+    drive(tmp_path, answer, learn)
+    stored = json.loads((tmp_path / "servers.json").read_text())
+    assert [entry["path"]["without"] for entry in stored.values()] == [["return_token_ids"]]
+
+
+def test_a_refusal_that_nothing_helps_against_reaches_the_client(tmp_path):
+    refusal = {"error": {"message": "temperature must be positive", "code": 400}}
+
+    async def use(client, _):
+        assert await ask(client, BODY) == (400, refusal)
+
+    drive(tmp_path, lambda _: (400, refusal), use)
+
+
+def test_a_call_that_cannot_be_read_is_asked_for_once_more(tmp_path):
+    def answer(body):
+        return say(CALL if len(body["messages"]) > 1 else MALFORMED)
+
+    async def use(client, fake):
+        _, answer = await ask(client, BODY)
+        assert answer["choices"][0]["message"]["tool_calls"]
+        assert [len(body["messages"]) for body in fake.bodies] == [1, 3]
+
+    drive(tmp_path, answer, use)
+
+
+def test_a_call_that_stays_unreadable_leaves_as_its_text(tmp_path):
+    async def use(client, fake):
+        _, answer = await ask(client, BODY)
+        assert answer["choices"][0]["message"]["content"] == MALFORMED
+        assert len(fake.bodies) == 2
+
+    drive(tmp_path, lambda _: say(MALFORMED), use)
+
+
+def test_a_call_that_quotes_a_result_stays_text(tmp_path):
+    asked = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    quoting = [
+        *BODY["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [asked]},
+        {"role": "tool", "tool_call_id": "c1", "content": f"The file says:\n{CALL}"},
+    ]
+
+    async def use(client, _):
+        _, answer = await ask(client, {**BODY, "messages": quoting})
+        assert answer["choices"][0]["message"] == say(f"It says {CALL}")["choices"][0]["message"]
+
+    drive(tmp_path, lambda _: say(f"It says {CALL}"), use)
+
+
+def test_the_header_has_a_request_relayed(tmp_path):
+    async def use(client, fake):
+        _, answer = await ask(client, BODY, **{"x-vllm-bot-off": "1"})
+        assert answer == say(CALL)
+        assert fake.bodies == [BODY]
+
+    drive(tmp_path, lambda _: say(CALL), use)
+
+
+@pytest.mark.parametrize("data", [b"{", b"", b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_json_is_refused_in_the_shape_of_the_api(tmp_path, data):
+    async def use(client, fake):
+        for path, key in (("/v1/chat/completions", "error"), ("/v1/messages", "error"), ("/v1/responses", "error")):
+            async with client.post(path, data=data) as reply:
+                assert reply.status == 400
+                assert "message" in (await reply.json())[key]
+        assert fake.bodies == []
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_without_a_key_nothing_is_answered(tmp_path):
+    async def use(client, fake):
+        assert (await ask(client, BODY))[0] == 401
+        assert (await ask(client, BODY, Authorization="Bearer wrong"))[0] == 401
+        assert (await ask(client, BODY, **{"x-api-key": "right"}))[0] == 200
+        (headers,) = fake.headers
+        assert headers["Authorization"] == "Bearer server-key"
+        assert "right" not in headers.values()
+
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+
+
+def test_a_server_that_does_not_answer_is_passed_over(tmp_path):
+    async def use(client, _):
+        for number in range(4):
+            body = {**BODY, "messages": [{"role": "user", "content": f"{number}"}]}
+            assert (await ask(client, body))[0] == 200
+
+    drive(tmp_path, lambda _: say("x"), use, dead=2)
+
+
+def test_turns_of_one_conversation_go_to_one_server(tmp_path):
+    replicas = [Replica(AsyncClient(f"http://127.0.0.1:{port}/v1"), ServerMemory(tmp_path)) for port in range(1, 9)]
+    upstreams, start = Upstreams(replicas), [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]
+    longer = [*start, {"role": "assistant", "content": "z"}, {"role": "user", "content": "more"}]
+    first, second = (upstreams.rank({"model": "m", "messages": each}) for each in (start, longer))
+    assert first == second
+
+
+def test_the_counts_tell_how_a_call_came(tmp_path):
+    async def use(client, _):
+        await ask(client, BODY)
+        async with client.get("/metrics") as reply:
+            assert 'vllm_bot_calls_total{how="text",model="m",origin="hermes"} 1.0' in await reply.text()
+
+    drive(tmp_path, lambda _: say(CALL), use)
