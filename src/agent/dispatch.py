@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..tools.sdk.calls import CallRunner
-from ..tools.sdk.context import ToolContext
+from ..tools.sdk.context import CommandReport, ToolContext
 from ..tools.sdk.registry import Registry
-from ..types.effects import AgentSteps, Await
+from ..types.effects import AgentSteps, Aside, Await
 from ..types.events import CallDenied, CallFinished, CallStarted, Notice
 from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
-from .permission import PermissionGate
+from .permission import AccessGrant, Permission, PermissionGate
 from .steps import wait_for
 
 MAX_REPEATS = 3  # of the same call in a row
@@ -120,16 +120,39 @@ class ToolDispatcher:
         return self._registry.check(call)
 
     def _run_alone(self, turn: TurnCalls, place: int, call: ToolCall, ctx: ToolContext) -> AgentSteps[None]:
-        call, denial_reason, user_note, reviews = yield from self._gate.decide(call, ctx, turn.task)
-        for line in reviews:
+        permission = yield from self._gate.decide(call, ctx, turn.task)
+        call = permission.call
+        for line in permission.reviews:
             yield Notice(f"Reviewed by {line}")
-        if denial_reason:
-            yield CallDenied(call, denial_reason)
-            result = replace(make_error(call, f"Not run: {denial_reason}"), is_denied=True)
+        if permission.denial_reason:
+            yield CallDenied(call, permission.denial_reason)
+            result = replace(make_error(call, f"Not run: {permission.denial_reason}"), is_denied=True)
+        elif permission.failure:
+            result = permission.failure
         else:
             yield CallStarted(call)
-            result = _prepend_note((yield from wait_for(self._runner.run(call, ctx))), user_note)
+            result = yield from self._run_permitted(permission, ctx)
         yield turn.finish(place, result)._replace(call=call)
+
+    def _run_permitted(self, permission: Permission, ctx: ToolContext) -> Aside[ToolResult]:
+        """Run a call; a command that failed for lack of access runs again with more, if it may."""
+        call, notes = permission.call, [""]
+        report = CommandReport(self._gate.policy.widest_access)
+        result = yield from wait_for(self._runner.run(call, replace(ctx, access=permission.access, report=report)))
+        if report.explanation and not self._gate.is_unaffected(call, report):
+            grant = AccessGrant(None)
+            if report.named_none:
+                grant = yield from self._gate.widen(call, ctx, report)
+            notes = [report.explanation, grant.reason]
+            if grant.access:
+                report = CommandReport()
+                again = replace(ctx, access=grant.access, report=report)
+                result = yield from wait_for(self._runner.run(call, again))
+                notes = [
+                    f"it failed with access=read, and was run again with access={grant.access}",
+                    report.explanation,
+                ]
+        return _prepend_note(_append_note(result, "; ".join(filter(None, notes))), permission.user_note)
 
     def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
         for call in calls.values():
@@ -162,6 +185,10 @@ class ToolDispatcher:
 
 def make_error(call: RequestedCall, text: str) -> ToolResult:
     return ToolResult(call.id, call.name or "unreadable call", "error", text)
+
+
+def _append_note(result: ToolResult, note: str) -> ToolResult:
+    return replace(result, value=f"{result.text}\n[{note}]") if note else result
 
 
 def _prepend_note(result: ToolResult, note: str) -> ToolResult:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event as CancelToken
 from typing import NamedTuple, Protocol
 
@@ -104,8 +104,8 @@ class AgentLoop:
         self._model = model
         self._registry = registry
         self._context = context
-        gate = PermissionGate(registry, approver, policy, review_board)
-        self._dispatcher = ToolDispatcher(registry, gate, max_parallel_calls, runner)
+        self._gate = PermissionGate(registry, approver, policy, review_board)
+        self._dispatcher = ToolDispatcher(registry, self._gate, max_parallel_calls, runner)
         self._max_tool_turns = max_tool_turns
         self.compactor = compactor
         self._output_budget = output_budget
@@ -114,7 +114,11 @@ class AgentLoop:
     @property
     def tools(self) -> Sequence[ToolDefinition]:
         """The tools that the model is offered."""
-        return self._registry.definitions
+        return self._gate.list_offered()
+
+    def set_mode(self, mode: str) -> None:
+        """Choose how much may happen without asking, from the next call on; one of MODES."""
+        self._gate.policy = replace(self._gate.policy, mode=mode)
 
     def run(
         self,

@@ -1,6 +1,7 @@
 """Whether a call may run: the policy decides, then reviewing models, then the user.
 
-A call that the user changes is checked and decided again, but the user is not asked a second time.
+A call that the user changes is checked and decided again, but the user is not asked a second time. A call that cannot
+succeed is answered to the model, and nobody is asked.
 """
 
 from __future__ import annotations
@@ -10,87 +11,171 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..security.permissions.approval import Answer, Approver, Request
-from ..security.permissions.policy import Policy
+from ..security.permissions.policy import Decision, Policy
 from ..security.permissions.review import ReviewBoard
-from ..tools.sdk.context import ToolContext
-from ..tools.sdk.registry import Registry
+from ..security.permissions.rules import Rule
+from ..tools.sdk.context import CommandReport, ToolContext
+from ..tools.sdk.registry import Registry, Tool
 from ..types.effects import Aside
-from ..types.messages import JSON, ToolCall, ToolResult
+from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
+from ..types.sandbox import Grant
 from .steps import wait_for
+
+ADVICE = (
+    "No sandbox holds commands to their access here, so every command asks. Install bubblewrap (the program bwrap), or "
+    "use Linux 6.2 or later with Landlock."
+)
 
 
 class Permission(NamedTuple):
-    """`call` as it may run, or `denial_reason`. `user_note` is for the model, `reviews` a line each."""
+    """`call` as it may run, or `denial_reason`, or `failure`, the result of a call that cannot succeed.
+
+    `user_note` is for the model, `reviews` a line each. `access` is what its command may do.
+    """
 
     call: ToolCall
     denial_reason: str = ""
     user_note: str = ""
     reviews: tuple[str, ...] = ()
+    access: Grant | None = None
+    failure: ToolResult | None = None
+
+
+class AccessGrant(NamedTuple):
+    """The access that a command may run with after it failed; None: no other, for this `reason`, which may be ""."""
+
+    access: Grant | None
+    reason: str = ""
 
 
 class PermissionGate:
-    """Decides for as long as a session: a rule that the user adds with `always` holds from then on."""
+    """Decides for as long as a session: a rule that the user adds holds from then on. `policy` may be replaced."""
 
     def __init__(self, registry: Registry, approver: Approver, policy: Policy, board: ReviewBoard | None) -> None:
+        self.policy = policy
         self._registry = registry
         self._approver = approver
-        self._policy = policy
         self._board = board
+        self._refused_lines: set[str] = set()  # commands that the user did not let run again with more access
+        self._has_advised = False
+        self._narrowed: ToolDefinition | None = None  # exec, where it is offered with access=read only
+
+    def list_offered(self) -> tuple[ToolDefinition, ...]:
+        """The tools of which some call may run, as the model is told of them."""
+        policy, registry = self.policy, self._registry
+        return tuple(
+            self._describe(tool) for tool in registry if policy.can_offer(tool.definition.name, tool.risk, tool.access)
+        )
+
+    def _describe(self, tool: Tool) -> ToolDefinition:
+        if tool.definition.name != "exec" or self.policy.widest_access != "read":
+            return tool.definition
+        self._narrowed = self._narrowed or tool.narrow_choices("access", ("read",))
+        return self._narrowed
 
     def is_free(self, call: ToolCall) -> bool:
         """Whether the call is of low risk and needs no permission."""
         risk = self._registry.risk(call.name)
-        return risk == "low" and self._policy.decide(call, risk).action == "allow"
+        return risk == "low" and self._decide_by_policy(call).action == "allow"
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         """`task`: the user's question, for the reviewers."""
-        risk = self._registry.risk(call.name)
-        action, reason, *_ = self._policy.decide(call, risk)
+        decision = self._decide_by_policy(call)
+        action, reason = decision.action, decision.reason
+        is_reviewed = bool(self._board and self._board.applies_to(self._registry.risk(call.name), action))
         if action == "deny":
             return Permission(call, reason)
+        if action == "allow" and not is_reviewed:
+            return Permission(call, access=decision.access)
+        preview = self._registry.preview(call, ctx)
+        if preview.kind == "error":
+            return Permission(call, failure=preview)
         reviews: tuple[str, ...] = ()
-        if self._board and self._board.applies_to(risk, action):
-            review = self._board.review(task, call, self._registry.preview(call, ctx))
+        if self._board and is_reviewed:
+            review = self._board.review(task, call, preview.text)
+            reviews = review.lines
             if review.vote == "reject":
-                return Permission(call, "reviewers rejected it. " + "; ".join(review.lines), reviews=review.lines)
-            if review.vote == "approve" and not call.guessed:
-                return Permission(call, reviews=review.lines)
+                return Permission(call, "reviewers rejected it. " + "; ".join(reviews), reviews=reviews)
+            if review.vote == "approve" and not decision.needs_person:
+                return Permission(call, reviews=reviews, access=decision.access)
             outcome = "approved it" if review.vote == "approve" else "came to no decision"
-            reviews, reason = review.lines, f"{reason}; its reviewers {outcome}"
-        elif action == "allow":
-            return Permission(call)
-        return (yield from self._ask_user(self._make_request(call, ctx, reason)._replace(reviews=reviews)))
+            decision = decision._replace(reason=f"{reason}; its reviewers {outcome}")
+        request = self._make_request(call, ctx, decision, preview.text)._replace(reviews=reviews)
+        return (yield from self._ask_user(request))
 
-    def _make_request(self, call: ToolCall, ctx: ToolContext, reason: str) -> Request:
-        return Request(call, reason, lambda changed: self._revise(changed, ctx), self._registry.preview(call, ctx))
+    def is_unaffected(self, call: ToolCall, report: CommandReport) -> bool:
+        """Whether a command failed, but not for lack of access."""
+        line = call.arguments.get("command")
+        return call.name == "exec" and isinstance(line, str) and self.policy.is_unaffected(line, report.exit_code)
+
+    def widen(self, call: ToolCall, ctx: ToolContext, report: CommandReport) -> Aside[AccessGrant]:
+        """More access for a command that named none and failed with read. The user is asked once for a line."""
+        line = str(call.arguments.get("command", ""))
+        if line in self._refused_lines:
+            return AccessGrant(None)
+        wider = replace(call, arguments={**call.arguments, "access": "write"})
+        decision = self._decide_by_policy(wider)
+        if decision.action == "deny":
+            return AccessGrant(None, decision.reason)
+        if decision.action == "allow":
+            return AccessGrant(decision.access)
+        reason = f"with access=read it failed (exit code {report.exit_code}); it may need to change files"
+        request = self._make_request(wider, ctx, decision._replace(reason=reason))
+        permission = yield from self._ask_user(request)
+        if permission.denial_reason:
+            self._refused_lines.add(line)
+            return AccessGrant(None, f"access=write was refused: {permission.denial_reason}")
+        self._add(Rule("exec", "allow", line.strip(" \t\n"), exact=True, access="write"))
+        return AccessGrant(permission.access)
+
+    def _decide_by_policy(self, call: ToolCall) -> Decision:
+        return self.policy.decide(call, self._registry.risk(call.name), self._registry.access(call.name))
+
+    def _make_request(self, call: ToolCall, ctx: ToolContext, decision: Decision, preview: str = "") -> Request:
+        request = Request(call, decision.reason, lambda changed: self._revise(changed, ctx), preview)
+        request = request._replace(access=decision.access, needs_person=decision.needs_person)
+        if decision.access is None:
+            return request
+        if self.policy.is_enforced:
+            wider: tuple[Grant, ...] = ("network", "outside") if decision.access != "network" else ("outside",)
+            return request._replace(wider=wider)
+        advice, self._has_advised = "" if self._has_advised else ADVICE, True
+        return request._replace(advice=advice)
 
     def _revise(self, call: ToolCall, ctx: ToolContext) -> Request | str:
         """The request for a call as the user changed it; a text says why it can never run."""
         if error := self._registry.check(call):
             return error.text
-        decision = self._policy.decide(call, self._registry.risk(call.name))
-        return decision.reason if decision.action == "deny" else self._make_request(call, ctx, decision.reason)
+        decision = self._decide_by_policy(call)
+        if decision.action == "deny":
+            return decision.reason
+        preview = self._registry.preview(call, ctx)
+        return preview.text if preview.kind == "error" else self._make_request(call, ctx, decision, preview.text)
 
     def _ask_user(self, request: Request) -> Aside[Permission]:
         call = request.call
-        always = self._policy.find_always_rule(call)
-        answer = yield from wait_for(self._approver.approve(request._replace(rule=str(always or ""))))
+        access = request.access if request.access in ("read", "write", "network") else None
+        rule = self.policy.find_always_rule(call, access)
+        answer = yield from wait_for(self._approver.approve(request._replace(rule=str(rule or ""))))
         if answer.allowed is not True:
             reviews = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
             return Permission(call, (answer.message or "the user said no.") + reviews)
         if answer.arguments is not None and answer.arguments != call.arguments:
-            return _apply_changes(request, answer, answer.arguments)
-        if answer.always and always:
-            self._policy = self._policy.with_rule(always)
-        return Permission(call, user_note=_quote_user(answer))
+            return self._apply_changes(request, answer, answer.arguments)
+        if rule and (answer.always or answer.for_chat):
+            self._add(rule)
+        return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access)
 
+    def _add(self, rule: Rule) -> None:
+        self.policy = self.policy.with_rule(rule)
 
-def _apply_changes(request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
-    call = replace(request.call, arguments=arguments)
-    if isinstance(why_not := request.revise(call), str):
-        return Permission(call, f"the user changed the arguments: {why_not}")
-    new = ToolResult(call.id, call.name, "data", dict(arguments)).text
-    return Permission(call, user_note=f"[The user changed the arguments to {new}]\n{_quote_user(answer)}")
+    def _apply_changes(self, request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
+        call = replace(request.call, arguments=arguments)
+        if isinstance(revised := request.revise(call), str):
+            return Permission(call, f"the user changed the arguments: {revised}")
+        new = ToolResult(call.id, call.name, "data", dict(arguments)).text
+        note = f"[The user changed the arguments to {new}]\n{_quote_user(answer)}"
+        return Permission(call, user_note=note, access=answer.access or revised.access)
 
 
 def _quote_user(answer: Answer) -> str:

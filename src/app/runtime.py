@@ -37,6 +37,7 @@ from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
 from ..types.events import Completed, Event, Notice
+from ..types.sandbox import Sandbox
 from .connect import Connections
 from .model import Model
 from .state_files import ALLOWED, RuleMemory, ServerMemory
@@ -134,7 +135,7 @@ def make_runtime(
         make_tools(settings),
         replace(context, before_write=before_write) if before_write else context,
         approver,
-        make_policy(settings),
+        make_policy(settings, sandbox),
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_make_compactor(connections, model),
@@ -194,17 +195,17 @@ def _connect_mcp(rows: str, root: Path) -> McpServers:
     return McpServers(parse_servers(json.loads(rows), os.environ, root))
 
 
-def make_policy(settings: Settings) -> Policy:
-    """What may run. Raises ConfigError for an invalid rule."""
+def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:
+    """What may run, where commands run in `sandbox`. Raises ConfigError for an invalid rule."""
     security = settings.security
     saved = RuleMemory(settings.state, settings.root).read()
     return Policy(
         workspace=settings.root,
-        profile=security.profile,
+        mode=security.mode_in_force,
         rules=(*parse_rules(security.rules), *parse_rules(saved)),
         allowed_commands=security.allowed_commands,
         protected=(*settings.files, _resolve_state(settings), *list_start_files(os.environ.get("HOME", ""))),
-        path=os.environ.get("PATH", os.defpath),
+        sandbox=sandbox,
     )
 
 

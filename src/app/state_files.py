@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..types.sandbox import ACCESSES
+
 if TYPE_CHECKING:
     from ..model import CallPath
 
@@ -115,10 +117,11 @@ def _is_allowing(entry: object) -> bool:
     return (
         isinstance(entry, dict)
         and entry.get("action") == "allow"
-        and all(isinstance(entry.get(key, ""), str) for key in ("tool", "command", "path"))
+        and all(isinstance(entry.get(key, ""), str) for key in ("tool", "command", "path", "access"))
         and isinstance(entry.get("exact", False), bool)
         and bool(entry.get("tool"))
-        and set(entry) <= {"tool", "action", "command", "path", "exact"}
+        and set(entry) <= {"tool", "action", "command", "path", "exact", "access"}
+        and entry.get("access", ACCESSES[0]) in ACCESSES
     )
 
 

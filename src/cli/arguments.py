@@ -84,10 +84,16 @@ def add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
         help="the folder the tools work in (default: the current one)",
     )
     add(
+        "--mode",
+        choices=("plan", "ask", "edits", "auto", "full"),
+        default=default,
+        help="what may run without asking (default: ask; see docs/security.md)",
+    )
+    add(
         "--profile",
         choices=("read-only", "ask", "workspace", "full"),
         default=default,
-        help="what may run when no rule applies (default: ask; see docs/security.md)",
+        help="the mode by its former name: read-only is plan, workspace is edits",
     )
     add(
         "--allow",
@@ -123,12 +129,14 @@ def load_settings(options: argparse.Namespace, **more: object) -> Settings:
     from pathlib import Path
 
     from ..config import load
+    from ..config.settings import PROFILE_MODES
 
     overrides = {
         "vllm.base_url": options.base_url,
         "vllm.model": options.model,
         "vllm.enable_function_calling": False if options.no_function_calling else None,
         "workspace.dir": options.workspace,
+        "security.mode": options.mode or PROFILE_MODES.get(options.profile),
         "security.profile": options.profile,
         "agent.max_tool_turns": options.max_turns,
         **more,

@@ -12,6 +12,8 @@ from typing import Any
 
 from .locations import get_state_folder
 
+MODES = ("plan", "ask", "edits", "auto", "full")  # src/security/permissions/modes.py says what each allows
+PROFILE_MODES: Mapping[str, str] = {"read-only": "plan", "ask": "ask", "workspace": "edits", "full": "full"}
 WEEK_S = 7 * 24 * 3600.0  # the longest wait; the system's clocks cannot hold every number
 
 
@@ -128,10 +130,15 @@ class SecuritySettings:
     environment: tuple[str, ...] = option(
         (), "More variables that commands get, by name; never one whose value is a key in use or looks like a secret"
     )
+    mode: str = option(
+        "",
+        "What may run without asking: plan, ask, edits, auto, full; empty: as `security.profile` says",
+        choices=("", *MODES),
+    )
     profile: str = option(
         "ask",
-        "What may run when no rule applies: read-only, ask, workspace, full; see docs/security.md",
-        choices=("read-only", "ask", "workspace", "full"),
+        "The mode by its former name: read-only (plan), ask, workspace (edits), full",
+        choices=PROFILE_MODES,
     )
     rules: tuple[Mapping[str, Any], ...] = option(
         (),
@@ -140,6 +147,10 @@ class SecuritySettings:
     allowed_commands: tuple[str, ...] = option(
         (), "Commands that run without asking, by their first words, e.g. `git status`"
     )
+
+    @property
+    def mode_in_force(self) -> str:
+        return self.mode or PROFILE_MODES[self.profile]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, Union, get_args
 
 # What a command needs: the workspace to read, the workspace to change, or that and the network.
 Access = Literal["read", "write", "network"]
+ACCESSES: tuple[Access, ...] = get_args(Access)  # each includes those before it
+Grant = Union[Access, Literal["outside"]]  # outside: without the sandbox, which only the user can allow
 
 
 class Launch(NamedTuple):
@@ -34,6 +36,7 @@ class Sandbox(Protocol):
     def description(self) -> str: ...
     @property
     def is_enforcing(self) -> bool: ...
+    def has_network(self, access: Access) -> bool: ...
     def launch(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
     ) -> Launch:

@@ -166,4 +166,4 @@ class TestTheBanner:
         ).splitlines()
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
         assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
-        assert "without asking" in lines[3]
+        assert "mode ask, and what asks is answered with yes" in lines[3]

@@ -129,4 +129,4 @@ def test_what_was_always_allowed_is_not_for_the_model_to_write(tmp_path, monkeyp
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     settings = Settings(root=tmp_path, security=SecuritySettings(profile=profile))
     call = ToolCall("1", "write", {"path": ".local/state/vllm-bot/allowed.json", "content": "{}"})
-    assert make_policy(settings).decide(call, "high").action == "deny"
+    assert make_policy(settings, None).decide(call, "high").action == "deny"

@@ -116,9 +116,9 @@ def test_entries_that_are_not_allow_rules_are_left_out(saved, tmp_path, content)
 def test_a_saved_rule_holds_in_later_chats(state_folder, tmp_path):
     settings = Settings(root=tmp_path)
     call = ToolCall("c", "exec", {"command": "git status"})
-    assert make_policy(settings).decide(call, "high").action == "ask"
+    assert make_policy(settings, None).decide(call, "high").action == "ask"
     RuleMemory(state_folder / "vllm-bot", tmp_path).save(RULE)
-    assert make_policy(settings).decide(call, "high").action == "allow"
+    assert make_policy(settings, None).decide(call, "high").action == "allow"
 
 
 def save_rules(folder: Path, name: str, start) -> None:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from src.cli.render.blocks import BlockSplitter
 from src.errors import ToolError
-from src.security.shell.scripts import FORMAT, compile_language
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
 from src.session.replay import Replay, read_records
@@ -84,10 +83,6 @@ def diff_changed(step: int) -> Callable[[int], Callable[[], object]]:
     return prepare
 
 
-def read_script(language: object, opening: str, piece: str) -> Callable[[int], Callable[[], object]]:
-    return lambda size: lambda: language.fullmatch(opening + piece * size + "\\")  # type: ignore[attr-defined]
-
-
 SECRETS = (
     "eyJ", "sk-", "-----BEGIN PRIVATE KEY-----", "-", "://a:", "password=", "Bearer ", "cookie:", "a", "secret_", "ghp_",
     "token=", "token=a1", "--token ", "curl ", "login -p ", "mysql -", "<token>", "auth=", 'auth: "', "?key=", "1//0",
@@ -100,12 +95,6 @@ JOURNAL_LINES = (
 )  # fmt: skip
 STREAMED = ("x" * 8_000, "x1" * 3_900 + " ", "key" * 2_600 + " ", "-----BEGIN" * 700, "x1yz" * 20)
 MARKDOWN = ("word ", "- item\n", "```\ncode\n```\n", "| a | b |\n", "> ", "x\n\n")
-SCRIPTS = {
-    "sed": (compile_language("sed"), ("p ", " ; p", "s/a", "1,")),
-    "awk": (compile_language("awk"), ("a ", "{print a  }", "a&&", "{x=1;", "NR", "1")),
-    "jq": (compile_language("jq"), (".a | ", ".a,", "map(.a | ", "[.a]", ".a == .b | ")),
-    "format": (FORMAT, ("%-",)),
-}
 ROWS = [
     *(Row(f"redact {piece!r}", repeat(redact, piece), 30_000) for piece in SECRETS),
     *(Row(f"sanitize {piece!r}", repeat(sanitize, piece), 20_000) for piece in CONTROLS),
@@ -114,12 +103,6 @@ ROWS = [
     *(
         Row(f"journal {line[:20]!r}", repeat(read_journal, f"{line}\n"), 60_000)
         for line in JOURNAL_LINES
-    ),
-    *(
-        Row(f"{name} {opening + piece!r}", read_script(language, opening, piece), 3_000)
-        for name, (language, pieces) in SCRIPTS.items()
-        for piece in pieces
-        for opening in ("", "{", "{print ")
     ),
     *(Row(f"diff of every {step}", diff_changed(step), 10_000) for step in (1, 3, 7)),
     Row("replace: a similar line", lambda size: partial(replace_or_refuse, *make_similar_line(size)), 500),

@@ -12,7 +12,7 @@ from .asking import (
     ask,
     run_command,
 )
-from .program import Answer, answer_json
+from .program import Answer, World, answer_json
 
 
 def _ask_in_vain(answer: Answer, *options: str, **given: Any) -> Scenario:
@@ -39,6 +39,19 @@ POLICY_LINES = [
 ]
 POLICY_INPUT = "\n".join(map(json.dumps, POLICY_LINES)) + '\nno JSON\n{"tool": "read", "tool": "exec"}\n'
 COMMANDS = ("doctor", "models", "tools", "config", "policy", "sessions")
+
+
+def _decide_without_sandbox(profile: str) -> Scenario:
+    """So that every machine decides the same."""
+
+    def run(world: World) -> Any:
+        config = world.configure({"security": {"sandbox": "off"}})
+        options = ("--config", config, "--profile", profile, "--allow", "exec:git status")
+        return run_command("policy", *options, stdin=POLICY_INPUT)(world)
+
+    return run
+
+
 COMMAND_LINE: dict[str, Scenario] = {
     "help": run_command("--help"),
     "version": run_command("--version"),
@@ -70,12 +83,7 @@ COMMAND_LINE: dict[str, Scenario] = {
         world
     ),
     "config no file": run_command("config", "--config", "nowhere.json"),
-    **{
-        f"policy {profile}": run_command(
-            "policy", "--profile", profile, "--allow", "exec:git status", stdin=POLICY_INPUT
-        )
-        for profile in ("read-only", "ask", "workspace", "full")
-    },
+    **{f"policy {profile}": _decide_without_sandbox(profile) for profile in ("read-only", "ask", "workspace", "full")},
     "wrong option": run_command("--profle", "ask"),
     "wrong command": run_command("docter"),
     "wrong rule": run_command("policy", "--allow", "exec:"),

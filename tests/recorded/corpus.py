@@ -20,7 +20,6 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 CORPUS = {"recorded": 40, "peer_cases": 12}  # file -> of so many texts one is parsed, unless all are
 CHUNK_CHARS = 7
 PROFILES = ("read-only", "ask", "workspace", "full")
-NARROW = ["ls", "cat", "pwd", "echo", "grep", "find", "head", "tail", "wc"]
 POLICY_STEP = 7  # of so many cases one is decided, unless all are
 
 
@@ -51,38 +50,10 @@ def _feed(text: str, tools: Any, size: int) -> list[Any]:
     return [*events, *parser.close()]
 
 
-def _build_attacked(world: World) -> None:
-    """The folders that the attacks assume."""
-    fixture = json.loads((SHARED / "facts" / "exec_fixture.json").read_text(encoding="utf-8"))
-    (programs,) = (value for key, value in fixture.items() if key.startswith("executables"))
-    for name, text in {**fixture["files"], **dict.fromkeys(programs, "#!/bin/sh\ntouch pwned\n")}.items():
-        path = world.base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    for name in programs:
-        (world.base / name).chmod(0o755)
-    for name, target in fixture["symlinks"].items():
-        (world.base / name).symlink_to(target)
-
-
-def read_attacks() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """By file: the settings of each case, and its call."""
-    facts = {
-        name: json.loads((SHARED / "facts" / f"{name}.json").read_text(encoding="utf-8"))
-        for name in ("exec_commands", "exec_commands_2", "io_cases")
-    }
-    narrow = {"allowed_commands": NARROW}
-    return {
-        "exec_commands": [(narrow, _call_exec(case)) for case in facts["exec_commands"]],
-        "exec_commands_2": [(case["config"], _call_exec(case)) for case in facts["exec_commands_2"]],
-        "io_cases": [
-            ({}, call) for case in facts["io_cases"] if case["kind"] == "path" for call in _call_file_tools(case)
-        ],
-    }
-
-
-def _call_exec(case: dict[str, Any]) -> dict[str, Any]:
-    return {"tool": "exec", "arguments": {"command": case["command"]}}
+def read_attacks() -> dict[str, list[dict[str, Any]]]:
+    """By file: the calls."""
+    cases = json.loads((SHARED / "facts" / "io_cases.json").read_text(encoding="utf-8"))
+    return {"io_cases": [call for case in cases if case["kind"] == "path" for call in _call_file_tools(case)]}
 
 
 def _call_file_tools(case: dict[str, Any]) -> list[dict[str, Any]]:
@@ -94,24 +65,15 @@ def _call_file_tools(case: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def decide(world: World, cases: list[tuple[dict[str, Any], dict[str, Any]]], profile: str) -> list[str]:
-    """For each case the decision and a digest of its reason and rule, as `vllm-bot policy` gives them."""
-    _build_attacked(world)
-    decided: dict[int, str] = {}
-    by_settings: dict[str, list[int]] = {}
-    for at, (security, _) in enumerate(cases):
-        by_settings.setdefault(json.dumps({**security, "profile": profile}), []).append(at)
-    for security, found in by_settings.items():
-        config = world.configure({"security": json.loads(security)})
-        lines = "".join(f"{json.dumps(cases[at][1])}\n" for at in found)
-        ran = world.run("policy", "--config", config, stdin=lines)
-        decisions = [json.loads(line) for line in ran.out.splitlines()]
-        if len(decisions) != len(found):
-            raise AssertionError(f"{len(decisions)} decisions for {len(found)} calls: {ran.err}")
-        for at, decision in zip(found, decisions, strict=True):
-            reason = world.normalize(f"{decision['reason']}\n{decision['rule']}")
-            decided[at] = f"{decision['decision']} {hash_text(reason)}"
-    return [decided[at] for at in range(len(cases))]
+def decide(world: World, calls: list[dict[str, Any]], profile: str) -> list[str]:
+    """For each call the decision and a digest of its reason and rule, as `vllm-bot policy` gives them."""
+    config = world.configure({"security": {"profile": profile}})
+    ran = world.run("policy", "--config", config, stdin="".join(f"{json.dumps(call)}\n" for call in calls))
+    decisions = [json.loads(line) for line in ran.out.splitlines()]
+    if len(decisions) != len(calls):
+        raise AssertionError(f"{len(decisions)} decisions for {len(calls)} calls: {ran.err}")
+    reasons = [hash_text(world.normalize(f"{each['reason']}\n{each['rule']}")) for each in decisions]
+    return [f"{each['decision']} {reason}" for each, reason in zip(decisions, reasons, strict=True)]
 
 
 def load(name: str) -> list[str]:

@@ -37,8 +37,8 @@ def record_corpus() -> None:
 
 
 def record_policy() -> None:
-    for name, cases in corpus.read_attacks().items():
-        columns = [run_in_world(partial(corpus.decide, cases=cases, profile=profile)) for profile in corpus.PROFILES]
+    for name, calls in corpus.read_attacks().items():
+        columns = [run_in_world(partial(corpus.decide, calls=calls, profile=profile)) for profile in corpus.PROFILES]
         _write_lines(name, ["  ".join(row) for row in zip(*columns, strict=True)])
 
 

@@ -11,6 +11,7 @@ from ... import __version__
 from ...app.discovery import ServerTarget, discover, probe_call_path
 from ...app.factory import Factory
 from ...errors import ConfigError
+from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import ModelEvent
 from ..render.plain import PlainScreen, get_columns
@@ -47,9 +48,14 @@ def open_chat(
         return run_rich_chat(target, debug, yes=yes, resume=resume)
     from .input.approve import choose_approver
     from .loop import ChatIO, make_state, preload_in_background, run_chat
+    from .slash.table import run_command_at_question
 
     _enable_readline()
-    state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings))
+
+    def run_command(line: str) -> None:
+        run_command_at_question(state, line)
+
+    state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings, run_command))
     preload_in_background()
     return run_chat(state, ChatIO(), resume)
 
@@ -109,7 +115,8 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     """
     settings = target.settings
     context = f", {target.context:,} tokens of context" if target.context else ""
-    asking = "write, edit and exec run without asking" if yes else "write, edit and exec ask first"
+    mode = settings.security.mode_in_force
+    asking = f"mode {mode}, and what asks is answered with yes" if yes else f"mode {mode}: {MODES[mode].about}"
     rows = {
         "server": f"{settings.vllm.base_url}{f' (vLLM {target.version})' if target.version else ''}",
         "model": f"{target.model}{context}, {_describe_path(target)}",

@@ -19,9 +19,11 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
     with _restore_terminal():
         with _show_early_prompt():
             from ...security.permissions.approval import AutoApprover
-            from .input.approve import TerminalApprover
+            from ..render.plain import get_columns
+            from .input.approve import TerminalApprover, edit_in_editor
             from .input.terminal import Terminal, make_live_screen
             from .loop import ChatIO, make_state, preload_in_background, run_chat
+            from .slash.table import run_command_at_question
 
             live = make_live_screen()
             state = make_state(target, live, debug, lambda: approver)
@@ -32,18 +34,14 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
                 _print,
                 coloured=True,
                 pause=terminal.pause,
-                edit=_edit_arguments,
+                edit=edit_in_editor,
                 remember=state.factory.rule_memory.save,
+                run_command=lambda line: run_command_at_question(state, line),
+                get_width=lambda: get_columns(sys.stdout),
             )
             approver = AutoApprover(asking) if yes else asking
         preload_in_background()
         return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume)
-
-
-def _edit_arguments(text: str) -> str:
-    from .input.programs import edit_text  # start-up is measured
-
-    return edit_text(text, "arguments.json")
 
 
 def _print(text: str) -> None:

@@ -102,6 +102,22 @@ class State:
         self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property
+    def mode(self) -> str:
+        """What may run without asking; one of MODES."""
+        return self.settings.security.mode_in_force
+
+    def switch_to_next_mode(self) -> None:
+        """What Shift-Tab does. Mode full is left out: only its name switches to it."""
+        from ...security.permissions.modes import CYCLE
+
+        self.switch_mode(CYCLE[(CYCLE.index(self.mode) + 1) % len(CYCLE)] if self.mode in CYCLE else CYCLE[0])
+
+    def switch_mode(self, mode: str) -> None:
+        self.settings = replace(self.settings, security=replace(self.settings.security, mode=mode))
+        if self.runtime:
+            self.runtime.agent.set_mode(mode)
+
+    @property
     def conversation(self) -> list[Message]:
         """The messages; the agent appends to them."""
         return self.session.messages

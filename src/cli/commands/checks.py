@@ -85,7 +85,7 @@ class Diagnosis:
 def _check_configuration(diagnosis: Diagnosis) -> Finding:
     try:
         diagnosis.settings = diagnosis.load()
-        make_policy(diagnosis.settings)
+        make_policy(diagnosis.settings, None)
     except ConfigError as error:
         return Finding("fail", error.message, error.hint)
     usual = [file for file in diagnosis.settings.files if file.is_file()]

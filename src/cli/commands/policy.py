@@ -7,7 +7,8 @@ import codecs
 import json
 import sys
 
-from ...app.runtime import make_policy, make_tools
+from ...app.runtime import defer_sandbox, make_policy, make_tools
+from ...security.permissions.policy import Decision
 from ...types.messages import ToolCall
 from ...types.strict_json import loads_strict
 from ..arguments import load_settings
@@ -18,15 +19,16 @@ EXIT_UNREADABLE = 2
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         'Standard input: one call a line, e.g. {"tool": "exec", "arguments": {"command": "ls | wc -l"}}. Standard '
-        'output: one decision a line, {"decision": "allow", "ask" or "deny", "reason": ..., "rule": ...}. A line that '
-        "is no call is denied, and the exit code is then 2."
+        'output: one decision a line, {"decision": "allow", "ask" or "deny", "reason": ..., "rule": ..., '
+        '"access": what a command could do, "mode": ...}. A line that is no call is denied, and the exit code '
+        "is then 2."
     )
 
 
 def run_policy(options: argparse.Namespace) -> int:
     """Raises ConfigError."""
     settings = load_settings(options)
-    policy, registry = make_policy(settings), make_tools(settings)
+    policy, registry = make_policy(settings, defer_sandbox(settings)), make_tools(settings)
     code = 0
     # Bytes: no locale's encoding, and lines end at \n alone, unlike those of str.splitlines().
     for number, line in enumerate(sys.stdin.buffer, start=1):
@@ -37,17 +39,18 @@ def run_policy(options: argparse.Namespace) -> int:
             call = _parse_call(text.decode("utf-8", "surrogateescape"))
         except ValueError as error:
             code = EXIT_UNREADABLE
-            _print("deny", f"line {number} is {error}", "input")
+            _print(Decision("deny", f"line {number} is {error}", "input"), policy.mode)
             continue
         if call.name in registry:
-            _print(*policy.decide(call, registry.risk(call.name)))
+            _print(policy.decide(call, registry.risk(call.name), registry.access(call.name)), policy.mode)
         else:
-            _print("deny", f"there is no tool {call.name}", "tools")
+            _print(Decision("deny", f"there is no tool {call.name}", "tools"), policy.mode)
     return code
 
 
-def _print(decision: str, reason: str, rule: str) -> None:
-    print(json.dumps({"decision": decision, "reason": reason, "rule": rule}), flush=True)
+def _print(decision: Decision, mode: str) -> None:
+    entry = {"decision": decision.action, "reason": decision.reason, "rule": decision.rule}
+    print(json.dumps({**entry, "access": decision.access, "mode": mode}), flush=True)
 
 
 def _parse_call(line: str) -> ToolCall:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...types.messages import JSON, ToolCall
+from ...types.sandbox import Grant
 
 if TYPE_CHECKING:  # loads logging
     from concurrent.futures import Future
@@ -23,15 +24,25 @@ class Request(NamedTuple):
     preview: str = ""  # a unified diff of what would change; empty: none
     rule: str = ""  # the rule that the answer "always" would add; empty: there is none
     reviews: tuple[str, ...] = ()  # one line for each reviewer
+    access: Grant | None = None  # what a command could do; None: the call runs no command
+    wider: tuple[Grant, ...] = ()  # what a command may be given instead, once
+    advice: str = ""  # how such questions become fewer; empty: nothing new
+    needs_person: bool = False  # `--yes` does not answer it
 
 
 class Answer(NamedTuple):
-    """`message` goes to the model with a refusal; `arguments`: as the user changed them."""
+    """`message` goes to the model with a refusal; `arguments`: as the user changed them.
+
+    `always`: the rule of the request holds from now on; `for_chat`: it holds in this conversation. `access`: what the
+    command may do instead of what was asked for.
+    """
 
     allowed: bool
     message: str = ""
     always: bool = False
     arguments: Mapping[str, JSON] | None = None
+    for_chat: bool = False
+    access: Grant | None = None
 
 
 class Approver(Protocol):
@@ -41,12 +52,12 @@ class Approver(Protocol):
 
 
 class AutoApprover(NamedTuple):
-    """Approves every call, but for a guessed one, about which `other` is asked."""
+    """Approves every call, but for one that needs a person, about which `other` is asked."""
 
     other: Approver
 
     def approve(self, request: Request) -> Answer | Future[Answer]:
-        return self.other.approve(request) if request.call.guessed else Answer(True)
+        return self.other.approve(request) if request.needs_person or request.call.guessed else Answer(True)
 
 
 class NoApprover(NamedTuple):
@@ -55,8 +66,18 @@ class NoApprover(NamedTuple):
     def approve(self, request: Request) -> Answer:
         if request.call.guessed:
             return Answer(False, GUESSED_MESSAGE.format(reason=request.reason))
-        hint = " To look at files use read, glob or grep." if request.call.name == "exec" else ""
-        return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{hint}")
+        if request.needs_person:
+            return Answer(False, f"nobody is there to be asked, and --yes does not answer this: {request.reason}.")
+        return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{_suggest_less(request)}")
+
+
+def _suggest_less(request: Request) -> str:
+    """What a model can do instead of running a command that nobody allows."""
+    if request.call.name != "exec":
+        return ""
+    if request.wider and request.access != "read":
+        return " With access=read a command runs without asking."
+    return " To look at files use read, glob or grep."
 
 
 NO_APPROVER_MESSAGE = "nobody is there to be asked"

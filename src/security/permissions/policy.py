@@ -1,8 +1,10 @@
-"""Decides whether a call may run, before it runs: allow, ask or deny, with the reason and the rule.
+"""Decides whether a call may run, before it runs: allow, ask or deny, with the reason, the rule and the access.
 
 The first of these decides: a protected file and a path out of reach deny; then a rule that denies, one that asks, one
-that allows; then the profile. A call that repeats text that the model was given, or that was guessed, asks instead of
-being allowed. A denied call is never asked about, so `--yes` cannot allow it; a guessed call is asked about with it.
+that allows; then the mode. What a command may do is its access: it is named by the call and enforced by the sandbox, so
+the line itself is read only for rules. Where no sandbox enforces it, every command asks. A call that repeats text that
+the model was given, or that was guessed, asks instead of being allowed, also with `--yes`. A denied call is never asked
+about, so `--yes` cannot allow it.
 """
 
 from __future__ import annotations
@@ -14,73 +16,109 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ...types.messages import ToolCall
+from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..shell import deny
-from ..shell.allow import AllowedCommand, JudgeContext, judge_line, list_narrow_rules, make_entry
-from ..shell.scanner import split_words
+from ..shell.readable import require_readable
+from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
 from ..shell.workspace import Workspace, explain_protection
+from .modes import MODES, includes
 from .rules import Action, Rule
 
 Risk = Literal["low", "high"]
 WRITE_TOOLS = ("write", "edit")  # the tools that change the file their `path` names
 OUTWARD_GLOB = re.compile(r"^(?:\./)?[/~]|(?:^|[/{},])\.\.(?:[/{},]|$)")
 FILE_TOOLS = ("read", *WRITE_TOOLS, "glob", "grep")  # the tools that reach only the workspace
-REASONS = {"write": "write changes files", "edit": "edit changes files", "exec": "no rule allows the command"}
 RULE_REASONS: Mapping[Action, str] = {  # in the order in which they decide
     "deny": "a rule denies it, or something it may turn out to be",
     "ask": "a rule asks about it",
     "allow": "a rule allows it",
 }
-PROFILES: Mapping[str, str] = {
-    "read-only": "reading is allowed, everything else is denied",
-    "ask": "reading is allowed, everything else asks",
-    "workspace": "reading and writing in the workspace are allowed, everything else asks",
-    "full": "everything is allowed",
-}
+VERBS: Mapping[Action, str] = {"allow": "is free", "ask": "asks", "deny": "is not possible"}
 GUESSED = "its text could be read in more than one way, so the call had to be guessed"
 LOSSY_REPAIRS = frozenset({"quotes inside a string", "unquoted text"})  # repairs that may lose a part of an argument
+_READERS = "[ cat cd cmp diff egrep fgrep file grep head jq ls rg stat tail test tree type wc which"
+READERS = frozenset(_READERS.split())
+GIT_READERS = (("git", "grep"), ("git", "diff"))
+EXIT_NOT_FOUND = 127
+SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
+NO_PATH = re.compile(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 
 class Decision(NamedTuple):
-    """`rule`: what decided, which is a rule as in the settings, a setting, or a built-in check such as "protected"."""
+    """`rule`: what decided, which is a rule as in the settings, a setting, or a built-in check such as "protected".
+
+    `access`: what a command may do if it runs; None if it is no command. `needs_person`: `--yes` does not answer it.
+    """
 
     action: Action
     reason: str
     rule: str
+    access: Access | None = None
+    needs_person: bool = False
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What may run. `path`: the PATH of commands; `protected`: files that no tool may write."""
+    """What may run. `protected`: files that no tool may write; `sandbox`: where commands run, None: without one."""
 
     workspace: Path
-    profile: str = "ask"
+    mode: str = "ask"
     rules: tuple[Rule, ...] = ()
     allowed_commands: tuple[str, ...] = ()
     protected: tuple[Path, ...] = ()
-    path: str = "/usr/bin:/bin"
+    sandbox: Sandbox | None = None
 
-    def decide(self, call: ToolCall, risk: Risk) -> Decision:
-        """Whether a call may run. `risk` is that of its tool."""
-        decision = self._decide(call, risk)
-        if call.guessed and risk != "low" and decision.action != "deny":
-            return Decision("ask", GUESSED, "guessed")
-        if call.echo and decision.action == "allow":  # it may come from a file, not from the model's intention
-            return Decision("ask", "it merely repeats text from a message or a tool result", "echo")
-        if (
-            LOSSY_REPAIRS.intersection(call.repaired)
-            and decision.action == "allow"
-            and risk != "low"
-            and self.profile != "full"
-        ):
-            return Decision("ask", "its quoting is ambiguous, so its arguments had to be guessed", "repaired")
-        return decision
+    @property
+    def is_enforced(self) -> bool:
+        """Whether commands are held to their access. The first time, this may try out the sandbox."""
+        return self.sandbox is not None and self.sandbox.is_enforcing
 
-    def find_always_rule(self, call: ToolCall) -> Rule | None:
-        """The narrowest rule that lets this call run without asking, or None.
+    def decide(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
+        """Whether a call may run. `risk` is that of its tool; `access` that of the command which the tool runs."""
+        decision = self._decide(call, risk, access)
+        why, rule = "", ""
+        if call.guessed and risk != "low":
+            why, rule = GUESSED, "guessed"
+        elif decision.action == "allow" and call.echo:  # it may come from a file, not from the model's intention
+            why, rule = "it merely repeats text from a message or a tool result", "echo"
+        elif decision.action == "allow" and risk != "low" and LOSSY_REPAIRS.intersection(call.repaired):
+            why, rule = "its quoting is ambiguous, so its arguments had to be guessed", "repaired"
+        if not why or decision.action == "deny":
+            return decision
+        return decision._replace(action="ask", reason=why, rule=rule, needs_person=True)
 
-        It names a command that only reads; any other line as it stands; the one file of a file tool; any other tool.
+    def can_offer(self, tool: str, risk: Risk, access: Access | None = None) -> bool:
+        """Whether some call of the tool may run, perhaps after asking."""
+        return (
+            risk == "low"
+            or tool == "exec"
+            or MODES[self.mode].others != "deny"
+            or (access is not None and includes(MODES[self.mode].free_access, access))
+            or any(rule.action == "allow" and rule.matches_tool(tool) for rule in self.rules)
+        )
+
+    @property
+    def widest_access(self) -> Access:
+        """The widest access that a command may name."""
+        return MODES[self.mode].free_access if MODES[self.mode].others == "deny" else ACCESSES[-1]
+
+    def is_unaffected(self, line: str, exit_code: int) -> bool:
+        """Whether a command that failed with access=read would fail with any other.
+
+        All of its programs only read, or the only one does not exist.
         """
-        for rule in _list_narrow_rules(call, self.workspace):
+        commands, _ = _try_parse(line)
+        if commands and all(map(_only_reads, commands)):
+            return True
+        return exit_code == EXIT_NOT_FOUND and len(commands) == 1
+
+    def find_always_rule(self, call: ToolCall, access: Access | None = None) -> Rule | None:
+        """The rule that lets this call, and those like it, run without asking; None if there is none.
+
+        It names the first words of a simple command such as `git commit`, else the line; the one file of a file tool;
+        any other tool. `access`: what the command needs.
+        """
+        for rule in self._list_narrow_rules(call, access):
             if self.with_rule(rule).decide(call, "high").action == "allow":
                 return rule
         return None
@@ -88,16 +126,18 @@ class Policy:
     def with_rule(self, rule: Rule) -> Policy:
         return replace(self, rules=(*self.rules, rule))
 
-    def _decide(self, call: ToolCall, risk: Risk) -> Decision:
+    def _decide(self, call: ToolCall, risk: Risk, access: Access | None) -> Decision:
         for why, check in ((self._explain_protection(call), "protected"), (self._explain_reach(call), "workspace")):
             if why:
                 return Decision("deny", why, check)
-        for action, reason in RULE_REASONS.items():
+        for action in ("deny", "ask"):
             for rule in self._list_matching(action, call):
-                return Decision(action, reason, str(rule))
+                return Decision(action, RULE_REASONS[action], str(rule), _get_named_access(call) or access)
         if call.name == "exec":
-            return self._decide_command(call, risk)
-        return self._decide_by_profile(call, risk, "")
+            return self._find_unreadable(call) or self._decide_command(call)
+        for rule in self._list_matching("allow", call):
+            return Decision("allow", RULE_REASONS["allow"], str(rule), access)
+        return self._decide_by_access(access) if access and risk != "low" else self._decide_by_mode(call, risk)
 
     def _explain_protection(self, call: ToolCall) -> str:
         paths: Iterable[object] = ()
@@ -123,6 +163,19 @@ class Policy:
             return f"{path} is outside the workspace; only files inside it can be reached"
         return ""
 
+    def _find_unreadable(self, call: ToolCall) -> Decision | None:
+        """The question about a line that a rule may deny: it cannot be read whole."""
+        line = call.arguments.get("command")
+        for rule in self.rules:
+            if rule.action == "deny" and rule.command and isinstance(line, str):
+                found = deny.judge_line(line, split_words(rule.command))
+                if found.verdict == "unreadable":
+                    access = _get_named_access(call) or "read"
+                    return Decision(
+                        "ask", f"a rule may deny it, and {found.reason}", str(rule), access, needs_person=True
+                    )
+        return None
+
     def _list_matching(self, action: Action, call: ToolCall) -> Iterator[Rule]:
         """The rules of an action that match a call, except those that allow commands, which are judged together."""
         for rule in self.rules:
@@ -130,7 +183,10 @@ class Policy:
                 continue
             if rule.command:
                 line = call.arguments.get("command")
-                if action != "allow" and isinstance(line, str) and deny.can_run(line, split_words(rule.command)):
+                verdict = "clear"
+                if action != "allow" and isinstance(line, str):
+                    verdict = deny.judge_line(line, split_words(rule.command)).verdict
+                if verdict == "denied" or (verdict == "unreadable" and action == "ask"):
                     yield rule
             elif not rule.path or self._matches_path(rule, call.arguments.get("path")):
                 yield rule
@@ -139,54 +195,130 @@ class Policy:
         relative = Workspace(self.workspace).relative_or_none(path) if isinstance(path, str) else None
         return relative is not None and rule.matches_path(relative)
 
-    def _decide_command(self, call: ToolCall, risk: Risk) -> Decision:
-        entries = [
-            *(make_entry(rule) for rule in self.rules if rule.action == "allow" and rule.command),
-            *(
-                AllowedCommand(split_words(each), f"security.allowed_commands: {each}")
-                for each in self.allowed_commands
-            ),
-        ]
-        if not entries:
-            return self._decide_by_profile(call, risk, "")
-        hidden = [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.matches_tool("read")]
-        context = JudgeContext(
-            Workspace(self.workspace),
-            self.path,
-            lambda path: any(rule.matches_path(path) for rule in hidden),
-            lambda path: explain_protection(path, self.workspace, self.protected),
-        )
-        verdict = judge_line(call.arguments.get("command"), entries, context)
-        if verdict.is_allowed:
-            return Decision("allow", verdict.reason, verdict.label)
-        return self._decide_by_profile(call, risk, verdict.reason)
+    def _decide_command(self, call: ToolCall) -> Decision:
+        line, named = call.arguments.get("command"), _get_named_access(call)
+        if not isinstance(line, str):
+            return Decision("ask", "there is no command", "tools", named)
+        commands, unread = _try_parse(line)
+        if why := self._explain_hidden(commands):
+            return Decision("ask", why, "read", named or "read", needs_person=True)
+        if granted := self._find_granted(line, commands):
+            access, label = granted
+            if named is None or includes(access, named):
+                return Decision("allow", "a rule allows it", label, named or access)
+        decision = self._decide_by_access(named or "read")
+        if unread and decision.action == "ask" and any(rule.command for rule in self.rules if rule.action == "allow"):
+            return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
+        return decision
 
-    def _decide_by_profile(self, call: ToolCall, risk: Risk, why: str) -> Decision:
-        """`why`: the reason that the rules do not allow it, if known."""
-        rule = f"security.profile: {self.profile}"
+    def _find_granted(self, line: str, commands: tuple[ReadCommand, ...]) -> tuple[Access, str] | None:
+        """The access that the rules grant to a line, and what grants it.
+
+        Each simple command must begin with the words of a rule; the line gets the least of their accesses. Where
+        nothing enforces that, a rule must have the line as it stands.
+        """
+        rules = [(rule, str(rule)) for rule in self.rules if rule.action == "allow" and rule.matches_tool("exec")]
+        rules += [(Rule("exec", "allow", each), f"security.allowed_commands: {each}") for each in self.allowed_commands]
+        whole = [
+            (rule.access or "write", label)
+            for rule, label in rules
+            if not rule.path and rule.command.strip() in ("", line.strip(" \t\n"))
+        ]
+        if whole:
+            return max(whole, key=lambda found: ACCESSES.index(found[0]))
+        if not self.is_enforced or not commands:
+            return None
+        grants: dict[str, Access] = {}
+        for command in commands:
+            matching = [
+                (rule.access or "write", label)
+                for rule, label in rules
+                if rule.command and not rule.exact and _begins_with(command, split_words(rule.command))
+            ]
+            if not matching:
+                return None
+            access, label = max(matching, key=lambda found: ACCESSES.index(found[0]))
+            grants[label] = access
+        return min(grants.values(), key=ACCESSES.index), ", ".join(grants)
+
+    def _explain_hidden(self, commands: tuple[ReadCommand, ...]) -> str:
+        """Why a command may show a file that a rule denies to `read`, or ""."""
+        hidden = [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.matches_tool("read")]
+        if not hidden:
+            return ""
+        if not commands:
+            return "it cannot be read whole, and a rule denies reading some files"
+        for command in commands:
+            for word in (*command.words, *command.reads):
+                if word.is_glob:
+                    return f"{word.text} may stand for a file that a rule denies reading"
+                for piece in (word.text, *NO_PATH.split(word.text)):
+                    if piece and any(self._matches_path(rule, piece) for rule in hidden):
+                        return f"a rule denies reading {piece}"
+        return ""
+
+    def _decide_by_access(self, access: Access) -> Decision:
+        mode, rule = MODES[self.mode], f"security.mode: {self.mode}"
+        if not includes(mode.free_access, access):
+            return Decision(mode.others, f"access={access} {VERBS[mode.others]} in mode {self.mode}", rule, access)
+        if self.is_enforced or mode.others == "allow":  # in mode full the user has chosen to do without
+            return Decision("allow", f"access={access} {VERBS['allow']} in mode {self.mode}", rule, access)
+        return Decision("ask", "no sandbox holds commands to their access here", "sandbox", access)
+
+    def _decide_by_mode(self, call: ToolCall, risk: Risk) -> Decision:
+        mode, rule = MODES[self.mode], f"security.mode: {self.mode}"
         if risk == "low":
             return Decision("allow", f"{call.name} changes nothing", rule)
-        is_free = self.profile == "full" or (
-            self.profile == "workspace"
-            and call.name in WRITE_TOOLS
-            and self._matches_path(Rule(call.name, "allow"), call.arguments.get("path"))
-        )
-        if is_free:
-            return Decision("allow", PROFILES[self.profile], rule)
-        why = why or REASONS.get(call.name, f"{call.name} is of high risk")
-        if self.profile == "read-only":
-            return Decision("deny", f"{why}; with this profile {PROFILES[self.profile]}", rule)
-        return Decision("ask", why, rule)
+        is_edit = call.name in WRITE_TOOLS
+        action = mode.edits if is_edit else mode.others
+        what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
+        return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
+
+    def _list_narrow_rules(self, call: ToolCall, access: Access | None) -> Iterator[Rule]:
+        if call.name == "exec":
+            if isinstance(line := call.arguments.get("command"), str):
+                access = access or _get_named_access(call) or "read"
+                if self.is_enforced and (words := _find_first_words(line)):
+                    yield Rule("exec", "allow", words, access=access)
+                yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
+        elif isinstance(path := call.arguments.get("path"), str):
+            if relative := Workspace(self.workspace).relative_or_none(path):
+                yield Rule(call.name, "allow", path=_escape_pattern(relative))
+        else:
+            yield Rule(call.name, "allow")
 
 
-def _list_narrow_rules(call: ToolCall, workspace: Path) -> list[Rule]:
-    if call.name == "exec":
-        return list_narrow_rules(call.arguments.get("command"))
-    path = call.arguments.get("path")
-    if isinstance(path, str):
-        relative = Workspace(workspace).relative_or_none(path)
-        return [Rule(call.name, "allow", path=_escape_pattern(relative))] if relative else []
-    return [Rule(call.name, "allow")]
+def _get_named_access(call: ToolCall) -> Access | None:
+    return next((each for each in ACCESSES if each == call.arguments.get("access")), None)
+
+
+def _try_parse(line: str) -> tuple[tuple[ReadCommand, ...], str]:
+    """The simple commands of a line; none, and why, if it cannot be read whole."""
+    try:
+        return parse_line(line), ""
+    except UnsafeToParse as error:
+        return (), str(error)
+
+
+def _only_reads(command: ReadCommand) -> bool:
+    is_reader = command.name in READERS or command.texts[:2] in GIT_READERS
+    return is_reader and all(word.text == "/dev/null" for word in command.writes)
+
+
+def _begins_with(command: ReadCommand, words: tuple[str, ...]) -> bool:
+    return bool(words) and command.texts[: len(words)] == words
+
+
+def _find_first_words(line: str) -> str:
+    """`git commit` of a line that is one simple command with a sub-command; "" for any other line."""
+    commands, _ = _try_parse(line)
+    if len(commands) != 1 or commands[0].writes:
+        return ""
+    try:
+        name, second, *_ = require_readable(commands[0])
+    except (UnsafeToParse, ValueError):  # ValueError: it has only one word
+        return ""
+    return f"{name} {second}" if (name, second) == commands[0].texts[:2] and SUBCOMMAND.fullmatch(second) else ""
 
 
 def _escape_pattern(path: str) -> str:

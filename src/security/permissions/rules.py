@@ -12,22 +12,26 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ...errors import ConfigError
+from ...types.sandbox import ACCESSES, Access
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 Action = Literal["allow", "ask", "deny"]
-RULE_KEYS = {"tool": str, "action": str, "command": str, "path": str, "exact": bool}
+RULE_KEYS = {"tool": str, "action": str, "command": str, "path": str, "exact": bool, "access": str}
 
 
 class Rule(NamedTuple):
-    """`exact`: the command is the whole line, not its first words."""
+    """`exact`: the command is the whole line, not its first words. `access`: what a rule that allows commands lets
+    them do; None: write.
+    """
 
     tool: str
     action: Action
     command: str = ""
     path: str = ""
     exact: bool = False
+    access: Access | None = None
 
     def to_entry(self) -> dict[str, Any]:
         """The rule as an entry of `security.rules`."""
@@ -97,4 +101,8 @@ def _parse_rule(place: str, entry: Mapping[str, Any]) -> Rule:
             raise ConfigError(f"{place}: {key} is empty; leave it out for a rule that speaks of every call")
     if entry.get("command") and entry["tool"] != "exec":
         raise ConfigError(f"{place}: only exec has a command")
+    if "access" in entry and (entry["tool"] != "exec" or entry["action"] != "allow"):
+        raise ConfigError(f"{place}: access belongs to a rule that allows exec")
+    if entry.get("access", ACCESSES[0]) not in ACCESSES:
+        raise ConfigError(f"{place}: access is one of {', '.join(ACCESSES)}")
     return Rule(**entry)

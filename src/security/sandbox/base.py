@@ -31,6 +31,9 @@ class NoSandbox:
         self.description = description
         self._limits = limits
 
+    def has_network(self, access: Access) -> bool:  # noqa: ARG002
+        return True
+
     def launch(
         self,
         argv: Sequence[str],
@@ -49,6 +52,9 @@ class DisabledExec:
 
     def __init__(self, description: str) -> None:
         self.description = description
+
+    def has_network(self, access: Access) -> bool:  # noqa: ARG002
+        return True
 
     def launch(
         self,
@@ -83,6 +89,9 @@ class SandboxBase(ABC):
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         self._snapshot = Snapshot(view.workspace)
         self._nested_repositories: list[Path] | None = None
+
+    def has_network(self, access: Access) -> bool:
+        return self.view.has_network(access)
 
     @abstractmethod
     def launch(

@@ -76,6 +76,9 @@ class DeferredSandbox:
     def is_enforcing(self) -> bool:
         return self.choice.sandbox.is_enforcing
 
+    def has_network(self, access: Access) -> bool:
+        return self.choice.sandbox.has_network(access)
+
     def launch(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
     ) -> Launch:

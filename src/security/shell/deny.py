@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, Union
 
 from .readable import PROJECT, require_readable
-from .reader import MAX_LINE_CHARS, parse_line, read_literal
-from .scanner import UnsafeToParse
+from .reader import MAX_LINE_CHARS, UnsafeToParse, parse_line, read_literal
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -54,11 +53,6 @@ def judge_line(line: str, denied: Sequence[str]) -> DenyVerdict:
         if _matches(words, denied) or (words[0] in PROJECT and _mentions("\n".join(words), denied)):
             return DenyVerdict("denied")
     return DenyVerdict("clear")
-
-
-def can_run(line: str, denied: Sequence[str]) -> bool:
-    """Whether a command of the line begins with the denied words, or might."""
-    return judge_line(line, denied).verdict != "clear"
 
 
 def _mentions(line: str, denied: Sequence[str]) -> bool:

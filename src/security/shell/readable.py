@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from .reader import GLOB, ReadCommand
-from .scanner import UnsafeToParse
+from .reader import GLOB, ReadCommand, UnsafeToParse
 
 _PLAIN = (
     "[ basename cat cd chgrp chmod chown cksum cmp column comm cp curl cut date df diff dirname du echo egrep expand"

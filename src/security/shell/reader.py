@@ -16,8 +16,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .scanner import UnsafeToParse
-
 MAX_LINE_CHARS = 10_000
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})  # of Unicode's general categories
 DRAWN_AS_NOTHING = re.compile(
@@ -52,6 +50,10 @@ WHY_REFUSED = {
     '"': 'a " is not closed, or something in it is replaced',
     "\\": "it ends in a backslash",
 }
+
+
+class UnsafeToParse(Exception):
+    """A line cannot be read whole. The message is a clause for people that names the part of the line."""
 
 
 class ReadWord(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..process.run import run
+from ...types.sandbox import Access
+from ..process.access import run_command
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from ..sdk.tool import tool
@@ -14,6 +15,12 @@ SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 
 @tool(risk="high")
-def exec(command: Annotated[str, "Command line for the shell"], ctx: ToolContext) -> str | Stored:
-    """Run a shell command in the workspace and show its output and exit code."""
-    return run([SHELL, "-c", "--", command], ctx)
+def exec(
+    command: Annotated[str, "Command line for the shell"],
+    ctx: ToolContext,
+    access: Annotated[Access | None, "What the command may do; default: read"] = None,
+) -> str | Stored:
+    """Run a shell command in the workspace and show its output and exit code. With access=read the workspace is
+    read-only; use write to change files, network if it also needs the network.
+    """
+    return run_command([SHELL, "-c", "--", command], ctx, access)

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ToolError
-from ...types.sandbox import Access, Launch
+from ...types.sandbox import Grant, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
@@ -43,8 +43,15 @@ READ_BYTES = 1 << 16
 BACKGROUND_ENDED = "what it left running in the background was ended"  # the sandboxes use the same words
 
 
-def run(argv: Sequence[str], ctx: ToolContext, access: Access = "write") -> str | Stored:
-    """Return what the program printed, and how it ended. The sandbox holds it to `access`.
+class FinishedCommand(NamedTuple):
+    """What the program printed and how it ended; `exit_code` is None if the timeout ended it."""
+
+    output: str | Stored
+    exit_code: int | None
+
+
+def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> FinishedCommand:
+    """Run a program to its end. The sandbox holds it to `access`.
 
     Raises ToolError if it cannot be started, or is cancelled.
     """
@@ -56,11 +63,12 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Access = "write") -> str 
         store = None
     with closing(store) if store else nullcontext():
         output = Output(ctx.exec_max_output, store)
-        return output.with_ending(_run_to_end(argv, ctx, output, access))
+        exit_code, ending = _run_to_end(argv, ctx, output, access)
+        return FinishedCommand(output.with_ending(ending), exit_code)
 
 
-def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: Access) -> str:
-    """Run the program, feed `output`, and say how it ended."""
+def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: Grant) -> tuple[int | None, str]:
+    """Run the program and feed `output`. Returns its exit code, None after the timeout, and how it ended, in words."""
     with HeldInterrupts() as interrupts:
         launch = _prepare_launch(argv, ctx, access)
         supervisor = None if launch.ends_with_parent else Supervisor()
@@ -81,7 +89,8 @@ def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: A
             left_over = _stop(process, supervisor)
             launch.settle()
             notes = [*launch.tidy_up()]
-    return _describe_end(process.returncode if has_ended else None, left_over, notes, ctx.exec_timeout)
+    exit_code = process.returncode if has_ended else None
+    return exit_code, _describe_end(exit_code, left_over, notes, ctx.exec_timeout)
 
 
 def run_live(
@@ -118,8 +127,8 @@ def run_live(
     return process.returncode
 
 
-def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Access) -> Launch:
-    if ctx.sandbox is None:
+def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Grant) -> Launch:
+    if ctx.sandbox is None or access == "outside":
         return Launch(argv, ctx.environment)
     try:
         return ctx.sandbox.launch(argv, ctx.workspace, ctx.environment, access)

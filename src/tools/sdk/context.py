@@ -17,7 +17,7 @@ from threading import Event
 from typing import Any, NamedTuple, TypeVar, Union, cast
 
 from ...errors import ToolError
-from ...types.sandbox import Sandbox
+from ...types.sandbox import Access, Grant, Sandbox
 from ..process.async_loop import AsyncLoop, CurrentLoop
 from .dependencies import (
     TEARDOWN_TIMEOUT_S,
@@ -42,6 +42,20 @@ BeforeWrite = Callable[[str, Union[bytes, None]], None]
 
 def _ignore_write(path: str, before: bytes | None) -> None:
     """No undo is wanted."""
+
+
+@dataclass
+class CommandReport:
+    """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
+
+    `explanation`: what its access does not include, "" if that cannot be why it failed. `named_none`: the call named
+    no access, and it was run with read.
+    """
+
+    widest_access: Access = "network"
+    exit_code: int = 0
+    explanation: str = ""
+    named_none: bool = False
 
 
 class Clock(NamedTuple):
@@ -77,6 +91,8 @@ class ToolContext:
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
     before_write: BeforeWrite = _ignore_write
     sandbox: Sandbox | None = None  # None: commands run without one
+    access: Grant | None = None  # what this call was allowed; None: what it names
+    report: CommandReport = field(default_factory=CommandReport, repr=False)
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from ...errors import ConfigError
 from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
+from ...types.sandbox import Access
 from ...types.tool_schema import to_openai_tool
 from .context import ToolContext
 from .result import store_and_truncate
@@ -105,6 +106,10 @@ class Registry:
         """The risk of a tool; an unknown one is of high risk."""
         return self._tools[name].risk if name in self else "high"
 
+    def access(self, name: str) -> Access | None:
+        """The access of the command that a tool runs; None if it runs none, or each call names its own."""
+        return self._tools[name].access if name in self else None
+
     def signature(self, name: str) -> str:
         """The signature of the tool of that name, or of the nearest; "" if none is near."""
         near = [name] if name in self else find_near(name, self._tools)
@@ -141,9 +146,13 @@ class Registry:
         """Whether the tool is a coroutine function."""
         return name in self and inspect.iscoroutinefunction(self[name].function)
 
-    def preview(self, call: ToolCall, ctx: ToolContext) -> str:
-        """What a call that `check` accepts would change; "" if that is not known."""
-        return self[call.name].preview_call(call.arguments, ctx)
+    def preview(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
+        """What a call that `check` accepts would change, as text; "" if that is not known.
+
+        A result of kind error says why the call cannot succeed.
+        """
+        kind, value, _ = self[call.name].preview_call(call.arguments, ctx)
+        return ToolResult(call.id, call.name, kind, value)
 
 
 def registry_of(tools: Iterable[Callable[..., object]]) -> Registry:

@@ -79,6 +79,16 @@ def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> 
     return {"type": "object", "properties": dict(properties), "required": [*required], "additionalProperties": False}
 
 
+def narrow_enum(schema: Mapping[str, JSON], parameter: str, values: Sequence[str]) -> Schema:
+    """The same schema, with only some values of a parameter; as it is where there is no such parameter."""
+    narrowed = dict(schema)
+    if isinstance(properties := schema.get("properties"), dict) and isinstance(
+        known := properties.get(parameter), dict
+    ):
+        narrowed["properties"] = {**properties, parameter: {**known, "enum": [*values]}}
+    return narrowed
+
+
 def _read_signature(function: Callable[..., object], name: str) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)

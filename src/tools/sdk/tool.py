@@ -14,19 +14,20 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import WRAPPER_ASSIGNMENTS, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args, overload
 
-from ...errors import BotError
+from ...errors import BotError, ToolError
 from ...types.messages import JSON, ToolDefinition
+from ...types.sandbox import Access
 from ...types.tool_schema import format_signature
 from .containment import contain, contain_coroutine
 from .context import ToolContext
 from .result import Outcome, attempt, replace_surrogates, to_outcome
-from .schema import Convert, drop_nulls, read_parameters, to_strict
+from .schema import Convert, drop_nulls, narrow_enum, read_parameters, to_strict
 from .validation import ArgumentValidator, describe_conversion_error
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is a type; type checkers bring this package
@@ -51,7 +52,7 @@ class Tool(Generic[P, R]):
 
     `context_parameter` names the parameter that gets the ToolContext; "": none. `preview` describes what a call would
     change, as a unified diff, for its approval. `converts` turns checked arguments into the types of the function's
-    hints.
+    hints. `access` is that of the command that the tool runs, if any.
     """
 
     definition: ToolDefinition
@@ -60,6 +61,7 @@ class Tool(Generic[P, R]):
     context_parameter: str = ""
     preview: Preview | None = None
     converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)
+    access: Access | None = None
 
     def __post_init__(self) -> None:
         for name in WRAPPER_ASSIGNMENTS:  # so that help() describes the function
@@ -78,6 +80,11 @@ class Tool(Generic[P, R]):
     def signature(self) -> str:
         """`read(path: string, offset?: integer)`."""
         return format_signature(self.definition.name, self.definition.parameters)
+
+    def narrow_choices(self, parameter: str, values: Sequence[str]) -> ToolDefinition:
+        """The definition with only some values of a parameter."""
+        schema = narrow_enum(self.definition.parameters, parameter, values)
+        return replace(self.definition, parameters=schema, strict_parameters=to_strict(schema))
 
     def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
         """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
@@ -116,21 +123,27 @@ class Tool(Generic[P, R]):
             else outcome
         )
 
-    def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str:
-        """The preview of a call that `check_arguments` accepts; "" if there is none, or it fails."""
+    def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
+        """What a call that `check_arguments` accepts would change, as text; "" if that is not known.
+
+        An error says why the call cannot succeed.
+        """
         preview, converted = self.preview, self._read_arguments(arguments)
         if preview is None or isinstance(converted, str):
-            return ""
+            return Outcome("text", "")
 
-        def log_failure(error: Exception) -> str:
+        def explain(error: Exception) -> Outcome:
+            was_raised = isinstance(error.__cause__, (Exception, type(None)))  # else the preview tried to exit
+            if isinstance(error, ToolError) and was_raised:
+                return _to_error(error)
             ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
-            return ""
+            return Outcome("text", "")
 
-        def run_preview() -> str:
+        def run_preview() -> Outcome:
             with contain():
-                return replace_surrogates(str(preview(converted, ctx)))
+                return Outcome("text", replace_surrogates(str(preview(converted, ctx))))
 
-        return attempt(run_preview, log_failure)
+        return attempt(run_preview, explain)
 
     def _run(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Outcome:
         function = cast(Callable[..., object], self.function)

@@ -4,15 +4,17 @@
       description: Search the files of the workspace.
       command: rg --line-number {glob} -- {pattern} {path}
       risk: low
+      access: read
       parameters:
         pattern: What to search for, a regular expression
         path: {description: File or folder, default: .}
         glob: {description: "Only in files like this one, e.g. *.py", flag: --glob=, optional: true}
 
-The command is split into words once, when it is read. A value replaces its `{parameter}` inside one word, whatever it
-contains. At the start of a word it may not begin with "-", since the program would take it for an option, unless a word
-"--" stands before it. An optional parameter that is left out removes its word; one with a `flag` becomes the flag and
-the value, a boolean one the flag alone.
+`access` is what the sandbox lets the command do: read, write or network; by default read for a tool of low risk, else
+write. The command is split into words once, when it is read. A value replaces its `{parameter}` inside one word,
+whatever it contains. At the start of a word it may not begin with "-", since the program would take it for an option,
+unless a word "--" stands before it. An optional parameter that is left out removes its word; one with a `flag` becomes
+the flag and the value, a boolean one the flag alone.
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ from typing import Any, NamedTuple
 
 from ...errors import ConfigError, ToolError
 from ...types.messages import JSON, ToolDefinition
-from ..process.run import run
+from ...types.sandbox import ACCESSES, Access
+from ..process.access import run_command
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from ..sdk.schema import Schema, object_schema, to_strict
-from ..sdk.tool import NAME, Tool
+from ..sdk.tool import NAME, Risk, Tool
 from .rows import Key, check_row, is_command, is_integer, is_list_of, is_number, is_scalar, is_string, one_of
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
@@ -41,6 +44,7 @@ KEYS = {
     "command": Key("a program and its arguments, in a string or a list of strings", is_command),
     "parameters": Key("an object: each name with what it is", lambda value: isinstance(value, dict)),
     "risk": one_of("low", "high"),
+    "access": one_of(*ACCESSES),
 }
 PARAMETER_KEYS = {
     "type": one_of(*TYPES),
@@ -167,15 +171,19 @@ def _make_tool(place: str, entry: Any) -> Tool:
     description = " ".join(row["description"].split())
     definition = ToolDefinition(row["name"], description, schema, strict_parameters=to_strict(schema))
 
+    risk: Risk = row.get("risk", "high")
+    access: Access = row.get("access", "read" if risk == "low" else "write")
+
     def call(ctx: ToolContext, **arguments: JSON) -> str | Stored:
-        return run(command.make_argv(arguments), ctx)
+        return run_command(command.make_argv(arguments), ctx, access, is_tool=True)
 
     return Tool(
         definition,
         call,
-        row.get("risk", "high"),
+        risk,
         "ctx",
         preview=lambda arguments, _: shlex.join(command.make_argv(arguments)),
+        access=access,
     )
 
 

@@ -12,12 +12,13 @@ from src.cli.main import main
 
 @pytest.fixture
 def decide(tmp_path, capsys, monkeypatch):
+    """Without a sandbox, so that the decisions are the same on every machine."""
     workspace = tmp_path / "ws"
     workspace.mkdir()
     config = tmp_path / "config.json"
 
     def decide(*lines, options=(), security=None):
-        config.write_text(json.dumps({"security": security or {}}))
+        config.write_text(json.dumps({"security": {"sandbox": "off", **(security or {})}}))
         typed = b"".join(line + b"\n" for line in map(as_bytes, lines))
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed), "ascii"))
         code = main(["policy", "-c", str(config), "-w", str(workspace), *options])
@@ -36,12 +37,14 @@ def running(command):
 
 
 def test_a_decision_has_its_reason_and_its_rule(decide):
-    code, (decision,) = decide(running("ls | wc -l"), security={"allowed_commands": ["ls", "wc"]})
+    code, (decision,) = decide(running("ls | wc -l"), security={"allowed_commands": ["ls | wc -l"], "mode": "edits"})
     assert code == 0
     assert decision == {
         "decision": "allow",
-        "reason": "all of its commands are allowed, and stay in the workspace",
-        "rule": "security.allowed_commands: ls, security.allowed_commands: wc",
+        "reason": "a rule allows it",
+        "rule": "security.allowed_commands: ls | wc -l",
+        "access": "write",
+        "mode": "edits",
     }
 
 
@@ -58,8 +61,16 @@ def test_nothing_runs(decide, tmp_path):
 
 
 def test_the_profile_of_the_command_line_comes_before_that_of_the_file(decide):
-    _, (decision,) = decide(running("ls"), options=("--profile", "read-only"), security={"profile": "full"})
-    assert (decision["decision"], decision["rule"]) == ("deny", "security.profile: read-only")
+    call = {"tool": "write", "arguments": {"path": "a"}}
+    for options in (("--profile", "read-only"), ("--mode", "plan"), ("--mode", "plan", "--profile", "full")):
+        for security in ({"profile": "full"}, {"mode": "full"}):
+            _, (decision,) = decide(call, options=options, security=security)
+            assert (decision["decision"], decision["rule"]) == ("deny", "security.mode: plan")
+
+
+def test_a_profile_of_the_settings_is_a_mode(decide):
+    modes = [decide(running("ls"), security={"profile": each})[1][0]["mode"] for each in ("read-only", "workspace")]
+    assert modes == ["plan", "edits"]
 
 
 def test_an_echo_can_be_tried_too(decide):

@@ -1,28 +1,33 @@
-"""What may run: profiles, rules over them, and what no rule can allow."""
+"""What may run: modes, rules over them, and what no rule can allow."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_type_hints
 
 import pytest
 
 from src.config import OPTIONS
-from src.security.permissions.policy import PROFILES, Policy
+from src.config.settings import PROFILE_MODES
+from src.security.permissions.modes import MODES
+from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
-from src.security.shell.option_table import ROWS
 from src.tools.sdk.registry import Risk
 from src.types.messages import ToolCall
+from src.types.sandbox import ACCESSES
 
 ROOT = Path(__file__).resolve().parents[3]
 READ = ToolCall("1", "read", {"path": "a.txt"})
 WRITE = ToolCall("1", "write", {"path": "a.txt", "content": "x"})
 EXEC = ToolCall("1", "exec", {"command": "make all"})
 OTHER = ToolCall("1", "send", {"to": "you"})
+
+
+ENFORCING = SimpleNamespace(is_enforcing=True)  # a sandbox
 
 
 @pytest.fixture
@@ -36,57 +41,95 @@ def write_call(path: str) -> ToolCall:
     return ToolCall("1", "write", {"path": path, "content": "x"})
 
 
-def exec_call(command: object) -> ToolCall:
-    return ToolCall("1", "exec", {"command": command})
+def exec_call(command: object, access: object = None) -> ToolCall:
+    return ToolCall("1", "exec", {"command": command, **({"access": access} if access else {})})
 
 
-def test_the_page_names_the_commands_of_the_table():
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    listed = page.partition("<!-- commands -->")[2].partition("<!-- end of commands -->")[0]
-    assert re.findall("`([^`]+)`", listed) == sorted({*ROWS, "find"})
-
-
-def test_the_parser_of_shells_is_loaded_for_a_command_that_may_run_and_for_nothing_else():
+def test_the_parser_of_shells_is_loaded_for_a_redirection_and_for_nothing_else():
     code = """
 import sys
 from dataclasses import replace
 from pathlib import Path
 from src.types.messages import ToolCall
 from src.security.permissions.policy import Policy
-policy = Policy(Path("."), allowed_commands=("ls",))
-policy.decide(ToolCall("1", "write", {"path": "a"}), "high")
+policy = Policy(Path("."))
+policy.decide(ToolCall("1", "exec", {"command": "ls | wc"}), "high")
 print("tree_sitter" in sys.modules)
-policy.decide(ToolCall("1", "exec", {"command": "ls"}), "high")
+policy.decide(ToolCall("1", "exec", {"command": "ls > a"}), "high")
 print("tree_sitter" in sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", "True"]
 
 
-class TestProfiles:
+class TestModes:
     @pytest.mark.parametrize(
-        ("profile", "read", "write", "command", "other"),
+        ("mode", "read", "write", "other"),
         [
-            ("read-only", "allow", "deny", "deny", "deny"),
-            ("ask", "allow", "ask", "ask", "ask"),
-            ("workspace", "allow", "allow", "ask", "ask"),
-            ("full", "allow", "allow", "allow", "allow"),
+            ("plan", "allow", "deny", "deny"),
+            ("ask", "allow", "ask", "ask"),
+            ("edits", "allow", "allow", "ask"),
+            ("auto", "allow", "allow", "ask"),
+            ("full", "allow", "allow", "allow"),
         ],
     )
-    def test_what_each_lets_run(self, profile, read, write, command, other, workspace):
-        policy = Policy(workspace, profile)
-        decided = [policy.decide(READ, "low"), *(policy.decide(call, "high") for call in (WRITE, EXEC, OTHER))]
-        assert [each.action for each in decided] == [read, write, command, other]
-        assert {each.rule for each in decided} == {f"security.profile: {profile}"}
+    def test_what_each_lets_tools_do(self, mode, read, write, other, workspace):
+        policy = Policy(workspace, mode)
+        decided = [policy.decide(READ, "low"), *(policy.decide(call, "high") for call in (WRITE, OTHER))]
+        assert [each.action for each in decided] == [read, write, other]
+        assert {each.rule for each in decided} == {f"security.mode: {mode}"}
 
-    def test_the_settings_know_the_same_profiles(self):
-        assert tuple(PROFILES) == OPTIONS["security.profile"].metadata["choices"]
+    @pytest.mark.parametrize(
+        ("mode", "actions"),
+        [
+            ("plan", ["allow", "allow", "deny", "deny"]),
+            ("ask", ["allow", "allow", "ask", "ask"]),
+            ("edits", ["allow", "allow", "ask", "ask"]),
+            ("auto", ["allow", "allow", "allow", "ask"]),
+            ("full", ["allow", "allow", "allow", "allow"]),
+        ],
+    )
+    def test_what_each_lets_commands_do_by_their_access(self, mode, actions, workspace):
+        policy = Policy(workspace, mode, sandbox=ENFORCING)
+        decided = [policy.decide(exec_call("make", access), "high") for access in (None, *ACCESSES)]
+        assert [each.action for each in decided] == actions
+        assert [each.access for each in decided] == ["read", *ACCESSES]
+
+    @pytest.mark.parametrize("access", ACCESSES)
+    def test_a_command_of_the_users_own_is_decided_by_the_access_it_declares(self, access, workspace):
+        policy = Policy(workspace, "auto", sandbox=ENFORCING)
+        assert policy.decide(OTHER, "high", access) == policy.decide(exec_call("make", access), "high")
+
+    @pytest.mark.parametrize("mode", ["plan", "ask", "edits", "auto"])
+    def test_where_nothing_enforces_every_command_asks(self, mode, workspace):
+        decision = Policy(workspace, mode).decide(exec_call("ls"), "high")
+        assert (decision.action, decision.rule) == ("ask", "sandbox")
+
+    def test_the_settings_know_the_same_modes(self):
+        assert ("", *MODES) == OPTIONS["security.mode"].metadata["choices"]
+        assert {*PROFILE_MODES.values()} <= MODES.keys()
+
+    @pytest.mark.parametrize(
+        ("mode", "tool", "access", "is_offered"),
+        [
+            ("plan", "write", None, False),
+            ("plan", "exec", None, True),
+            ("plan", "lint", "read", True),
+            ("plan", "build", "write", False),
+            ("ask", "write", None, True),
+        ],
+    )
+    def test_a_tool_that_could_not_run_is_not_offered(self, mode, tool, access, is_offered, workspace):
+        assert Policy(workspace, mode).can_offer(tool, "high", access) is is_offered
+
+    def test_in_plan_a_tool_that_a_rule_allows_is_offered(self, workspace):
+        assert Policy(workspace, "plan", (Rule("write", "allow", path="notes.md"),)).can_offer("write", "high")
 
     def test_writing_is_free_inside_the_workspace_only(self, workspace):
         (workspace / "out").symlink_to("/tmp")
-        policy = Policy(workspace, "workspace")
+        policy = Policy(workspace, "edits")
         assert policy.decide(write_call("a/new"), "high").action == "allow"
-        assert {policy.decide(write_call(path), "high")[::2] for path in ("../a", "/etc/a", "out/a")} == {
+        assert {policy.decide(write_call(path), "high")[:3:2] for path in ("../a", "/etc/a", "out/a")} == {
             ("deny", "workspace")
         }
 
@@ -99,14 +142,14 @@ class TestProfiles:
 
 class TestRules:
     def test_an_allowing_rule_comes_before_the_profile(self, workspace):
-        policy = Policy(workspace, "read-only", (Rule("write", "allow", path="*.txt"),))
+        policy = Policy(workspace, "plan", (Rule("write", "allow", path="*.txt"),))
         assert policy.decide(WRITE, "high").action == "allow"
         assert policy.decide(write_call("a.py"), "high").action == "deny"
 
-    @pytest.mark.parametrize("profile", PROFILES)
-    def test_a_denying_rule_comes_before_all_others_whatever_their_order(self, profile, workspace):
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_denying_rule_comes_before_all_others_whatever_their_order(self, mode, workspace):
         rules = (Rule("write", "allow"), Rule("write", "deny", path="a.*"), Rule("write", "ask"))
-        assert Policy(workspace, profile, rules).decide(WRITE, "high").action == "deny"
+        assert Policy(workspace, mode, rules).decide(WRITE, "high").action == "deny"
 
     def test_an_asking_rule_comes_before_an_allowing_one(self, workspace):
         rules = (Rule("read", "allow"), Rule("read", "ask", path="a.txt"))
@@ -149,271 +192,123 @@ class TestWhatNoRuleAllows:
     def test_a_call_that_repeats_what_the_model_was_given_asks(self, risk, workspace):
         call = ToolCall("c", "exec", {"command": "ls"}, "text", echo=True)
         policy = Policy(workspace, "full", (Rule("exec", "allow"),), ("ls",))
-        assert policy.decide(call, risk)[::2] == ("ask", "echo")
+        assert policy.decide(call, risk)[:3:2] == ("ask", "echo")
 
     def test_and_is_denied_where_it_would_be_denied_anyway(self, workspace):
-        call = ToolCall("c", "exec", {"command": "ls"}, "text", echo=True)
-        assert Policy(workspace, "read-only").decide(call, "high").action == "deny"
+        call = ToolCall("c", "exec", {"command": "ls", "access": "write"}, "text", echo=True)
+        assert Policy(workspace, "plan").decide(call, "high").action == "deny"
 
 
 class TestCommands:
-    """What a rule of the user's own allows, beyond the commands that the table knows."""
+    """What rules allow on top of the mode."""
 
     @staticmethod
-    def action(policy: Policy, command: str) -> str:
-        return policy.decide(exec_call(command), "high").action
+    def decide(command: str, *words: str, access: object = None, **rule: object) -> tuple[str, str | None]:
+        rules = tuple(Rule("exec", "allow", each, **rule) for each in words)
+        decision = Policy(Path("/"), "ask", rules, sandbox=ENFORCING).decide(exec_call(command, access), "high")
+        return decision.action, decision.access
 
     @pytest.mark.parametrize(
         "command",
-        ["pytest", "pytest -q tests", "pytest -k 'a or b'", "pytest tests/test_a.py::test_b[1]", "pytest -q | tail -5"],
+        ["git push", "git push origin main", "git  push", "git 'push' 2>&1", "git push && git push --tags > a"],
     )
-    def test_it_may_be_given_plain_words(self, command, workspace):
-        assert self.action(Policy(workspace, allowed_commands=("pytest", "tail")), command) == "allow"
+    def test_its_words_begin_each_simple_command(self, command):
+        assert self.decide(command, "git push", access="network") == ("ask", "network")
+        assert {self.decide(command, "git push", access=each) for each in (None, "write")} == {("allow", "write")}
 
     @pytest.mark.parametrize(
         "command",
-        [
-            "pytest ../other",
-            "pytest --rootdir=/etc",
-            "pytest -c/etc/x",
-            "pytest -p../x",
-            "pytest a:/etc/x",
-            "pytest @/etc/x",
-            "pytest file:///etc/x",
-            "pytest link",
-            "pytest '~/x'",
-            "pytest '$(touch pwned)'",
-            "pytest 'a;b'",
-            "pytest > log",
-            "pytests",
-            "./pytest",
-            "python -m pytest",
-        ],
+        ["git pushx", "git -C x push", "git push; ls", "ls | git push", "git push $x", "git push $(ls)"],
     )
-    def test_and_no_word_that_leads_out_of_the_workspace_or_may_be_run(self, command, workspace):
-        (workspace / "link").symlink_to("/etc")
-        assert self.action(Policy(workspace, allowed_commands=("pytest",)), command) == "ask"
+    def test_a_line_of_which_it_does_not_begin_every_command_is_left_to_the_mode(self, command):
+        assert self.decide(command, "git push") == ("allow", "read")
+        assert self.decide(command, "git push", access="write") == ("ask", "write")
 
-    @pytest.mark.parametrize("command", ["git status", "git status -s", "git status --porcelain src"])
-    def test_a_sub_command_is_allowed_by_its_words(self, command, workspace):
-        assert self.action(Policy(workspace, allowed_commands=("git status",)), command) == "allow"
+    def test_it_runs_with_just_the_access_that_the_rule_names(self):
+        assert self.decide("git push", "git push", exact=False) == ("allow", "write")
+        network = Policy(Path("/"), "ask", (Rule("exec", "allow", "git push", access="network"),), sandbox=ENFORCING)
+        for named, expected in ((None, "network"), ("write", "write"), ("network", "network")):
+            decision = network.decide(exec_call("git push", named), "high")
+            assert (decision.action, decision.access) == ("allow", expected)
 
-    @pytest.mark.parametrize("command", ["git push", "git -c a=b status", "git", "git log"])
-    def test_and_no_other_of_them(self, command, workspace):
-        assert self.action(Policy(workspace, allowed_commands=("git status",)), command) == "ask"
+    def test_commands_of_several_rules_run_with_the_least_of_their_accesses(self):
+        rules = (Rule("exec", "allow", "git push", access="network"), Rule("exec", "allow", "make"))
+        decision = Policy(Path("/"), "ask", rules, sandbox=ENFORCING).decide(exec_call("make && git push"), "high")
+        assert (decision.action, decision.access) == ("allow", "write")
 
-    def test_what_is_word_for_word_the_users_runs(self, workspace):
-        words = ("find . -name x -delete", "sort -o a b", "cat /etc/hosts", "bash build.sh", "git commit -m 'a $b'")
-        assert {self.action(Policy(workspace, allowed_commands=words), each) for each in words} == {"allow"}
-        assert self.action(Policy(workspace, allowed_commands=words), "find . -name x -delete -ls") == "ask"
+    def test_a_setting_of_before_allows_a_command_to_write(self):
+        policy = Policy(Path("/"), allowed_commands=("make",), sandbox=ENFORCING)
+        assert policy.decide(exec_call("make all"), "high")[:3:2] == ("allow", "security.allowed_commands: make")
 
-    def test_true_and_false_need_no_rule_behind_what_has_one(self, workspace):
-        policy = Policy(workspace, allowed_commands=("ls",))
-        assert self.action(policy, "ls nosuch || true") == "allow"
-        assert {self.action(policy, command) for command in ("true", "true; rm a", "ls; true x")} == {"ask"}
-
-    def test_a_folder_shown_by_its_name_alone_is_not_looked_into(self, workspace):
-        (workspace / "out").symlink_to("/etc")
-        policy = Policy(workspace, allowed_commands=("ls",))
-        assert {self.action(policy, command) for command in ("ls -d */", "ls -d out")} == {"allow"}
-        commands = (
-            "ls */",
-            "ls -ld */",
-            "ls -1 out",
-            "ls -d ..",
-            "ls -d out/x",
-            "ls -d out/*",
-            "ls -d /*",
-            "ls -d ./..",
+    @pytest.mark.parametrize(("command", "action"), [("make all", "allow"), (" make all\n", "allow"), ("make", "ask")])
+    def test_where_nothing_enforces_a_rule_must_hold_the_exact_line(self, command, action):
+        policy = Policy(
+            Path("/"), "ask", (Rule("exec", "allow", "make all"), Rule("exec", "allow", "make all", exact=True))
         )
-        assert {self.action(policy, command) for command in commands} == {"ask"}
+        assert policy.decide(exec_call(command), "high").action == action
+        assert policy.decide(exec_call(f"{command} -k"), "high").action == "ask"
 
-    @pytest.mark.parametrize(
-        ("rule", "command"),
-        [
-            ("python", "python -c pass"),
-            ("python", "python -Bc pass"),
-            ("fd", "fd . -x touch a"),
-            ("tar", "tar xf a.tar --to-command=touch"),
-            ("tar", "tar xf a.tar --to-c=touch"),
-            ("tar", "tar xIf ./evil.sh a.tar"),
-            ("rsync", "rsync -aze ./evil.sh a b"),
-            ("npm", "npm exec touch a"),
-            ("go test", "go test -exec ./evil.sh"),
-            ("sqlite3", "sqlite3 db .shell"),
-            ("git fetch", "git fetch ext::touch"),
-            ("vim", "vim a"),
-        ],
-    )
-    def test_a_word_by_which_it_runs_what_it_is_given_must_be_the_rules(self, rule, command, workspace):
-        assert self.action(Policy(workspace, allowed_commands=(rule,)), command) == "ask"
-        assert self.action(Policy(workspace, allowed_commands=(command,)), command) == "allow"
+    def test_a_rule_of_the_whole_tool_allows_every_line(self):
+        assert Policy(Path("/"), "ask", (Rule("exec", "allow"),)).decide(exec_call("$x"), "high").action == "allow"
 
-    @pytest.mark.parametrize(
-        "command",
-        ["python tests/run.py -v", "python -m pytest", "tar czf a.tar src", "go test", "npm test", "fd x src"],
-    )
-    def test_and_its_other_words_need_not_be(self, command, workspace):
-        assert self.action(Policy(workspace, allowed_commands=(command.split()[0],)), command) == "allow"
-
-    @pytest.mark.parametrize("launcher", ["bash", "sh", "env", "xargs", "sudo", "eval", ".", "timeout"])
-    def test_a_rule_that_names_only_what_runs_others_allows_nothing(self, launcher, workspace):
-        policy = Policy(workspace, allowed_commands=(launcher, "echo"))
-        commands = (launcher, f"{launcher} touch a", f"echo touch a | {launcher}")
-        assert {self.action(policy, each) for each in commands} == {"ask"}
-
-    @pytest.mark.parametrize("path", ["", ".", ":/usr/bin", "bin:/usr/bin", "{}/bin:/usr/bin"])
-    def test_a_command_that_the_workspace_may_stand_in_for_asks(self, path, workspace):
-        program = workspace / "bin" / "ls"
-        program.parent.mkdir()
-        program.touch(0o755)
-        policy = Policy(workspace, allowed_commands=("ls",), path=path.format(workspace))
-        assert self.action(policy, "ls -l") == "ask"
-        assert self.action(policy, "ls") == "ask"
-
-    def test_a_glob_that_may_match_a_name_like_an_option_asks(self, workspace):
-        (workspace / "-delete").touch()
-        policy = Policy(workspace, allowed_commands=("find", "ls"), path="/usr/bin:/bin")
-        assert {self.action(policy, command) for command in ("find *", "find -d*", "ls *")} == {"ask"}
-        assert self.action(policy, "ls ./*") == "allow"
-
-    def test_git_does_not_take_the_workspace_itself_for_a_repository(self, workspace):
-        (workspace / "HEAD").touch()
-        policy = Policy(workspace, allowed_commands=("git status",), path="/usr/bin:/bin")
-        assert {self.action(policy, command) for command in ("git status", "git status -s")} == {"ask"}
-
-    def test_a_change_of_folders_needs_no_rule_and_changes_what_paths_mean(self, workspace):
-        (workspace / "src" / "deep").mkdir(parents=True)
-        (workspace / "way").symlink_to("src/deep")
-        (workspace / "secret").symlink_to("/etc/passwd")
-        policy = Policy(workspace, allowed_commands=("cat", "ls"), path="/usr/bin:/bin")
-        inside = ("cd src && cat ../a", f"cd {workspace} && ls", "cd src/deep; cat x", "(cd src && ls) | cat")
-        assert {self.action(policy, command) for command in inside} == {"allow"}
-        outside = ("cd src && cat ../secret", "cd src; cat secret", "cd .. && ls", "cd nowhere && ls", "cd / && ls")
-        assert {self.action(policy, command) for command in outside} == {"ask"}
-        through_a_link = ("cd way && cat ../x", "cd way/.. && cat secret", "cd way/../.. && ls")
-        assert {self.action(policy, command) for command in through_a_link} == {"ask"}
-        assert self.action(policy, "cd src") == "ask"
-
-    def test_a_command_that_is_allowed_by_its_name_is_given_no_protected_file(self, workspace):
-        (workspace / ".git").mkdir()
-        settings = workspace / "config.json"
-        policy = Policy(workspace, allowed_commands=("cp", "cat", "rm -r .git"), protected=(settings,))
-        refused = ("cp a .git/hooks/b", "cd .git && cp ../a b", "cp a config.json", "cp -t.git a")
-        assert {self.action(policy, command) for command in refused} == {"ask"}
-        assert {self.action(policy, command) for command in ("cp a b", "cat config.json", "rm -r .git")} == {"allow"}
-
-    def test_a_link_is_made_only_where_a_rule_names_all_of_its_words(self, workspace):
-        (workspace / "src" / "deep").mkdir(parents=True)
-        policy = Policy(workspace, allowed_commands=("ln", "cat", "ln -s a b"))
-        assert self.action(policy, "ln -s a b") == "allow"
-        assert self.action(policy, "cd src/deep && ln -s ../.. ../up && cat ../up/secret") == "ask"
-
-    def test_what_is_word_for_word_the_users_is_meant_for_the_workspaces_own_folder(self, workspace):
-        (workspace / "src").mkdir()
-        policy = Policy(workspace, allowed_commands=("cat /etc/hosts", "bash build.sh"))
-        assert {self.action(policy, f"cd src && {each}") for each in policy.allowed_commands} == {"ask"}
-
-    def test_git_takes_no_other_folder_for_a_repository_either(self, workspace):
-        (workspace / ".git").mkdir()
-        (workspace / "src" / "deep").mkdir(parents=True)
-        policy = Policy(workspace, allowed_commands=("git status", "git fetch"), path="/usr/bin:/bin")
-        assert self.action(policy, "cd src/deep && git status") == "allow"
-        (workspace / "src" / "HEAD").touch()
-        commands = ("cd src/deep && git status", "cd src && git fetch origin", "cd src && git status -s")
-        assert {self.action(policy, command) for command in commands} == {"ask"}
-
-    @pytest.mark.parametrize(
-        "before", ["time", "time -p", "timeout 5", "timeout -k 1 5s", "nice -n 5", "stdbuf -oL", "command"]
-    )
-    def test_what_only_runs_another_command_needs_no_rule_beside_that_commands(self, before, workspace):
-        policy = Policy(workspace, allowed_commands=("ls",), path="/usr/bin:/bin")
-        assert self.action(policy, f"{before} ls -l") == "allow"
-        commands = (
-            f"{before} touch a",
-            f"{before} ls ..",
-            f"{before} 'ls'",
-            f"{before} cd src",
-            f"{before} eval ls",
-            before,
-        )
-        assert {self.action(policy, command) for command in commands} == {"ask"}
-
-    def test_git_without_its_pager_is_the_same(self, workspace):
-        policy = Policy(workspace, allowed_commands=("git log",), path="/usr/bin:/bin")
-        assert {self.action(policy, f"git {each} log -1") for each in ("--no-pager", "-P")} == {"allow"}
-        commands = (
-            "git --no-pager push",
-            "git --no-pager",
-            "git --no-pager -c a=b log",
-            "git --paginate log",
-            "git -p log",
-        )
-        assert {self.action(policy, command) for command in commands} == {"ask"}
-
-    def test_links_matter_only_where_they_are_followed_from(self, workspace):
-        for folder in ("closed", "open", "around"):
-            (workspace / folder).mkdir()
-        (workspace / "open" / "out").symlink_to("/etc")
-        (workspace / "closed" / "file").symlink_to("../a.txt")
-        (workspace / "around" / "other").symlink_to("../open")
-        policy = Policy(workspace, allowed_commands=("grep", "find"), path="/usr/bin:/bin")
-        assert {self.action(policy, each) for each in ("grep -R x closed", "find -L closed -name x")} == {"allow"}
-        commands = (
-            "grep -R x",
-            "grep -R x open",
-            "grep -R x closed open",
-            "grep -R x around",
-            "find -L around",
-            "find -L",
-        )
-        assert {self.action(policy, command) for command in commands} == {"ask"}
-
-    def test_a_command_on_a_path_that_may_not_be_read_asks(self, workspace):
+    def test_a_command_on_a_path_that_may_not_be_read_asks_a_person(self, workspace):
         (workspace / ".env").touch()
-        policy = Policy(workspace, rules=(Rule("read", "deny", path=".env"),), allowed_commands=("cat",), path="/bin")
-        assert [self.action(policy, command) for command in ("cat .env", "cat .e*", "cat < .env", "cat a")] == [
-            *["ask"] * 3,
-            "allow",
-        ]
+        policy = Policy(workspace, rules=(Rule("read", "deny", path=".env"),), sandbox=ENFORCING)
+        asking = ("cat .env", "cat .e*", "cat < .env", "cat --file=.env", "cat $x", "cat ./x/../.env")
+        decided = [policy.decide(exec_call(command), "high") for command in asking]
+        assert [(each.action, each.needs_person) for each in decided] == [("ask", True)] * len(asking)
+        assert policy.decide(exec_call("cat a"), "high").action == "allow"
 
-    @pytest.mark.parametrize("profile", PROFILES)
-    def test_what_is_denied_is_denied_however_it_is_written(self, profile, workspace):
-        policy = Policy(workspace, profile, (Rule("exec", "deny", "git push"), Rule("exec", "allow")))
-        commands = (
-            "git push",
-            "ls; git -C x push",
-            "bash -c 'git push'",
-            "$x push",
-            "echo git push | sh",
-            "git push '",
-        )
-        assert {self.action(policy, command) for command in commands} == {"deny"}
+    @pytest.mark.parametrize(
+        ("line", "exit_code", "is_unaffected"),
+        [
+            ("grep -rn x src | head", 1, True),
+            ("cd src && git grep x", 1, True),
+            ("nosuch", 127, True),
+            ("mkdir b; b/run", 127, False),
+            ("pytest -q", 1, False),
+            ("grep x a > b", 1, False),
+        ],
+    )
+    def test_what_only_reads_fails_with_any_access(self, line, exit_code, is_unaffected):
+        assert Policy(Path("/")).is_unaffected(line, exit_code) is is_unaffected
 
-    def test_what_is_protected_is_not_written_by_a_redirection_whatever_the_profile(self, workspace):
+    @pytest.mark.parametrize("mode", MODES)
+    def test_what_is_denied_is_denied_however_it_is_written(self, mode, workspace):
+        policy = Policy(workspace, mode, (Rule("exec", "deny", "git push"), Rule("exec", "allow")))
+        commands = ("git push", "ls; git -C x push", "bash -c 'git push'", "echo git push | sh", "git push '")
+        assert {policy.decide(exec_call(command), "high").action for command in commands} == {"deny"}
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_line_that_a_denying_rule_cannot_read_asks_a_person(self, mode, workspace):
+        policy = Policy(workspace, mode, (Rule("exec", "deny", "git push"), Rule("exec", "allow")), sandbox=ENFORCING)
+        decided = [policy.decide(exec_call(command), "high") for command in ("$x push", "echo x | sh")]
+        assert [(each.action, each.needs_person) for each in decided] == [("ask", True)] * 2
+
+    def test_what_is_protected_is_not_written_by_a_redirection_whatever_the_mode(self, workspace):
         policy = Policy(workspace, "full", protected=(workspace / "settings.json",))
         commands = ("echo x > .git/hooks/pre-commit", "ls; (echo >> settings.json)", "cat a 2>./x/../.git/config")
-        assert {self.action(policy, command) for command in commands} == {"deny"}
+        assert {policy.decide(exec_call(command), "high").action for command in commands} == {"deny"}
 
 
 @pytest.mark.parametrize("repair", ["quotes inside a string", "unquoted text"])
 def test_a_call_whose_text_had_to_be_guessed_asks(repair, workspace):
     call = ToolCall("1", "write", {"path": "a", "content": "x"}, "text", (repair,))
-    assert Policy(workspace, "workspace").decide(call, "high").rule == "repaired"
-    assert Policy(workspace, "full").decide(call, "high").action == "allow"
+    assert Policy(workspace, "edits").decide(call, "high").rule == "repaired"
+    assert Policy(workspace, "full").decide(call, "high").needs_person
 
 
-@pytest.mark.parametrize("profile", ["ask", "workspace", "full"])
-def test_a_guessed_call_asks_in_every_profile_and_whatever_rules_allow(profile, workspace):
+@pytest.mark.parametrize("mode", ["ask", "edits", "auto", "full"])
+def test_a_guessed_call_asks_in_every_mode_and_whatever_rules_allow(mode, workspace):
     call = ToolCall("1", "write", {"path": "a", "content": "x"}, guessed=True)
-    decision = Policy(workspace, profile, (Rule("write", "allow"),)).decide(call, "high")
+    decision = Policy(workspace, mode, (Rule("write", "allow"),)).decide(call, "high")
     assert (decision.action, decision.rule) == ("ask", "guessed")
 
 
 def test_a_guessed_call_that_changes_nothing_runs_and_a_denied_one_stays_denied(workspace):
     read = ToolCall("1", "read", {"path": "a"}, guessed=True)
     assert Policy(workspace).decide(read, "low").action == "allow"
-    assert Policy(workspace, "read-only").decide(replace(read, name="write"), "high").action == "deny"
+    assert Policy(workspace, "plan").decide(replace(read, name="write"), "high").action == "deny"
 
 
 class TestAlways:
@@ -437,34 +332,28 @@ class TestAlways:
 
     @pytest.mark.parametrize(
         ("command", "rule"),
-        [
-            ("ls -l src", "ls"),
-            ("git status -s", "git status"),
-            ("find . -name x", "find"),
-            ("cd sub && ls -l", "ls"),
-            ("timeout 5 ls -l", "ls"),
-            ("git --no-pager diff --stat", "git diff"),
-        ],
+        [("git commit -m 'a b'", "git commit"), ("pip install x", "pip install"), ("make test", "make test")],
     )
-    def test_the_rule_for_a_command_that_only_reads_names_it_and_its_sub_command(self, command, rule, workspace):
-        (workspace / "sub").mkdir()
-        assert Policy(workspace, path="/usr/bin:/bin").find_always_rule(exec_call(command)) == Rule(
-            "exec", "allow", rule
-        )
+    def test_the_rule_for_a_sub_command_names_it_and_what_it_needs(self, command, rule, workspace):
+        policy = Policy(workspace, sandbox=ENFORCING)
+        found = policy.find_always_rule(exec_call(command), "network")
+        assert found == Rule("exec", "allow", rule, access="network")
 
     @pytest.mark.parametrize(
-        "command", ["rm a.txt", "git push origin", "pytest -q", "cat ../a", "find . -delete", "ls | rm a"]
+        "command", ["rm -r a.txt", "pytest -q", "ls | rm a", "ls > a", "echo $(date)", "sudo reboot", "make"]
     )
     def test_the_rule_for_any_other_is_the_line_as_it_stands(self, command, workspace):
-        policy = Policy(workspace, path="/usr/bin:/bin")
-        rule = policy.find_always_rule(exec_call(command))
-        assert rule == Rule("exec", "allow", command, exact=True)
-        assert policy.with_rule(rule).decide(exec_call(command), "high").action == "allow"
-        assert policy.with_rule(rule).decide(exec_call(f"{command} b"), "high").action == "ask"
+        policy = Policy(workspace, sandbox=ENFORCING)
+        rule = policy.find_always_rule(exec_call(command), "write")
+        assert rule == Rule("exec", "allow", command, exact=True, access="write")
+        assert policy.with_rule(rule).decide(exec_call(command, "write"), "high").action == "allow"
+        assert policy.with_rule(rule).decide(exec_call(f"{command} b", "write"), "high").action == "ask"
 
-    @pytest.mark.parametrize("command", ["ls > a", "echo $(date)", "ls &", "", None, "ls \x1b[2J"])
-    def test_there_is_none_for_what_cannot_be_read(self, command, workspace):
-        assert Policy(workspace).find_always_rule(exec_call(command)) is None
+    def test_where_nothing_enforces_it_is_the_line_as_well(self, workspace):
+        assert Policy(workspace).find_always_rule(exec_call("make test")).exact
+
+    def test_there_is_none_for_no_command(self, workspace):
+        assert Policy(workspace).find_always_rule(exec_call(None)) is None
 
 
 UNREACHABLE = [
@@ -479,23 +368,4 @@ UNREACHABLE = [
 def test_a_path_that_no_file_tool_reaches_is_denied_whatever_a_rule_says(tool, arguments, reason, workspace):
     decision = Policy(workspace, "full", (Rule(tool, "allow"),)).decide(ToolCall("1", tool, arguments), "low")
     assert (decision.action, decision.rule) == ("deny", "workspace")
-    assert reason in decision.reason
-
-
-NOT_HARMLESS = [
-    (5, "/usr/bin", "there is no command"),
-    ("pytest a", "/usr/bin:bin", "PATH contains a relative folder"),
-    ("git push", "/usr/bin", "it is not known what git does with that"),
-    ("ls --all=x", "/usr/bin", "--all takes no value"),
-    ("head -n", "/usr/bin", "-n needs a value"),
-    ("find . -name", "/usr/bin", "-name needs a value"),
-    ("cat 12<a.txt", "/usr/bin", "12 is not a usual file descriptor"),
-]
-
-
-@pytest.mark.parametrize(("command", "path", "reason"), NOT_HARMLESS)
-def test_the_reason_names_what_is_not_known_to_be_harmless(command, path, reason, workspace):
-    policy = Policy(workspace, allowed_commands=("pytest", "git", "ls", "head", "find", "cat"), path=path)
-    decision = policy.decide(exec_call(command), "high")
-    assert decision.action == "ask"
     assert reason in decision.reason

@@ -31,7 +31,8 @@ def make_runner(
     context = ToolContext(workspace, environment=select_environment(environment), sandbox=made.sandbox)
 
     def run(command: str, timeout: float = 20, access: Access = "write") -> str:
-        return str(run_program(["/bin/bash", "-c", "--", command], replace(context, exec_timeout=timeout), access))
+        done = run_program(["/bin/bash", "-c", "--", command], replace(context, exec_timeout=timeout), access)
+        return str(done.output)
 
     return run
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.security.shell.reader import parse_line, read_literal, split_words
-from src.security.shell.scanner import UnsafeToParse
+from src.security.shell.reader import UnsafeToParse, parse_line, read_literal, split_words
 
 
 @pytest.mark.parametrize(

@@ -461,7 +461,7 @@ def test_what_cannot_be_kept_for_taking_it_back_is_not_overwritten(run, workspac
 
 
 def preview(name: str, workspace: Path, **arguments) -> str:
-    return REGISTRY.preview(ToolCall("1", name, arguments), ToolContext(workspace))
+    return str(REGISTRY.preview(ToolCall("1", name, arguments), ToolContext(workspace)).value)
 
 
 def test_the_preview_is_the_diff_that_the_call_comes_to(workspace, run):
@@ -475,9 +475,12 @@ def test_the_preview_is_the_diff_that_the_call_comes_to(workspace, run):
     assert [each.name for each in workspace.iterdir()] == ["a.txt"]
 
 
-def test_an_impossible_change_has_no_preview(workspace):
-    assert preview("edit", workspace, path="a.txt", oldText="two", newText="2") == ""
-    assert preview("write", workspace, path="../a.txt", content="x") == ""
+def test_the_preview_of_an_impossible_change_is_the_error_of_the_change(workspace, run):
+    calls = (("edit", {"path": "a.txt", "oldText": "two", "newText": "2"}), ("write", {"path": "../a", "content": "x"}))
+    for name, arguments in calls:
+        found = REGISTRY.preview(ToolCall("1", name, arguments), ToolContext(workspace))
+        assert found.kind == "error"
+        assert found == REGISTRY.run(ToolCall("1", name, arguments), ToolContext(workspace))
 
 
 def test_of_a_binary_file_the_preview_says_what_is_lost(workspace):

@@ -335,16 +335,16 @@ def test_a_preview_sees_the_arguments_as_the_function_would(tmp_path):
     registry = Registry()
     registry.tool(preview=lambda arguments, ctx: f"+{arguments['times']} {ctx.workspace == tmp_path}")(greet)
     call = ToolCall("1", "greet", {"name": "you", "times": 2.0})
-    assert registry.preview(call, ToolContext(tmp_path)) == "+2 True"
+    assert registry.preview(call, ToolContext(tmp_path)).value == "+2 True"
 
 
 def test_a_preview_that_fails_is_empty(tmp_path):
     registry = Registry()
     registry.tool(preview=lambda arguments, ctx: arguments["nothing"])(greet)
-    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)) == ""
+    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)).value == ""
 
 
 def test_without_a_preview_there_is_none(tmp_path):
     registry = Registry()
     registry.tool(greet)
-    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)) == ""
+    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)).value == ""

@@ -1,7 +1,7 @@
 """Ask the user at the terminal whether a call may run. The call is shown in full.
 
-y runs it, n does not, a runs it and saves a rule, e lets the user change it first, and anything else goes to the
-model instead of a result.
+One letter answers, and a line with a slash runs a command of the chat. Feedback for the model follows `n` or `:`; any
+other words ask again, since they may be meant as a yes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,28 @@ from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
 from ....security.permissions.approval import REFUSE_ALL, Answer, Approver, AutoApprover, Request
+from ....security.permissions.rules import RULE_KEYS
 from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
+from ....types.sandbox import Grant
 from ...render.diff import draw_preview
+from ...render.plain import get_columns
+from ...render.wrap import wrap_text
 
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = "the user did not let it run, and said: {said}"
 MAX_SHORT_LINES = 20  # the beginning of a longer request may be off the screen
+EDITED_TEXTS = {"write": "content", "edit": "newText", "exec": "command"}  # tool -> what `e` opens
+ACCESS_LABELS: Mapping[Grant, str] = {
+    "read": "read: changes nothing, no network",
+    "write": "write: may change the workspace, no network",
+    "network": "network: may change the workspace and use the network",
+}
+WIDER_KEYS: Mapping[Grant, tuple[str, str]] = {
+    "network": ("w", "once, with the network"),
+    "outside": ("o", "once, outside the sandbox"),
+}
+NO_COMMANDS = "  Commands with a slash work in a chat only."
 
 
 def ask_on_stderr(question: str, default: str = "") -> str:
@@ -34,10 +49,11 @@ def ask_on_stderr(question: str, default: str = "") -> str:
 
 
 class TerminalApprover:
-    """An Approver that asks the user. Only y or yes, typed after the question, approves.
+    """An Approver that asks the user. Nothing but a key that is offered, typed after the question, approves.
 
-    `ask` reads a line for a question and a default, like input(); `show` prints lines; `pause` is entered around
-    the whole exchange; `edit` lets the user edit a text; `remember` saves a rule for later chats and may raise OSError.
+    `ask` reads a line for a question and a default, like input(); `show` prints lines; `pause` is entered around the
+    whole exchange; `edit` lets the user edit a text, given the name of a file for it; `remember` saves a rule for later
+    chats and may raise OSError; `run_command` runs a line with a slash; `get_width` is the terminal's columns, 0: none.
     """
 
     def __init__(
@@ -47,15 +63,19 @@ class TerminalApprover:
         *,
         coloured: bool = False,
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
-        edit: Callable[[str], str] | None = None,
+        edit: Callable[[str, str], str] | None = None,
         remember: Callable[[dict[str, Any]], None] | None = None,
+        run_command: Callable[[str], None] | None = None,
+        get_width: Callable[[], int] = lambda: 0,
     ) -> None:
         self._ask = ask
-        self._show = show or (lambda text: print(text, file=sys.stderr))
+        self._print = show or (lambda text: print(text, file=sys.stderr))
         self._coloured = coloured
         self._pause = pause
         self._edit = edit
         self._remember = remember
+        self._run_command = run_command or (lambda _: self._show(NO_COMMANDS))
+        self._get_width = get_width
 
     def approve(self, request: Request) -> Answer:
         with self._pause():
@@ -66,38 +86,54 @@ class TerminalApprover:
                 self._show("")
                 return DENIED
 
+    def _show(self, text: str) -> None:
+        columns = self._get_width()
+        self._print(wrap_text(text, columns - 1) if columns > 1 else text)
+
     def _show_request(self, request: Request, *, changed: bool = False) -> None:
         name = reveal(request.call.name)
         head = f"{name} as you changed it:" if changed else f"{name} wants to run ({reveal(request.reason)}):"
         lines = [head, *(line for item in _select_arguments(request) for line in _format_argument(*item))]
+        if request.access:
+            lines.append(f"  access: {ACCESS_LABELS[request.access]}")
         if request.preview:
             lines += ["", *draw_preview(request.preview, coloured=self._coloured)]
         lines += [f"reviewed: {sanitize(review)}" for review in request.reviews]
         if len(lines) > MAX_SHORT_LINES:
             lines.append(f"({len(lines)} lines: scroll up to see them all)")
         self._show("\n".join(f"  {line}" for line in lines))
+        if request.advice:
+            self._show(f"  {request.advice}")
 
     def _ask_user(self, request: Request, *, changed: bool = False) -> Answer:
-        always = bool(request.rule) and not changed
-        if always:
-            self._show(f"  a: run it, and always allow {_format_rule(request.rule)}")
-        self._show("  y: run it   n: don't   e: change it first   or type what to do instead")
+        has_rule = bool(request.rule) and not changed
+        wider = {key: (grant, about) for grant, (key, about) in WIDER_KEYS.items() if grant in request.wider}
+        self._show(_format_keys(has_rule=has_rule, rule=request.rule, wider=[f"{k}: {v[1]}" for k, v in wider.items()]))
         while True:
             discard_typed_ahead()
             said = self._ask("  Run it? [y/N] ", "").strip()
             word = said.lower()
+            arguments = request.call.arguments if changed else None
             if word in ("y", "yes"):
-                return Answer(True, arguments=request.call.arguments if changed else None)
+                return Answer(True, arguments=arguments)
+            if word in wider:
+                return Answer(True, arguments=arguments, access=wider[word][0])
             if word in ("", "n", "no"):
                 return DENIED
-            if word in ("a", "always") and always:
-                self._save_rule(request.rule)
-                return Answer(True, always=True)
+            if has_rule and word in ("c", "chat", "a", "always"):
+                if word in ("a", "always"):
+                    self._save_rule(request.rule)
+                return Answer(True, always=word[0] == "a", for_chat=word[0] == "c")
             if word in ("e", "edit"):
                 return self._change_arguments(request, changed=changed)
-            if len(said) > 1:
-                return Answer(False, REPLY_DENIAL.format(said=said))
-            self._show(f"  {sanitize(said)} is not one of the answers.")
+            if feedback := _read_feedback(said):
+                return Answer(False, REPLY_DENIAL.format(said=feedback))
+            if said.startswith("/"):
+                self._run_command(said)
+            else:
+                self._show(
+                    f"  {sanitize(said)!r} is not one of the answers. To tell the model, begin with n or a colon."
+                )
 
     def _save_rule(self, rule: str) -> None:
         """Save the rule for later chats; the agent keeps it for this one."""
@@ -127,28 +163,54 @@ class TerminalApprover:
         return self._ask_user(revised, changed=True)
 
     def _read_arguments(self, request: Request) -> Mapping[str, JSON]:
-        """The arguments as the user edits them. Raises ValueError if they are no JSON object, or BotError."""
-        arguments = request.call.arguments
-        command = arguments.get("command")
-        if request.call.name == "exec" and isinstance(command, str) and "\n" not in command:
-            return {**arguments, "command": self._ask("  Change it to: ", command)}
-        if self._edit:
-            text = self._edit(json.dumps(arguments, indent=2, ensure_ascii=False))
-        else:
-            text = self._ask("  Change it to: ", json.dumps(arguments, ensure_ascii=False))
+        """The arguments as the user edits them: the text of a write, an edit or a command itself, else JSON.
+
+        Raises ValueError if they are no JSON object, or BotError.
+        """
+        arguments, name = request.call.arguments, EDITED_TEXTS.get(request.call.name, "")
+        text = arguments.get(name)
+        if isinstance(text, str):
+            return {**arguments, name: self._edit_text(request, text)}
+        before = json.dumps(arguments, indent=2 if self._edit else None, ensure_ascii=False)
+        edited = self._edit(before, "arguments.json") if self._edit else self._ask("  Change it to: ", before)
         try:
-            new = json.loads(text)
+            new = json.loads(edited)
         except ValueError as error:
             raise ValueError(f"That is not valid JSON: {error}") from error
         if not isinstance(new, dict):
             raise ValueError("That is not a JSON object.")
         return new
 
+    def _edit_text(self, request: Request, text: str) -> str:
+        is_command = request.call.name == "exec"
+        if self._edit is None or (is_command and "\n" not in text):
+            return self._ask("  Change it to: ", text)
+        file = "command.sh" if is_command else str(request.call.arguments.get("path", "")).rpartition("/")[2]
+        ends = text[len(text.rstrip("\n")) :]  # which the editor's text comes without
+        return self._edit(text, file or "text") + ends
+
+
+def _read_feedback(said: str) -> str:
+    """`use git stash` of `n use git stash`, `no, use git stash` and `: use git stash`; "" if it is none."""
+    if said.startswith(":"):
+        return said[1:].strip()
+    first, _, rest = said.partition(" ")
+    return rest.strip() if first.lower().rstrip(",.:;") in ("n", "no") else ""
+
+
+def _format_keys(*, has_rule: bool, rule: str, wider: list[str]) -> str:
+    lines = ["  y: once", *(f"  {each}" for each in wider)]
+    if has_rule:
+        lines[0] += "   c: in this chat"
+        lines.append(f"  a: always; this adds the rule {_format_rule(rule)}")
+    lines.append("  n: no   e: change it first   n or : and words: tell the model what to do instead")
+    return "\n".join(lines)
+
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
     """The arguments that the diff does not show."""
     arguments = request.call.arguments.items()
-    in_diff = {"content", "oldText", "newText"} if request.preview else set()
+    in_diff = {"content", "oldText", "newText"} if request.preview else {"access"} if request.access else set()
     return [(name, value) for name, value in arguments if name not in in_diff]
 
 
@@ -158,11 +220,13 @@ def _format_rule(rule: str) -> str:
         entry = json.loads(rule)
     except ValueError:
         entry = None
-    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= {"tool", "action", "command", "path", "exact"}:
+    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= RULE_KEYS.keys():
         return reveal(rule)
     what = entry.get("command") or entry.get("path")
     short = f"{entry['tool']}:{what}" if what else str(entry["tool"])
-    return reveal(short) + (" (this exact command)" if entry.get("exact") else "")
+    notes = ["this exact command"] if entry.get("exact") else []
+    notes += [f"access={entry['access']}"] if "access" in entry else []
+    return reveal(short) + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _format_argument(name: str, value: JSON) -> list[str]:
@@ -182,11 +246,24 @@ def discard_typed_ahead() -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def choose_approver(yes: bool, settings: Settings) -> Approver:
-    """`yes` approves every call that was not guessed. The user decides about the others.
+def choose_approver(yes: bool, settings: Settings, run_command: Callable[[str], None] | None = None) -> Approver:
+    """`yes` approves every call that does not need a person. The user decides about the others.
 
-    Without a terminal these are refused.
+    Without a terminal these are refused. `run_command` runs a line with a slash.
     """
-    is_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
-    user = TerminalApprover(remember=Factory(settings).rule_memory.save) if is_terminal else REFUSE_ALL
+    user: Approver = REFUSE_ALL
+    if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty():
+        user = TerminalApprover(
+            edit=edit_in_editor,
+            remember=Factory(settings).rule_memory.save,
+            run_command=run_command,
+            get_width=lambda: get_columns(sys.stderr),
+        )
     return AutoApprover(user) if yes else user
+
+
+def edit_in_editor(text: str, name: str) -> str:
+    """Raises ConfigError."""
+    from .programs import edit_text  # start-up is measured
+
+    return edit_text(text, name)

@@ -12,13 +12,14 @@ from .multiline import is_open, start_next_line
 
 ESCAPE = "\x1b"
 PASTE_BEGIN, PASTE_END = "[200~", "[201~"
+SHIFT_TAB = "[Z"
 SEQUENCE = re.compile(r"[\[O][0-9;<>?]*[ -/]*[@-~]|\r|\n|[ -NP-Z\\-~]|[^\x00-\x7f]")  # what may follow ESC
 SEQUENCE_BEGIN = re.compile(r"(?:[\[O][0-9;<>?]*[ -/]*)?")  # an unfinished one
 MAX_SEQUENCE_CHARS = 32
 
 
 class TypedInput:
-    """`text` is the open line, `queue` the finished lines; `actions` are "stop", "expand" and "redraw"."""
+    """`text` is the open line, `queue` the finished lines; `actions` are "stop", "expand", "redraw" and "mode"."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -67,6 +68,8 @@ class TypedInput:
             done, self._sequence = self._sequence, None
             if done in ("\r", "\n"):
                 self.text += "\n"
+            elif done == SHIFT_TAB:
+                self.actions.append("mode")
             elif done in ("[A", "OA") and self.queue and not self.text:
                 self.text = self.queue.pop()
         elif not SEQUENCE_BEGIN.fullmatch(self._sequence) or len(self._sequence) > MAX_SEQUENCE_CHARS:

@@ -92,7 +92,7 @@ class ChatPrompt:
             complete_while_typing=True,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_make_key_bindings(self._pastes, expand),
+            key_bindings=_make_key_bindings(self._pastes, expand, state.switch_to_next_mode),
             bottom_toolbar=lambda: _toolbar(toolbar()),
             style=STYLE,
             reserve_space_for_menu=6,
@@ -132,7 +132,7 @@ def _open_history(folder: Path | None, pastes: Pastes) -> History:
     return _PasteHistory(file, pastes)
 
 
-def _make_key_bindings(pastes: Pastes, expand: Callable[[], None]) -> KeyBindings:
+def _make_key_bindings(pastes: Pastes, expand: Callable[[], None], switch_mode: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter", filter=~completion_is_selected & ~is_searching)
@@ -169,6 +169,11 @@ def _make_key_bindings(pastes: Pastes, expand: Callable[[], None]) -> KeyBinding
     @keys.add("c-x", "c-e")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()  # prompt_toolkit's own binding would send the text even after :q!
+
+    @keys.add("s-tab", filter=~completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        switch_mode()
+        event.app.invalidate()
 
     @keys.add("c-o")
     def _(_event: KeyPressEvent) -> None:

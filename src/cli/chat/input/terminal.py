@@ -106,6 +106,9 @@ class Terminal:
                 os.kill(os.getpid(), signal.SIGINT)
             elif action == "expand":
                 self._live.expand()
+            elif action == "mode":
+                self._state.switch_to_next_mode()
+                self._live.say(f"  mode {self._state.mode}")
             else:
                 self._live.redraw()
         self._live.draw_frame(now=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ....security.text.sanitize import sanitize
 from ..state import SlashCommand, State
 
+NO_MODE = "There is no mode {name}. Choose one of {names}."
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
 THINKING = {
     "fold": "thoughts are shown as they come, then folded to one line; /expand shows the last one",
@@ -65,6 +66,26 @@ def _complete_path(_: State) -> Iterable[str]:
     return MODES
 
 
+def _show_or_switch_mode(state: State, mode: str) -> None:
+    """Show the modes, or switch to another one."""
+    from ....security.permissions.modes import MODES
+
+    if mode and mode not in MODES:
+        state.screen.say(NO_MODE.format(name=sanitize(mode), names=", ".join(MODES)))
+    elif mode:
+        state.switch_mode(mode)
+        state.screen.say(f"  mode {mode}: {MODES[mode].about}")
+    else:
+        marks = {name: "*" if name == state.mode else " " for name in MODES}
+        state.screen.say("\n".join(f"{marks[name]} {name:6} {row.about}" for name, row in MODES.items()))
+
+
+def _complete_mode(_: State) -> Iterable[str]:
+    from ....security.permissions.modes import MODES
+
+    return MODES
+
+
 def _set_debug_level(state: State, level: str) -> None:
     if level and level not in DEBUG_LEVELS:
         state.screen.say(f"There is no level {sanitize(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
@@ -104,6 +125,13 @@ CONTROL_COMMANDS = (
     ),
     SlashCommand(
         "/path", "show how tools are called, or change it", _show_or_choose_path, "[PATH]", complete=_complete_path
+    ),
+    SlashCommand(
+        "/mode",
+        "show what may run without asking, or change it",
+        _show_or_switch_mode,
+        "[MODE]",
+        complete=_complete_mode,
     ),
     SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", opens_editor=True),
     SlashCommand(

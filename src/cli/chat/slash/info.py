@@ -33,16 +33,18 @@ CLIPBOARD_TIMEOUT_S = 5
 
 
 def format_status_line(state: State, columns: int | None = None) -> str:
-    """Model, path, context and tokens, for the line below the prompt.
+    """Mode, model, path, context and tokens, for the line below the prompt.
 
-    Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the path.
+    Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the path, then
+    the context, then the model.
     """
     path = f"{state.path} calls" if state.path else ""
     name, context = sanitize(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
     tokens = f"tokens {_describe_usage(state.total_usage)}" if state.total_usage != Usage() else ""
-    choices = ((name, path, context, tokens), (name, path, context), (name, context))
+    mode = f"mode {state.mode}"
+    choices = ((mode, name, path, context, tokens), (mode, name, path, context), (mode, name, context), (mode, name))
     lines = [GAP.join(filter(None, parts)) for parts in choices]
-    return next((line for line in lines if columns is None or len(line) <= columns), lines[-1])
+    return next((line for line in lines if columns is None or len(line) <= columns), mode)
 
 
 def _list_tools(state: State, _: str) -> None:
@@ -155,7 +157,7 @@ def find_last_code(text: str) -> str:
 
 def _show_permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
-    from ....security.permissions.policy import PROFILES
+    from ....security.permissions.modes import MODES
 
     kept = state.factory.rule_memory
     if words == "forget":
@@ -170,7 +172,8 @@ def _show_permissions(state: State, words: str) -> None:
         )
         return
     security = state.settings.security
-    rows = [f"  profile {security.profile}: {PROFILES[security.profile]}"]
+    mode = security.mode_in_force
+    rows = [f"  mode {mode}: {MODES[mode].about}"]
     rows += [f"  allowed_commands: {sanitize(each)}" for each in security.allowed_commands]
     rows += [f"  rule in the settings: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
     rows += [

@@ -25,6 +25,15 @@ def run_command(state: State, line: str, no_echo: Callable[[], AbstractContextMa
     state.screen.say(f"There is no command {sanitize(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))
 
 
+def run_command_at_question(state: State, line: str) -> None:
+    """Run a command while a call waits for its approval, unless it would change the conversation."""
+    command = find_command(line.partition(" ")[0])
+    if command is None or command.name in AT_QUESTION:
+        run_command(state, line)
+    else:
+        state.screen.say(f"  {sanitize(command.name)} has to wait until the question is answered.")
+
+
 def find_command(name: str) -> SlashCommand | None:
     """The command with this name or alias, in any case."""
     return _BY_NAME.get(name.lower())
@@ -52,6 +61,7 @@ def _show_help(state: State, _: str) -> None:
 
 
 HELP_KEYS = {
+    "Shift-Tab": "switch to the next mode: what may run without asking",
     "@PATH": "add the content of a file to your message",
     "!COMMAND": "run a command yourself; the model sees its output",
     '\\ at the end, or """': "write several lines (also Alt-Enter)",
@@ -65,4 +75,5 @@ COMMANDS: tuple[SlashCommand, ...] = (
     *INFO_COMMANDS,
 )
 
+AT_QUESTION = {"/help", "/mode", "/thinking", "/debug", *(command.name for command in INFO_COMMANDS)}
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

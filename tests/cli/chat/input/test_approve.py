@@ -5,14 +5,16 @@ import pytest
 
 from src.cli.chat.input.approve import TerminalApprover
 from src.errors import BotError
-from src.security.permissions.approval import Request
+from src.security.permissions.approval import Answer, Request
 from src.types.messages import ToolCall
+
+RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
 
 
 class Asked:
     """An approver whose user answers these, one a question; an exception in their place is raised."""
 
-    def __init__(self, *answers, edit=None, remember=None, **fields):
+    def __init__(self, *answers, edit=None, remember=None, run_command=None, columns=0, **fields):
         self.answers, self.shown, self.questions = list(answers), "", []
         call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
         revise = fields.pop("revise", lambda call: Request(call, "it changes files", revise))
@@ -21,6 +23,8 @@ class Asked:
             self._show,
             edit=edit,
             remember=remember,
+            run_command=run_command,
+            get_width=lambda: columns,
             pause=self._pause,
             coloured=fields.pop("coloured", False),
         )
@@ -47,7 +51,7 @@ class Asked:
 
 @pytest.mark.parametrize("said", ["y", "Y", "yes", " yes "])
 def test_yes(said):
-    assert Asked(said).answer == (True, "", False, None)
+    assert Asked(said).answer == Answer(True)
 
 
 @pytest.mark.parametrize("said", ["", "n", "no", "NO", EOFError()])
@@ -57,29 +61,57 @@ def test_no(said):
     assert "the user said no" in asked.answer.message
 
 
-@pytest.mark.parametrize("said", ["yep", "sure", "yy", "yes please", "use ls -a"])
-def test_other_words_are_no_yes_and_go_to_the_model(said):
-    asked = Asked(said)
-    assert asked.answer.allowed is False
-    assert said in asked.answer.message
+@pytest.mark.parametrize("said", ["ok", "yep", "sure", "yy", "yes please", "use ls -a", "x", "nope", "c", "a", "w"])
+def test_other_words_are_neither_an_answer_nor_feedback_and_are_asked_about_again(said):
+    asked = Asked(said, "y")
+    assert asked.answer == Answer(True)
+    assert f"'{said}' is not one of the answers" in asked.shown
 
 
-def test_a_letter_that_means_nothing_is_asked_about_again():
-    asked = Asked("x", "y")
-    assert asked.answer.allowed
-    assert "x is not one of the answers" in asked.shown
+@pytest.mark.parametrize("said", ["n use ls -a", "no, use ls -a", ": use ls -a", ":use ls -a", "N: use ls -a"])
+def test_words_behind_n_or_a_colon_are_for_the_model(said):
+    assert Asked(said).answer == Answer(False, "the user did not let it run, and said: use ls -a")
+
+
+def test_a_line_that_begins_with_a_slash_is_a_command_and_the_question_stays():
+    ran = []
+    asked = Asked("/mode auto", "y", run_command=ran.append)
+    assert (ran, asked.answer.allowed) == (["/mode auto"], True)
 
 
 def test_always_shows_the_rule_that_it_would_write():
     asked = Asked("a", rule="exec: git status")
-    assert asked.answer == (True, "", True, None)
-    assert "a: run it, and always allow exec: git status" in asked.shown
+    assert asked.answer == Answer(True, always=True)
+    assert "a: always; this adds the rule exec: git status" in asked.shown
+
+
+def test_a_rule_may_hold_for_this_chat_only():
+    kept = []
+    assert Asked("c", rule=RULE, remember=kept.append).answer == Answer(True, for_chat=True)
+    assert kept == []
+
+
+@pytest.mark.parametrize(("said", "access"), [("w", "network"), ("o", "outside")])
+def test_a_command_may_be_given_more_once(said, access):
+    asked = Asked(said, access="write", wider=("network", "outside"), rule=RULE)
+    assert asked.answer == Answer(True, access=access)
+
+
+def test_the_access_of_a_command_is_shown_and_how_there_would_be_fewer_questions():
+    shown = Asked("n", access="write", advice="No sandbox works here.").shown
+    assert "    access: write: may change the workspace, no network\n" in shown
+    assert "  No sandbox works here.\n" in shown
+
+
+def test_nothing_is_cut_within_a_word_where_the_terminal_is_narrow():
+    asked = Asked("n", arguments={"command": "git commit -m 'Fix the addition of numbers'"}, rule=RULE, columns=40)
+    lines = asked.shown.splitlines()
+    assert max(map(len, lines)) < 40
+    assert "git commit -m 'Fix the addition of numbers'" in " ".join(asked.shown.split())
 
 
 def test_where_there_is_no_rule_there_is_no_always():
-    asked = Asked("a", "n")
-    assert asked.answer.allowed is False
-    assert "always" not in asked.shown
+    assert "always" not in Asked("n").shown
 
 
 def test_ctrl_c_stops_more_than_the_question():
@@ -127,14 +159,26 @@ class TestWhatIsShown:
 class TestChanges:
     def test_a_command_is_changed_in_place_shown_again_and_asked_about_again(self):
         asked = Asked("e", "ls -a", "y")
-        assert asked.answer == (True, "", False, {"command": "ls -a"})
+        assert asked.answer == Answer(True, arguments={"command": "ls -a"})
         assert asked.questions[1] == ("Change it to:", "ls")
         assert "exec as you changed it:\n    command: ls -a" in asked.shown
 
+    @pytest.mark.parametrize(("name", "changed"), [("write", "content"), ("edit", "newText")])
+    def test_of_an_edit_the_new_text_itself_is_opened(self, name, changed):
+        opened = []
+
+        def edit(text, file):
+            opened.append((text, file))
+            return "new"
+
+        asked = Asked("e", "y", name=name, arguments={"path": "src/a.py", changed: "old\n\n"}, edit=edit)
+        assert opened == [("old\n\n", "a.py")]
+        assert asked.answer.arguments == {"path": "src/a.py", changed: "new\n\n"}
+
     def test_other_arguments_are_changed_as_json_in_an_editor(self):
-        edit = lambda text: json.dumps({**json.loads(text), "content": "new"})  # noqa: E731
-        asked = Asked("e", "y", name="write", arguments={"path": "a", "content": "old"}, edit=edit)
-        assert asked.answer.arguments == {"path": "a", "content": "new"}
+        edit = lambda text, file: json.dumps({**json.loads(text), "to": file})  # noqa: E731
+        asked = Asked("e", "y", name="send", arguments={"to": "you"}, edit=edit)
+        assert asked.answer.arguments == {"to": "arguments.json"}
 
     def test_a_changed_call_may_still_be_refused(self):
         assert Asked("e", "rm x", "n").answer.allowed is False
@@ -146,13 +190,13 @@ class TestChanges:
         def revise(call):
             return Request(call, "it changes files", revise, f"-old\n+{call.arguments['content']}")
 
-        edit = lambda _: '{"path": "a", "content": "new"}'  # noqa: E731
-        asked = Asked("e", "y", name="write", arguments={"path": "a", "content": "old"}, edit=edit, revise=revise)
+        arguments = {"path": "a", "content": "old"}
+        asked = Asked("e", "y", name="write", arguments=arguments, edit=lambda *_: "new", revise=revise)
         assert "write as you changed it:\n    path: a\n  \n    -old\n    +new\n" in asked.shown
 
     def test_a_change_that_can_never_run_is_refused_at_once_and_asked_about_again(self):
         asked = Asked("e", "rm x", "y", revise=lambda _: "a rule denies it")
-        assert asked.answer == (True, "", False, None)
+        assert asked.answer == Answer(True)
         assert "It cannot run like that: a rule denies it" in asked.shown
 
     def test_a_call_changed_twice_starts_from_the_first_change(self):
@@ -161,55 +205,57 @@ class TestChanges:
         assert asked.answer.arguments == {"command": "ls -al"}
 
     def test_without_an_editor_nothing_changes(self):
-        def edit(_):
+        def edit(*_):
             raise BotError("No editor found.")
 
         asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=edit)
-        assert asked.answer == (True, "", False, None)
+        assert asked.answer == Answer(True)
         assert "No editor found.\n  Nothing was changed." in asked.shown
 
     @pytest.mark.parametrize("text", ["{", "[1]"])
     def test_what_cannot_be_read_changes_nothing(self, text):
-        asked = Asked("e", "y", name="write", arguments={"path": "a"}, edit=lambda _: text)
-        assert asked.answer == (True, "", False, None)
+        asked = Asked("e", "y", name="send", arguments={"to": "you"}, edit=lambda *_: text)
+        assert asked.answer == Answer(True)
         assert "Nothing was changed" in asked.shown
 
 
 class TestAlways:
-    RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
-
     def test_the_rule_is_kept_for_chats_to_come(self):
         kept = []
-        Asked("a", rule=self.RULE, remember=kept.append)
-        assert kept == [json.loads(self.RULE)]
+        Asked("a", rule=RULE, remember=kept.append)
+        assert kept == [json.loads(RULE)]
 
     def test_a_rule_that_cannot_be_saved_is_reported_and_the_call_runs(self):
         def full(_):
             raise OSError("No space left on device")
 
-        asked = Asked("a", rule=self.RULE, remember=full)
+        asked = Asked("a", rule=RULE, remember=full)
         assert asked.answer.always
         assert "could not be saved, so it holds for this chat only: No space left" in asked.shown
 
     def test_nothing_else_is_kept(self):
         kept = []
-        for said in ("y", "n", "maybe"):
-            Asked(said, rule=self.RULE, remember=kept.append)
+        for said in ("y", "n", ": maybe"):
+            Asked(said, rule=RULE, remember=kept.append)
         assert kept == []
 
 
 @pytest.mark.parametrize(
     ("rule", "shown"),
     [
-        ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "always allow edit:/a.py\n"),
-        ('{"tool": "exec", "action": "allow", "command": "git status"}', "always allow exec:git status\n"),
+        ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "adds the rule edit:/a.py\n"),
+        ('{"tool": "exec", "action": "allow", "command": "git status"}', "adds the rule exec:git status\n"),
         (
             '{"tool": "exec", "action": "allow", "command": "make", "exact": true}',
-            "always allow exec:make (this exact command)\n",
+            "adds the rule exec:make (this exact command)\n",
         ),
-        ('{"tool": "todo_write", "action": "allow"}', "always allow todo_write\n"),
-        ('{"tool": "edit", "more": 1}', 'always allow {"tool": "edit", "more": 1}\n'),
-        ('{"tool": "exec", "command": "a\\u202eb"}', "always allow exec:a\\u202eb\n"),
+        (
+            '{"tool": "exec", "action": "allow", "command": "git push", "access": "network"}',
+            "adds the rule exec:git push (access=network)\n",
+        ),
+        ('{"tool": "todo_write", "action": "allow"}', "adds the rule todo_write\n"),
+        ('{"tool": "edit", "more": 1}', 'adds the rule {"tool": "edit", "more": 1}\n'),
+        ('{"tool": "exec", "command": "a\\u202eb"}', "adds the rule exec:a\\u202eb\n"),
     ],
 )
 def test_a_rule_is_shown_in_short_and_all_of_it(rule, shown):

@@ -20,17 +20,18 @@ def state(tmp_path):
 
 
 def test_before_anything_was_counted_the_context_is_a_guess(state):
-    assert format_status_line(state).startswith("tiny  native calls  context ~")
+    assert format_status_line(state).startswith("mode ask  tiny  native calls  context ~")
 
 
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (None, "tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
-        (72, "tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
-        (71, "tiny  native calls  context 1,000 of 16,384 (6%)"),
-        (40, "tiny  context 1,000 of 16,384 (6%)"),
-        (10, "tiny  context 1,000 of 16,384 (6%)"),
+        (None, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
+        (82, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
+        (81, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)"),
+        (50, "mode ask  tiny  context 1,000 of 16,384 (6%)"),
+        (40, "mode ask  tiny"),
+        (10, "mode ask"),
     ],
 )
 def test_on_a_narrow_terminal_it_says_less(state, columns, line):

@@ -1,0 +1,66 @@
+"""Run a tool's command with an access, and say what the access refused.
+
+The sandbox holds the command to its access. Programs report a refusal in many ways, or not at all: mypy says INTERNAL
+ERROR in a read-only folder, and `curl -s` nothing. So a command that fails is told what its access does not include.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...types.sandbox import Access, Grant
+from ..sdk.context import ToolContext
+from ..sdk.output_store import Stored
+from .run import FinishedCommand, run
+
+MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
+NETWORK_FAILURE = re.compile(
+    r"network|resolv|getaddrinfo|name or service|unknown host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|connection|connect to"
+    r"|dial tcp|download|fetch|socket|registry|index url|no matching distribution|offline|proxy|host",
+    re.IGNORECASE,
+)
+FILE_REFUSAL = re.compile(
+    r"read-only file system|permission denied|operation not permitted|EROFS|EACCES", re.IGNORECASE
+)
+
+
+def run_command(argv: Sequence[str], ctx: ToolContext, named: Access | None, *, is_tool: bool = False) -> str | Stored:
+    """Run a command with the access it was allowed, else with the one it names, else with read.
+
+    `is_tool`: the access is the tool's, so the model cannot name another. Raises ToolError if it cannot be started, or
+    is cancelled.
+    """
+    access: Grant = ctx.access or named or "read"
+    done = run(argv, ctx, access)
+    if done.exit_code and ctx.sandbox and ctx.sandbox.is_enforcing:
+        ctx.report.exit_code = done.exit_code
+        ctx.report.named_none = access == "read" and named is None
+        ctx.report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
+    return done.output
+
+
+def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, is_tool: bool = False) -> str:
+    """What the access does not include, if that may be why the command failed; else ""."""
+    if ctx.sandbox is None or access == "outside":
+        return ""
+    text = done.output.text if isinstance(done.output, Stored) else done.output
+    if access == "read":
+        if is_tool:
+            return "the workspace is read-only for this tool, and there is no network"
+        if ctx.report.widest_access == "read":
+            return "the workspace is read-only for access=read, and there is no network; no other access is offered now"
+        return (
+            "the workspace is read-only for access=read; call again with access=write if the command must change "
+            "files, or with access=network if it needs the network"
+        )
+    parts = []
+    if FILE_REFUSAL.search(text):
+        parts.append("nothing outside the workspace can be changed, nor what runs by itself, such as .git/hooks")
+    has_network = ctx.sandbox.has_network(access)
+    if not has_network and (len(text) < MAX_SILENT_CHARS or NETWORK_FAILURE.search(text)):
+        if is_tool:
+            parts.append("there is no network for this tool")
+        else:
+            parts.append("there is no network for access=write; call again with access=network if the command needs it")
+    return "; ".join(parts)
