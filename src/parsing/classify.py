@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Union
 
+from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
@@ -26,22 +27,22 @@ _PLACEHOLDER_NAMES = frozenset(
      "tool_name_here", "none")
 )  # fmt: skip
 _PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
-_COUNTER = re.compile(r"_?\d{1,2}\Z")
-_FILL_IN = re.compile(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
+_COUNTER = LazyPattern(r"_?\d{1,2}\Z")
+_FILL_IN = LazyPattern(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
 _TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
-_SIGNATURE = re.compile(  # `read(path: string, lines?: integer)`, as prompts describe tools
+_SIGNATURE = LazyPattern(  # `read(path: string, lines?: integer)`, as prompts describe tools
     rf"[\w.-]+\(\s*(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
 )
-_NO_FENCE = re.compile(r"\s*(?:`{3}\w*\s)?\s*")
+_NO_FENCE = LazyPattern(r"\s*(?:`{3}\w*\s)?\s*")
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 
-_QUOTED = re.compile(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
-_TEMPLATE = re.compile(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
-_LINE_START = re.compile(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
+_QUOTED = LazyPattern(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
+_TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
+_LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 # Repairs that may lose a part of an argument, or give it to another parameter.
 GUESSES = frozenset(("quotes inside a string", "unquoted text", POSITIONAL))
-_SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
-_EXAMPLE = re.compile(
+_SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
+_EXAMPLE = LazyPattern(
     r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
     r"examples?\s*(?:calls?|usage|commands?)?\s*[:,(]|used? (?:it|as|like)|to (?:call|use|invoke) (?:it|this|the tool)|"
     r"(?:would|could|can|might|may|should) (?:be|then|also|now|just|simply)|"
@@ -49,13 +50,13 @@ _EXAMPLE = re.compile(
     r"instead of|never|avoid|(?:do not|don't) (?:run|call|use|write|do))\b",
     re.IGNORECASE,
 )
-_QUOTATION = re.compile(
+_QUOTATION = LazyPattern(
     r"\b(?:says?|said|reads|contain(?:s|ed)?|includes?|shows?|has|had|holds?|states?|wrote|quotes?|quoted|mentions?|"
     r"defines?|lists?|line \d+|comments?|docstrings?|readme|documentation|docs|instructions?|asks?|suggests?|"
     r"recommends?)\b",
     re.IGNORECASE,
 )
-_INTENTION = re.compile(  # "Okay, now let me look at what the file says"
+_INTENTION = LazyPattern(  # "Okay, now let me look at what the file says"
     r"\s*(?:[*#>-]+\s*)?(?:(?:ok(?:ay)?|sure|now|first|next|then|so|and)\b\W*)*(?:(?:I|let|we)\b|I['’]|we['’])",
     re.IGNORECASE,
 )

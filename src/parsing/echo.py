@@ -8,21 +8,21 @@ A given text is prepared once, when a call is first looked for in it, however ma
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Mapping
 
+from ..types.lazy_pattern import LazyPattern
 from ..types.messages import JSON
 
 _MIN_ECHO_CHARS = 12  # of a call with its markup; less is found in any text
 _MAX_TRIALS = 20_000  # places in one text; a text that needs more is hostile, and the call counts as an echo
 _MARKUP_CHARS = 200  # around a call
 _ARGUMENT_CHARS = 80  # of markup for each argument
-_LINE_PREFIX = re.compile(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
-_UNICODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_DROPPED = re.compile(r"[\"'`“”‘’\\]+|(?<![\w.])\./")
-_PROSE_WORD = re.compile(r"(?<![<|｜/{\[▁\w])[^\W\d]\w*\b(?! ?[=:>|｜\[(▁])")  # neither markup nor a label
-_SYNTAX = re.compile(r"[({\[<]|\w[ ]?[=:]")
+_LINE_PREFIX = LazyPattern(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
+_UNICODE = LazyPattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_DROPPED = LazyPattern(r"[\"'`“”‘’\\]+|(?<![\w.])\./")
+_PROSE_WORD = LazyPattern(r"(?<![<|｜/{\[▁\w])[^\W\d]\w*\b(?! ?[=:>|｜\[(▁])")  # neither markup nor a label
+_SYNTAX = LazyPattern(r"[({\[<]|\w[ ]?[=:]")
 _LABELS = frozenset(
     ("name", "tool", "tool_name", "function", "type", "call", "calls", "tool_call", "action", "input", "args",
      "arguments", "argument", "parameters", "parameter", "string", "object", "true", "false", "null", "none", "json")
@@ -60,6 +60,8 @@ class GivenText:
 def simplify(text: str) -> str:
     """The text without what quoting, escaping and layout change."""
     if "&" in text:
+        import html  # start-up is measured
+
         text = html.unescape(text)
     if "\\" in text:
         text = re.sub(r"\\+", r"\\", text)

@@ -6,13 +6,14 @@ import json
 import re
 from typing import Any
 
+from ...types.lazy_pattern import LazyPattern
 from ..decode.json_repair import RepairReader
 from ..decode.nodes import CallNode, Node, Source, UnreadableValue
 from ..decode.xml import Markup
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_NUMBER = LazyPattern(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_THOUSANDS = LazyPattern(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _CONVERSIONS = frozenset(
     ("int", "float", "str", "bool", "list", "tuple", "set")
 )  # calls around a value that add nothing

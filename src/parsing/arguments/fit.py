@@ -7,10 +7,10 @@ Arguments that fit are returned unchanged.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Container, Mapping
 from typing import Any
 
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from ..decode.nodes import CallNode, Node, Source
 from ..decode.xml import Markup, parse_structure
@@ -42,7 +42,7 @@ _TYPE_NAMES = {
     "bool": "boolean", "list": "array", "tuple": "array",
 }  # fmt: skip
 _SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
-_PAIR_TEXT = re.compile(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
+_PAIR_TEXT = LazyPattern(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
 
 class ArgumentMismatch(ValueError):

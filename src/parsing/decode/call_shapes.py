@@ -7,10 +7,10 @@ arguments fit. `decode_value` parses a block's text first: strictly, then with r
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from .json_repair import RepairReader
 from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict
 
@@ -35,10 +35,10 @@ CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
-_KEYWORD = re.compile(r"[^\W\d]\w{0,63}\s?=(?!=)")
-_NOTHING_CLOSED = re.compile(r"[^}\])]*\Z")
-_SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
-_CALL_IN_STRING = re.compile(r"\s*[^\W\d][\w.\\-]{0,80}\(")
+_KEYWORD = LazyPattern(r"[^\W\d]\w{0,63}\s?=(?!=)")
+_NOTHING_CLOSED = LazyPattern(r"[^}\])]*\Z")
+_SURROGATE = LazyPattern(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
+_CALL_IN_STRING = LazyPattern(r"\s*[^\W\d][\w.\\-]{0,80}\(")
 
 
 class RawCall(NamedTuple):

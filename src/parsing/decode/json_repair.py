@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 
+from ...types.lazy_pattern import LazyPattern
 from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_strict, put
 from .scalars import eval_constant, unescape
 
@@ -19,17 +20,17 @@ MAX_DEPTH = 100
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 MAX_STRICT_PASSES = 8  # over the whole text, in all attempts to read a part of it as strict JSON
 
-_SKIP = re.compile(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
-_NUMBER = re.compile(
+_SKIP = LazyPattern(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
+_NUMBER = LazyPattern(
     r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//(?!\d)|/\*|\\n|<\||\Z))"
 )
-_WORD = re.compile(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
-_QUOTED_NAME = re.compile(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")
-_STRING_START = re.compile(r"""(?:[rbfuRBFU]{1,2}(?=["']))?(\"\"\"|'''|<\|"\|>|<\|\\"\|>|<escape>|\\"|["'`“”‘’])""")
-_KEYWORD = re.compile(r"""\s*(?:([\w.\\$-]+)|"([^"\n]{1,64})"|'([^'\n]{1,64})')\s*(?:=(?![=])|:)\s*""")
-_BARE_KEY = re.compile(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?))")
-_BARE = re.compile(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
-_COLON = re.compile(r"\s*(?:=>|[:=])\s*")
+_WORD = LazyPattern(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
+_QUOTED_NAME = LazyPattern(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")
+_STRING_START = LazyPattern(r"""(?:[rbfuRBFU]{1,2}(?=["']))?(\"\"\"|'''|<\|"\|>|<\|\\"\|>|<escape>|\\"|["'`“”‘’])""")
+_KEYWORD = LazyPattern(r"""\s*(?:([\w.\\$-]+)|"([^"\n]{1,64})"|'([^'\n]{1,64})')\s*(?:=(?![=])|:)\s*""")
+_BARE_KEY = LazyPattern(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?))")
+_BARE = LazyPattern(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
+_COLON = LazyPattern(r"\s*(?:=>|[:=])\s*")
 
 _CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'"}
 _LITERALS: dict[str, Node] = {
@@ -44,23 +45,23 @@ _GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
 _AFTER = {
-    "key": re.compile(r"\s*(?::|=)"),
-    "pair": re.compile(
+    "key": LazyPattern(r"\s*(?::|=)"),
+    "pair": LazyPattern(
         rf"{_GAP}(?:\}}|\](?=\s*(?:[}}\],<]|\Z))|<\||</|\Z|,{_GAP}(?:[}}\]]|\Z|{_NEXT_KEY})|;{_GAP}(?:[}}\]]|{_QUOTED_KEY}))"
         rf"|\s*\n\s*(?:{_QUOTED_KEY}|[\w$-]{{1,64}}\s*:)|\s+\"[\w.-]{{1,64}}\"\s*:"
     ),
-    "item": re.compile(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
-    "argument": re.compile(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
-    "top": re.compile(r"\s*(?:\Z|[,;}\])]|<|\n)"),
+    "item": LazyPattern(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
+    "argument": LazyPattern(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
+    "top": LazyPattern(r"\s*(?:\Z|[,;}\])]|<|\n)"),
 }
-_AFTER_LONG = re.compile(r"\s*(?:[,}\])<\\;]|\Z)")
-_MEMBER = re.compile(
+_AFTER_LONG = LazyPattern(r"\s*(?:[,}\])<\\;]|\Z)")
+_MEMBER = LazyPattern(
     r"""[\s,]*(?:"([^"'\\\n<]{1,64})"|'([^"'\\\n<]{1,64})'|([A-Za-z_]\w{0,63}))\s*:\s*"""
     r"""(?:"([^"\\\x00-\x1f]*)"|'([^'\\\x00-\x1f]*)'|(-?\d{1,15}(?:\.\d{1,15})?)|(true|false|null|True|False|None))"""
     rf"(?=\s*(?:\}}|,\s*(?:[}}\]]|{_NEXT_KEY})))"
 )
-_BODY_OF: dict[str, re.Pattern[str]] = {
-    quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*)*", re.DOTALL) for quote in ('"', "'", "`", '”“"', "’‘'")
+_BODY_OF: dict[str, LazyPattern] = {
+    quote: LazyPattern(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*)*", re.DOTALL) for quote in ('"', "'", "`", '”“"', "’‘'")
 }
 
 

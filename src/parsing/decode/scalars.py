@@ -7,13 +7,18 @@ Arithmetic is on numbers only, and bounded in length and magnitude.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|\r?\n|.)", re.DOTALL)
-_WINDOWS_PATH = re.compile(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\?[\w.-]+\\\w")
-_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+from ...types.lazy_pattern import LazyPattern
+
+if TYPE_CHECKING:
+    import ast
+
+_ESCAPE = LazyPattern(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|\r?\n|.)", re.DOTALL)
+_WINDOWS_PATH = LazyPattern(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\?[\w.-]+\\\w")
+_SURROGATES = LazyPattern("[\ud800-\udbff][\udc00-\udfff]")
 _PLAIN = {
     "n": "\n",
     "t": "\t",
@@ -66,13 +71,15 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 MAX_EXPRESSION_CHARS = 80
 MAX_NUMBER = 1e18
-_ARITHMETIC = re.compile(r"[\d\s.+\-*/%()eE_]+")
+_ARITHMETIC = LazyPattern(r"[\d\s.+\-*/%()eE_]+")
 
 
 def eval_constant(source: str) -> int | float | None:
     """The value of an arithmetic expression of constants; None if it is none, or its value is out of bounds."""
     if len(source) > MAX_EXPRESSION_CHARS or not _ARITHMETIC.fullmatch(source):
         return None
+    import ast  # start-up is measured
+
     try:
         return _eval(ast.parse(source.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
@@ -80,27 +87,29 @@ def eval_constant(source: str) -> int | float | None:
 
 
 def _eval(node: ast.expr) -> int | float:
+    import ast
+
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         value = _eval(node.operand)
         return -value if isinstance(node.op, ast.USub) else value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+    if isinstance(node, ast.BinOp) and (compute := _OPERATORS.get(type(node.op).__name__)):
         left, right = _eval(node.left), _eval(node.right)
         if isinstance(node.op, ast.Pow) and abs(right) > 64:
             raise ValueError
-        result = _OPERATORS[type(node.op)](left, right)
+        result = compute(left, right)
         if isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER:
             return result
     raise ValueError
 
 
-_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-    ast.Pow: lambda a, b: a**b,
+_OPERATORS: dict[str, Callable[[float, float], float]] = {
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mult": lambda a, b: a * b,
+    "Div": lambda a, b: a / b,
+    "FloorDiv": lambda a, b: a // b,
+    "Mod": lambda a, b: a % b,
+    "Pow": lambda a, b: a**b,
 }

@@ -7,10 +7,10 @@ reading costs about the same, or a tag is missing, the calls are `guessed`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, TagSyntax, compile_opening
 from ..stream.brackets import BracketMatcher
 from .call_shapes import DecodedBlock, RawCall
@@ -23,8 +23,8 @@ from .xml import Markup, unwrap_arguments
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
 MAX_TAGS = 4096  # in one block, which is cut off behind them
-_SPACE = re.compile(r"\s*")
-_OTHER_MARKER = re.compile(r"<(?!/)[^<>\n]{1,60}>")
+_SPACE = LazyPattern(r"\s*")
+_OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
 
 
 class TagBlock(NamedTuple):

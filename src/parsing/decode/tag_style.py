@@ -6,6 +6,7 @@ import functools
 import re
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import (
     CALL_ELEMENTS,
     ELEMENT,
@@ -21,8 +22,8 @@ _LOOSE = {  # what closes a call or a value under another name
     "q": rf"</{PREFIX}(?:{'|'.join(PARAMETER_ELEMENTS)})\b[^<>\n]{{0,80}}>",
 }
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
-_LEAD = re.compile(r"(.*)<\{key\}>\s*", re.DOTALL)
-_OTHER_GROUPS = re.compile(r"\(\?P<(?!name>)\w+>")
+_LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
+_OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
 _WORD = r"[^\W\d][\w.-]{0,63}"
 
 

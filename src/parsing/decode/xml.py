@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 
+from ...types.lazy_pattern import LazyPattern
 from .call_shapes import ARGUMENT_KEYS, IsTool, RawCall, find_calls
 from .nodes import Node
 
-_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
+_ELEMENT = LazyPattern(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
+_CDATA = LazyPattern(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _NOISE = "]<]minimax[>["  # before each of MiniMax M3's tags
 _WRAPPERS = frozenset(("parameters", "arguments", "args"))
 _MAX_DEPTH = 20

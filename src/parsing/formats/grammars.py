@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ..decode.call_shapes import DecodedBlock, IsTool, RawCall, decode_label_line, decode_value
 from ..decode.nodes import Node
 from ..decode.tag_reader import TagReader
@@ -22,25 +23,25 @@ from .tag_syntax import ELEMENT, PREFIX, TagSyntax
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
 
-LINE = re.compile(r"\n")  # ends a block of one line
-FOREIGN_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
+LINE = LazyPattern(r"\n")  # ends a block of one line
+FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 # Where a block whose brackets never close was probably meant to end.
-LIKELY_END = re.compile(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
+LIKELY_END = LazyPattern(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
 
 # What may follow the end of a block and belongs to it.
-_CLOSERS = any_of_caseless(
+_CLOSERS = (
     {row.closer for row in FORMATS if row.closer[:1] in ("<", "[") and row.closer != "]"}
     | {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")}
     | set(MORE_CLOSERS)
 )
-CLOSING_MARKER = PrefixMatcher(sequence(SPACE, _CLOSERS), re.IGNORECASE)
+CLOSING_MARKER = PrefixMatcher(lambda: sequence(SPACE, any_of_caseless(_CLOSERS)), re.IGNORECASE)
 FENCE_END = PrefixMatcher(sequence(some(r"\s", 0, 64), some("`", 1, 4)))
 SEPARATOR = PrefixMatcher(sequence(some(r"[ \t]", 0, 8), some(r"[,;)\]]", 1, 1)))
 LINE_END = PrefixMatcher(sequence(some(r"[ \t)\]\"'`*.:]", 0, 8), some(r"[\n<#\[/,;-]", 1, 1)))
 
 # What closes a value, and stands in text only if a call before it was closed too early.
 _STRAYS = {closer for row in FORMATS if row.syntax for closer in row.syntax.list_closers()} | {'<|"|>', "<escape>"}
-STRAY_CLOSER = PrefixMatcher(any_of_caseless(_STRAYS), re.IGNORECASE)
+STRAY_CLOSER = PrefixMatcher(lambda: any_of_caseless(_STRAYS), re.IGNORECASE)
 
 # What no model may write after its calls: a tool's result, or the next turn.
 _FABRICATED = (
@@ -79,7 +80,7 @@ def _list_syntaxes(kind: str, rows: tuple[Format, ...]) -> tuple[TagSyntax, ...]
     return tuple(sorted(syntaxes, key=lambda syntax: (-len(syntax.call), syntax not in own)))
 
 
-_LAST_MARKER = re.compile(r"<([^<>]+)>\s*\Z")
+_LAST_MARKER = LazyPattern(r"<([^<>]+)>\s*\Z")
 _BARE_CLOSERS = ("</tool_call>",)
 
 
@@ -108,7 +109,7 @@ def make_tag_reader(kind: str, opener: str, rank: Callable[[str, str], int] = la
     return TagReader(_list_syntaxes(kind, rows), Markers(openers, closers), rank)
 
 
-_BLANKS = re.compile(r"\s+")
+_BLANKS = LazyPattern(r"\s+")
 _GRAMMARS = {"empty": "pairs", "element": "tags", "arguments": "argument blocks"}
 
 

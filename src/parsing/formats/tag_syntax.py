@@ -10,6 +10,8 @@ import functools
 import re
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
+
 CALL_ELEMENTS = ("function_call", "tool_call", "tool_use", "function", "invoke", "tool", "call")
 PARAMETER_ELEMENTS = ("parameter", "argument", "param", "arg")
 PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?(?:r:)?|[a-z][a-z0-9]{1,9}[:|])?"
@@ -24,7 +26,7 @@ ELEMENT_NAMES = {  # elements that hold a name or arguments
 }
 _WORD = r"[^\s\"'<>=/]{1,200}"
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
-_PARTS = re.compile(
+_PARTS = LazyPattern(
     r"(?P<attribute> \w+)?=\"?\{(?P<valued>name|key)\}\"?[^<>\n]*(?P<end>>|<\|sep\|>)"
     r"|\{(?P<field>\w+)\}|(?P<blank>\s+)|<(?P<slash>/?)(?P<tag>\w+)|(?P<literal>.)",
     re.DOTALL,
@@ -85,7 +87,7 @@ def compile_opening(template: str, *, of_call: bool, follows: str = "") -> re.Pa
     return re.compile(source, 0 if "<" in template else re.IGNORECASE)
 
 
-_FRAMED = re.compile(r"\{name\}.*[^\s]", re.DOTALL)  # something follows the name, which ends it
+_FRAMED = LazyPattern(r"\{name\}.*[^\s]", re.DOTALL)  # something follows the name, which ends it
 
 
 def _compile_part(part: re.Match[str], template: str, of_call: bool) -> str:

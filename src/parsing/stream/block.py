@@ -6,10 +6,10 @@ searched for inside it only within a fixed budget of characters, so that the who
 
 from __future__ import annotations
 
-import re
 from typing import Union
 
 from ...types.events import ToolCallDelta
+from ...types.lazy_pattern import LazyPattern
 from ..classify import CallClassifier
 from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import parse_strict
@@ -40,7 +40,7 @@ MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before a
 CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
 _BRACKETED_KINDS = frozenset(("json", "named", "pythonic"))
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
-_NAME = re.compile(
+_NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
 )
 

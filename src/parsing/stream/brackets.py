@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 
+from ...types.lazy_pattern import LazyPattern
 from .prefix_regex import PrefixMatcher, any_of, either, sequence, some
 
 MAX_BLOCK_CHARS = 8_000_000  # a longer block is malformed
 
 _PLAIN = r"""[^"'`{}\[\]()<“]*"""
-_OUTSIDE = re.compile(  # up to the next mark, over strings that begin where a value certainly may
+_OUTSIDE = LazyPattern(  # up to the next mark, over strings that begin where a value certainly may
     rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
 )
 _MAX_ESCAPES = 4096  # passed in one match, which bounds the memory of the regular expression engine
 _TO_QUOTE = {
-    quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_MAX_ESCAPES}}}", re.DOTALL)
+    quote: LazyPattern(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_MAX_ESCAPES}}}", re.DOTALL)
     for quote in ('"', "'", "`", "”")
 }
 _OPENS_STRING = frozenset("{[(,:=")
@@ -29,7 +30,7 @@ _LOOK_BACK_CHARS = 200  # searched for the character that decides whether a valu
 _OPENERS, _CLOSERS = frozenset("{[("), frozenset("}])")
 _ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
 _FOLLOWS_STRING = frozenset(",}])<\\;")
-_NOT_SPACE = re.compile(r"\S")
+_NOT_SPACE = LazyPattern(r"\S")
 TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
 _MARK = PrefixMatcher(
     either(
@@ -203,7 +204,7 @@ class UntilMarker:
 
     quote = ""
 
-    def __init__(self, closer: re.Pattern[str], max_chars: int) -> None:
+    def __init__(self, closer: re.Pattern[str] | LazyPattern, max_chars: int) -> None:
         self.parts: list[str] = []
         self.size = 0
         self._closer = closer

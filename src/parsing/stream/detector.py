@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple, Union
 
+from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import ToolIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from ..formats.grammars import STRAY_CLOSER
@@ -18,15 +19,15 @@ from .buffer import LOOK_BACK_CHARS
 from .lookback import TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
 from .openers import BlockStart
 
-_HARMONY_LEAD = re.compile(TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
-_LINE_START = re.compile(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
-_AFTER_COLON = re.compile(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
+_HARMONY_LEAD = LazyPattern(TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
+_LINE_START = LazyPattern(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
+_AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
-_INLINE = re.compile(r"`[^`\n]{1,400}`")
-_INLINE_PREFIX = re.compile(r"`[^`\n]{0,400}\Z")
+_INLINE = LazyPattern(r"`[^`\n]{1,400}`")
+_INLINE_PREFIX = LazyPattern(r"`[^`\n]{0,400}\Z")
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
-_GLUED = re.compile(r"[\w.\\/:$-]")  # before a label, they make it part of another word
-_LABEL = re.compile(
+_GLUED = LazyPattern(r"[\w.\\/:$-]")  # before a label, they make it part of another word
+_LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ..formats.table import FORMATS, MORE_OPENERS
 from .prefix_regex import (
     PrefixMatcher,
@@ -91,7 +92,7 @@ OPENER_RUN = PrefixMatcher(repeat(sequence(_ANY_OPENER, SPACE), MAX_MARKER_RUN),
 
 # `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.
 OWN_MARKER = PrefixMatcher(sequence(maybe("**"), "tool", _JOINT, "call"), re.IGNORECASE)
-OWN_GAP = re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
+OWN_GAP = LazyPattern(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)

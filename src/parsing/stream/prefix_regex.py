@@ -38,12 +38,22 @@ def any_of(texts: Iterable[str]) -> PrefixPattern:
             ends = True
     if not branches:
         return PrefixPattern("", END)
+    if len(branches) == 1 and not ends and len(set(rest := next(iter(branches.values())))) == 1:
+        return _spell(next(iter(branches)) + rest[0])
     trees = {re.escape(character): any_of(rest) for character, rest in branches.items()}
     whole = "|".join(character + tree.whole for character, tree in trees.items())
     prefix = "|".join((END, *(character + tree.prefix for character, tree in trees.items())))
     if ends or len(trees) > 1:
         whole = f"(?:{whole})?" if ends else f"(?:{whole})"
     return PrefixPattern(whole, f"(?:{prefix})")
+
+
+def _spell(text: str) -> PrefixPattern:
+    """One text, as the tree of a single branch."""
+    prefix = END
+    for character in reversed(text):
+        prefix = f"(?:{END}|{re.escape(character)}{prefix})"
+    return PrefixPattern(re.escape(text), prefix)
 
 
 def any_of_caseless(texts: Iterable[str]) -> PrefixPattern:
@@ -95,11 +105,18 @@ def group(name: str, *parts: Part) -> PrefixPattern:
 
 
 class PrefixMatcher:
-    """A pattern's expressions, each compiled when it is first used: start-up does not pay for them."""
+    """A pattern's expressions, each compiled when it is first used: start-up does not pay for them.
 
-    def __init__(self, pattern: PrefixPattern, flags: int = 0) -> None:
-        self._pattern = pattern
+    Nor for a long pattern that is built then, by the function given instead.
+    """
+
+    def __init__(self, pattern: PrefixPattern | Callable[[], PrefixPattern], flags: int = 0) -> None:
+        self._source = pattern
         self._flags = flags
+
+    @functools.cached_property
+    def _pattern(self) -> PrefixPattern:
+        return self._source if isinstance(self._source, PrefixPattern) else self._source()
 
     @functools.cached_property
     def match(self) -> Callable[..., re.Match[str] | None]:

@@ -8,9 +8,11 @@ in the middle of a sentence is text. Where nothing is answered after reasoning, 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from ...types.events import ReasoningDelta
+from ...types.lazy_pattern import LazyPattern
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
 from .buffer import StreamBuffer
@@ -33,12 +35,11 @@ def _list_roles() -> dict[str, tuple[_Role, str]]:
 
 
 _ROLES = _list_roles()
-_EXTENDABLE = frozenset(
-    marker for marker in _ROLES if any(other != marker and other.startswith(marker) for other in _ROLES)
-)  # the beginnings of longer markers
-_MARKER = PrefixMatcher(any_of_caseless(_ROLES), re.IGNORECASE)
+# The beginnings of longer markers: one of those stands next to it in order.
+_EXTENDABLE = frozenset(marker for marker, longer in pairwise(sorted(_ROLES)) if longer.startswith(marker))
+_MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
-_REST_OF_SENTENCE = re.compile(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
+_REST_OF_SENTENCE = LazyPattern(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
 _SENTENCE_CHARS = 3  # after a marker that decide
 _BEFORE_MENTION = frozenset(" \t(")
 _OPENING_QUOTES = frozenset("'“‘«")
