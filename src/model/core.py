@@ -24,7 +24,7 @@ from ..errors import (
 from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
 from ..types.caching import LastMemo
-from ..types.effects import Aside, Await, Open, Read, Release, ReplyHead, Turn
+from ..types.effects import READ, Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
@@ -311,7 +311,7 @@ class ModelCore:
             decoder, is_over = self._codec.make_decoder(head.content_type), False
             while not is_over:
                 try:
-                    piece: bytes | ClientError | None = yield Read()
+                    piece: bytes | ClientError | None = yield READ
                 except ClientError as broken:
                     piece = broken
                 events, is_over = decode_piece(decoder, piece)
@@ -353,6 +353,6 @@ class ModelCore:
 
 def _read_all() -> Aside[bytes]:
     body = bytearray()
-    while len(body) < MAX_REFUSAL_BYTES and (chunk := (yield Read())) is not None:
+    while len(body) < MAX_REFUSAL_BYTES and (chunk := (yield READ)) is not None:
         body += chunk
     return bytes(body)

@@ -6,7 +6,7 @@ repeats itself without end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
@@ -53,27 +53,27 @@ class ResponseAssembler:
         self.raw: str | None = None  # the text that the tokens were, once it was asked for
         self.completed = Response(())
 
-    def feed(self, event: WireEvent) -> Iterator[ModelEvent]:
-        """Take in an event of the server; yields what is to be shown before it looks for repetition."""
+    def feed(self, event: WireEvent) -> Sequence[ModelEvent]:
+        """Take in an event of the server; returns what is to be shown."""
         if isinstance(event, TextDelta):
-            yield from self.absorb(self._parser.feed(event.text))
             self._watch(event.text)
-        elif isinstance(event, RawTokens):
-            self.tokens = event
-        elif isinstance(event, Completed):
+            return self.absorb(self._parser.feed(event.text))
+        if isinstance(event, Completed):
             self.completed = event.response
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
-            yield from self.absorb(self._parser.close(truncated=truncated))
-        elif not isinstance(event, Broken):  # which the caller raises
-            if isinstance(event, ReasoningDelta):
-                self._thought.append(event.text)
-            yield event
-            if isinstance(event, ReasoningDelta):
-                self._watch(event.text)
-            elif isinstance(event, ToolCallDelta):
-                self._watch(event.arguments_delta)
+            return self.absorb(self._parser.close(truncated=truncated))
+        if isinstance(event, RawTokens):
+            self.tokens = event
+        if isinstance(event, (RawTokens, Broken)):  # the caller raises what broke
+            return ()
+        if isinstance(event, ReasoningDelta):
+            self._thought.append(event.text)
+            self._watch(event.text)
+        elif isinstance(event, ToolCallDelta):
+            self._watch(event.arguments_delta)
+        return (event,)
 
     def _watch(self, piece: str) -> None:
         self.size += len(piece)
@@ -150,13 +150,16 @@ class ResponseAssembler:
 
     def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
         """Take in events of the parser; returns those to show."""
+        shown: list[ModelEvent] = []
         for event in found:
-            if isinstance(event, Malformed):
+            if isinstance(event, (TextDelta, ReasoningDelta)):
+                shown.append(event)
+            elif isinstance(event, Malformed):
                 event = event._replace(malformed=self._add_example(event.malformed))
             elif isinstance(event, (Reasoned, Answered)):
                 self.thought_closer = event.closer if isinstance(event, Reasoned) else ""
             self._answer.add(event)
-        return [event for event in found if isinstance(event, (TextDelta, ReasoningDelta))]
+        return shown
 
     def _add_example(self, call: MalformedCall) -> MalformedCall:
         """The error of a call in our text format, with an example of a correct one."""

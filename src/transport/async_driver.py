@@ -72,7 +72,8 @@ async def drive_async(
                     step = turn.throw(Cancelled(CANCELLED)) if cancelled.is_set else next(turn)
                     continue
                 try:
-                    answer = await cancelled.wait(perform(step))
+                    work = answers.read() if isinstance(step, Read) else perform(step)
+                    answer = await (cancellation.wait(work) if cancellation else work)
                 except BotError as error:
                     if cancelled.is_set:
                         await cancelled.end_calls()
@@ -113,9 +114,8 @@ class _AsyncAnswers:
     async def perform(self, effect: Effect) -> Any:
         """Raises ClientError."""
         if self._reply is not None:
-            if isinstance(effect, Read):
-                is_refusal = self._reply.head.status >= MIN_ERROR_STATUS  # read whole, since the key may span chunks
-                return (await self._reply.read_all() or None) if is_refusal else await self._reply.read()
+            if isinstance(effect, Read):  # of a refusal, whose API key may span chunks
+                return await self._reply.read_all() or None
             if isinstance(effect, Release):
                 reply, self._reply = self._reply, None
                 return await reply.release()
@@ -123,7 +123,7 @@ class _AsyncAnswers:
         if isinstance(effect, (Sleep, Await)):
             return await (self._client.sleep(effect.seconds) if isinstance(effect, Sleep) else wait_for(effect.future))
         if isinstance(effect, (Read, Release)):
-            return None
+            return None  # no answer is open
         if isinstance(effect, Fetch):
             self._reply = asked = await self._client.open(effect.method, effect.path, effect.body, within=effect.within)
             body = await asked.read_all()
@@ -131,6 +131,11 @@ class _AsyncAnswers:
             return Reply(asked.head, body)
         self._reply = await self._client.open(effect.method, effect.path, effect.body)
         return self._reply.head
+
+    def read(self) -> Awaitable[bytes | None]:
+        """As perform(Read()), and quicker where bytes of an answer are read."""
+        reply = self._reply
+        return self.perform(Read()) if reply is None or reply.head.status >= MIN_ERROR_STATUS else reply.read()
 
     def abandon(self) -> None:
         """End the open answer, if there is one, and its connection."""

@@ -86,15 +86,15 @@ class AsyncReply:
 
     async def read(self) -> bytes | None:
         """The next bytes of the body; None at its end. Raises StreamCut and Timeout."""
-        base_url = self._client.base_url
         content = self._response.content
         try:
             # An error is raised before what came ahead of it is given; there is no public way around that.
             chunk = content._read_nowait(-1) if content.exception() else b""
             chunk = chunk or await content.readany()
         except (TimeoutError, asyncio.TimeoutError) as error:
-            raise self._deadline.timeout_error(base_url) from error
+            raise self._deadline.timeout_error(self._client.base_url) from error
         except (aiohttp.ClientError, OSError) as error:
+            base_url = self._client.base_url
             if _UNDECODABLE.search(str(error)):
                 self._client.ask_uncompressed()
                 raise StreamCut(f"The answer of {base_url} could not be decompressed.", max_retries=1) from error

@@ -73,7 +73,8 @@ class Reply(NamedTuple):
 
 
 Effect = Union[Open, Read, Release, Fetch, Sleep, Await]
-EFFECTS = (Open, Read, Release, Fetch, Sleep, Await)
+READ = Read()
+EFFECTS = (Read, Open, Release, Fetch, Sleep, Await)
 
 Aside: TypeAlias = Generator[Effect, Any, T]  # gives no events
 Turn: TypeAlias = Generator[Union[Effect, ModelEvent], Any, T]  # of the model

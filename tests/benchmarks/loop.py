@@ -81,7 +81,7 @@ def add(a: int, b: int) -> str:
 
 def work():
     with Agent.connect(sys.argv[1] + "/v1", tools=[add]) as agent:
-        assert agent.answer("go") == "All is done."
+        assert agent.answer("go").text == "All is done."
 
 work()  # once unmeasured: modules are loaded
 threads = [threading.Thread(target=work) for _ in range(int(sys.argv[2]))]

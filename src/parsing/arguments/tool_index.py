@@ -47,6 +47,7 @@ class ToolIndex:
         self._found: dict[str, IndexedTool | None] = {}
         self._leads: dict[str, bool] = {}
         self._prefixes: frozenset[str] = frozenset()
+        self._are_prefixes: dict[str, bool] = {}
         self._mention: re.Pattern[str] | None = None
 
     def find(self, written: str) -> IndexedTool | None:
@@ -106,6 +107,12 @@ class ToolIndex:
 
     def is_name_prefix(self, word: str) -> bool:
         """Whether `word` may be the beginning of a tool's name, with or without a namespace."""
+        if word not in self._are_prefixes:
+            _limit_size(self._are_prefixes)
+            self._are_prefixes[word] = self._is_name_prefix(word)
+        return self._are_prefixes[word]
+
+    def _is_name_prefix(self, word: str) -> bool:
         if not self._prefixes:
             names = [*self._by_normalized, *(normalize(name) for name in NAMESPACES), *self._by_tail]
             self._prefixes = frozenset(name[:end] for name in names for end in range(len(name) + 1))
