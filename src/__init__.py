@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .types.messages import Response as Response
     from .types.messages import SystemMessage as SystemMessage
     from .types.messages import ToolCall as ToolCall
+    from .types.messages import ToolChoice as ToolChoice
     from .types.messages import ToolDefinition as ToolDefinition
     from .types.messages import ToolResult as ToolResult
     from .types.messages import ToolResults as ToolResults
@@ -88,6 +89,7 @@ _MODULES = {
         "ToolResult",
         "ToolResults",
         "ToolDefinition",
+        "ToolChoice",
         "Named",
         "Usage",
     ),

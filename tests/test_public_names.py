@@ -46,6 +46,7 @@ PACKAGE = [
     "ToolResult",
     "ToolResults",
     "ToolDefinition",
+    "ToolChoice",
     "Named",
     "Usage",
     "BotError",

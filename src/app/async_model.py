@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from ..model import CallPath
 from ..transport.async_driver import drive_async, run_async
 from ..transport.async_http import AsyncClient
 from ..types.events import ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
-from .endpoint import DEFAULT_URL, make_client_options, make_core, make_model_options, make_settings, take_only
+from .endpoint import DEFAULT_URL, make_client_options, make_model_options, make_settings, take_only
+from .model import BaseModel
 
 
-class AsyncModel:
+class AsyncModel(BaseModel):
     """A model that answers conversations, one at a time; models may share a client. `options`: see make_core."""
 
     @classmethod
@@ -29,7 +29,8 @@ class AsyncModel:
     ) -> AsyncModel:
         """See Model.connect."""
         settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
-        connected = cls(AsyncClient(**make_client_options(settings)), model, **make_model_options(settings))
+        options = make_model_options(settings) | {"is_name_fixed": True}
+        connected = cls(AsyncClient(**make_client_options(settings)), model, **options)
         if not model:
             try:
                 core, client = connected._core, connected._client
@@ -40,17 +41,8 @@ class AsyncModel:
         return connected
 
     def __init__(self, client: AsyncClient, name: str, **options: Any) -> None:
+        super().__init__(client.base_url, name, **options)
         self._client = client
-        self._core = make_core(client.base_url, name, **options)
-
-    @property
-    def name(self) -> str:
-        return self._core.name
-
-    @property
-    def path(self) -> CallPath:
-        """How tools are offered to it, with what its server has refused so far."""
-        return self._core.path
 
     def respond(
         self,

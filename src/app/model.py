@@ -30,38 +30,16 @@ from .endpoint import (
 T = TypeVar("T")
 
 
-class Model:
-    """A model that answers conversations, one at a time. `options`: see make_core."""
+class BaseModel:
+    """What models of threads and of asyncio share. `options`: see make_core."""
 
-    @classmethod
-    def connect(
-        cls,
-        base_url: str = DEFAULT_URL,
-        model: str = "",
-        *,
-        api_key: str = "",
-        provider: str = "vllm",
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-    ) -> Model:
-        """A model on a server. Without `model` it is the only one that the server has. See Agent.connect.
+    def __init__(self, address: str, name: str, **options: Any) -> None:
+        self._core = make_core(address, name, **options)
 
-        Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named.
-        """
-        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
-        connected = cls(Client(**make_client_options(settings)), model, **make_model_options(settings))
-        if not model:
-            try:
-                names = run(connected.core.server.known_models(), connected._client)
-                connected.core.name = take_only(names, base_url)
-            except BaseException:
-                connected.__exit__()
-                raise
-        return connected
-
-    def __init__(self, client: Client, name: str, **options: Any) -> None:
-        self._client = client
-        self._core = make_core(client.base_url, name, **options)
+    @property
+    def core(self) -> ModelCore:
+        """Its logic without I/O, for an agent's loop."""
+        return self._core
 
     @property
     def name(self) -> str:
@@ -85,6 +63,41 @@ class Model:
     def max_tokens(self, limit: int | None) -> None:
         self._core.max_tokens = limit
 
+
+class Model(BaseModel):
+    """A model that answers conversations, one at a time. `options`: see make_core."""
+
+    @classmethod
+    def connect(
+        cls,
+        base_url: str = DEFAULT_URL,
+        model: str = "",
+        *,
+        api_key: str = "",
+        provider: str = "vllm",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> Model:
+        """A model on a server. Without `model` it is the only one that the server has. See Agent.connect.
+
+        Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named.
+        """
+        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
+        options = make_model_options(settings) | {"is_name_fixed": True}
+        connected = cls(Client(**make_client_options(settings)), model, **options)
+        if not model:
+            try:
+                names = run(connected.core.server.known_models(), connected._client)
+                connected.core.name = take_only(names, base_url)
+            except BaseException:
+                connected.__exit__()
+                raise
+        return connected
+
+    def __init__(self, client: Client, name: str, **options: Any) -> None:
+        super().__init__(client.base_url, name, **options)
+        self._client = client
+
     @property
     def context_length(self) -> int | None:
         """In tokens; None if the server does not say."""
@@ -103,11 +116,6 @@ class Model:
         Below `exact_from` an upper bound is enough; the server counts tokens above it.
         """
         return run(self._core.measure_fill(messages, tools, exact_from=exact_from), self._client)
-
-    @property
-    def core(self) -> ModelCore:
-        """Its logic without I/O, for an agent's loop."""
-        return self._core
 
     def drive(self, steps: AgentSteps[T], on_silence: Callable[[], object] = lambda: None) -> Generator[Event, None, T]:
         """The events of an agent's run, whose effects this model's client performs.

@@ -1,19 +1,27 @@
 """`from src import Model, AsyncModel`: a turn at a time, in somebody else's loop."""
 
 import asyncio
-import re
 
 import pytest
 
 import src
-from src import AsyncModel, Completed, Model
+from src import (
+    AsyncModel,
+    AsyncServer,
+    Completed,
+    MalformedCall,
+    Model,
+    Server,
+    TextDelta,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    tool,
+)
 from src.errors import ConfigError, NeverReached
 from src.types.messages import Named, ToolDefinition, UserMessage
 from tests.doubles import ScriptedServer
-from tests.sources import ROOT
 
-PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r"<!-- example: ([a-z ]+) -->\n```python\n(.*?)```", PAGE, re.DOTALL))
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ToolDefinition("weather", "The weather in a city.", CITY)
 CALL = [
@@ -23,22 +31,40 @@ CALL = [
 HELLO = [{"content": "Take one."}, {"finish": "stop"}]
 
 
-def run_example(name, url):
-    exec(EXAMPLES[name].replace("http://localhost:8000/v1", url).replace("vllm_bot", "src"), {"__name__": "example"})
-
-
-def test_the_example_of_the_page_runs_calls_and_gives_their_results_back(capsys):
-    with ScriptedServer(CALL, HELLO) as server:
-        run_example("model", server.url)
-    assert capsys.readouterr().out == "Take one.\n"
+def test_the_results_of_its_calls_are_given_back():
+    messages = [UserMessage("Do I need an umbrella in Oslo?")]
+    with ScriptedServer(CALL, HELLO) as server, Server(server.url) as shared, shared.model() as model:
+        for _ in range(2):
+            (response,) = [each.response for each in model.respond(messages, [WEATHER]) if isinstance(each, Completed)]
+            results = [ToolResult(call.id, call.name, "text", "rain, 7 degrees") for call in response.calls]
+            messages += [response, ToolResults(tuple(results))]
+    assert response.text == "Take one."
     *_, result = server.requests[1]["messages"]
     assert (result["role"], result["content"]) == ("tool", "rain, 7 degrees")
 
 
-def test_the_asynchronous_example_prints_the_answer_as_it_streams(capsys):
+def test_a_model_of_an_async_server_answers_as_it_streams():
+    async def respond(url):
+        async with AsyncServer(url) as shared, await shared.model(temperature=0) as model:
+            return [event async for event in model.respond([UserMessage("go")])]
+
     with ScriptedServer(HELLO) as server:
-        run_example("async model", server.url)
-    assert capsys.readouterr().out == "Take one."
+        events = asyncio.run(respond(server.url))
+    assert TextDelta("Take one.") in events
+    assert server.requests[0]["temperature"] == 0
+
+
+def test_a_tool_runs_a_call_in_a_loop_of_ones_own():
+    @tool(risk="low")
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"{city}: rain"
+
+    call = ToolCall("1", "weather", {"city": "Oslo"})
+    assert weather.run(call) == ToolResult("1", "weather", "text", "Oslo: rain")
+    assert weather.run(ToolCall("1", "weather", {})).kind == "error"
+    assert "There is no tool whether" in weather.run(ToolCall("1", "whether", {})).text
+    assert "Usage: weather(city: string)" in weather.run(MalformedCall("1", "weather", "", "It is cut off.")).text
 
 
 @pytest.mark.parametrize(

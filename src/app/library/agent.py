@@ -33,7 +33,7 @@ from .approval import Approval, Approve
 from .connection import BaseServer
 from .conversation import read_conversation
 from .exchange import Exchange, Question
-from .options import SYSTEM, Options, Tools, make_body
+from .options import SYSTEM, Options, Tools
 from .result import Result, raise_if_cut
 from .run import Run
 from .structured import Form
@@ -55,12 +55,7 @@ class BaseAgent:
         self._check_choice(options.tool_choice)
         self._policy = Policy(workspace=Path(options.workspace))
         self._context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
-        sampling = options.sampling
-        self._core_options = {
-            "temperature": sampling["temperature"],
-            "max_tokens": sampling["max_tokens"],
-            "extra": make_body(sampling, server.provider),
-        }
+        self._core_options = server.make_core_options(options)
         self._core = server.make_core(options.model, **self._core_options)
         self.conversation = read_conversation(options.conversation, options.system)
         self._loops: dict[str, AgentLoop] = {}

@@ -17,6 +17,7 @@ from ...tools.sdk.async_calls import AsyncCallRunner
 from ...transport.async_driver import run_async
 from ...transport.async_http import AsyncClient
 from ...types.messages import ToolChoice
+from ..async_model import AsyncModel
 from .agent import BaseAgent
 from .approval import Approval, AsyncApprove
 from .async_run import AsyncRun
@@ -150,6 +151,14 @@ class AsyncServer(BaseServer):
             sampling,
         )
         return AsyncAgent(self, self._client, options)
+
+    async def model(self, model: str = "", **sampling: Unpack[Sampling]) -> AsyncModel:
+        """As Server.model."""
+        options = self.make_core_options(Options((), model, sampling=sampling).check())
+        made = AsyncModel(self._client, model, **options)
+        with rewording():
+            made.core.name = await run_async(self.resolve_model(made.core), self._client)
+        return made
 
     async def list_models(self) -> list[str]:
         """The names of its models. Raises BotError."""

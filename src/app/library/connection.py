@@ -11,6 +11,7 @@ from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
 from ..endpoint import DEFAULT_URL, make_client_options, make_core, make_model_options, make_settings, take_only
+from .options import Options, make_body
 
 
 class BaseServer:
@@ -57,6 +58,16 @@ class BaseServer:
     def make_client(self) -> Client:
         """A client for one agent in one thread; those of a server share their connections."""
         return Client(**self._client_options)
+
+    def make_core_options(self, options: Options) -> dict[str, Any]:
+        """What endpoint.make_core takes. Raises ConfigError for a setting that this provider does not take."""
+        sampling = options.sampling
+        return {
+            **self._model_options,
+            "temperature": sampling["temperature"],
+            "max_tokens": sampling["max_tokens"],
+            "extra": make_body(sampling, self.provider),
+        }
 
     def make_core(self, model: str, **options: Any) -> ModelCore:
         """One model's logic; `options` as in endpoint.make_core."""

@@ -42,8 +42,8 @@ class Options(NamedTuple):
 
     tools: Tools
     model: str
-    system: str
-    approve: AsyncApprove | None
+    system: str = SYSTEM
+    approve: AsyncApprove | None = None
     tool_choice: ToolChoice = "auto"
     conversation: Stored = None
     overrides: Overrides = NO_OVERRIDES

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...transport.driver import run
 from ...types.messages import ToolChoice
+from ..model import Model
 from .agent import Agent
 from .approval import Approve
 from .connection import BaseServer
@@ -67,6 +68,17 @@ class Server(BaseServer):
             sampling,
         )
         return Agent(self, self.make_client(), options)
+
+    def model(self, model: str = "", **sampling: Unpack[Sampling]) -> Model:
+        """A model for a loop of your own, which takes one turn at a time; without `model`, the server's only one.
+
+        Raises BotError if the server does not answer, ConfigError as `agent` does.
+        """
+        options = self.make_core_options(Options((), model, sampling=sampling).check())
+        made = Model(self.make_client(), model, **options)
+        with rewording():
+            made.core.name = run(self.resolve_model(made.core), self._client)
+        return made
 
     def list_models(self) -> list[str]:
         """The names of its models. Raises BotError."""

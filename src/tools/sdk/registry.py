@@ -134,8 +134,7 @@ class Registry:
         """Run a call; whatever is wrong with it becomes an error."""
         if call.name not in self:
             return self._refuse_unknown(call)
-        kind, value, ref = self[call.name].execute(call.arguments, ctx)
-        return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
+        return self[call.name].run(call, ctx)
 
     async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """As run, for a tool that `is_coroutine`, inside an event loop."""

@@ -17,16 +17,17 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import WRAPPER_ASSIGNMENTS, cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args, overload
 
 from ...errors import BotError, ToolError
-from ...types.messages import JSON, ToolDefinition
+from ...types.messages import JSON, MalformedCall, RequestedCall, ToolDefinition, ToolResult
 from ...types.sandbox import Access
 from ...types.tool_schema import format_signature
 from .containment import contain, contain_coroutine
 from .context import ToolContext
-from .result import Outcome, attempt, replace_surrogates, to_outcome
+from .result import Outcome, attempt, replace_surrogates, store_and_truncate, to_outcome
 from .schema import Convert, drop_nulls, narrow_enum, read_parameters, to_strict
 from .validation import ArgumentValidator, describe_conversion_error
 
@@ -99,6 +100,19 @@ class Tool(Generic[P, R]):
             return ""
 
         return attempt(compile_schema, lambda error: f"its schema is none: {error}")
+
+    def run(self, call: RequestedCall, ctx: ToolContext | None = None) -> ToolResult:
+        """Run a model's call, in a loop of your own. Whatever is wrong with it becomes a result of kind error.
+
+        `ctx`: by default a context of the current folder. Nobody is asked, whatever the tool's risk.
+        """
+        if isinstance(call, MalformedCall):
+            return ToolResult(call.id, call.name, "error", f"{call.reason} Usage: {self.signature}")
+        if call.name != self.definition.name:
+            return ToolResult(call.id, call.name, "error", f"There is no tool {call.name}. Usage: {self.signature}")
+        within = ctx or ToolContext(Path.cwd())
+        kind, value, ref = self.execute(call.arguments, within)
+        return store_and_truncate(ToolResult(call.id, call.name, kind, value), within.outputs, ref)
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse the arguments, an object or its JSON text, check them, and run. An Exception becomes the error."""

@@ -62,7 +62,7 @@ def server():
 def test_the_example_of_the_readme_runs(server, capsys):
     exec(EXAMPLE.replace("http://localhost:8000/v1", server), {"__name__": "example"})
     printed = capsys.readouterr().out
-    assert printed == "I was told: Oslo: rain, 7 degrees"
+    assert printed == "I was told: Oslo: rain, 7 degrees\n"
 
 
 def test_it_is_ten_lines():
