@@ -104,7 +104,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_PLACES[name]}", __name__), name)
+    try:
+        return getattr(import_module(f".{_PLACES[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise ImportError(f"{name} needs aiohttp: pip install 'vllm-bot[async]'") from error
 
 
 def __dir__() -> list[str]:

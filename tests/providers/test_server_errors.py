@@ -1,9 +1,19 @@
 import json
+import re
 
 import pytest
 
-from src.errors import ContextTooLong, ModelNotFound, ServerError, TemplateRejected, ToolsUnsupported, Unauthorized
-from src.providers.server_errors import parse_excess_tokens, read_refusal
+from src.errors import (
+    ContentRejected,
+    ContextTooLong,
+    ModelNotFound,
+    ServerError,
+    ServerLoading,
+    TemplateRejected,
+    ToolsUnsupported,
+    Unauthorized,
+)
+from src.providers.server_errors import _REFUSALS, parse_excess_tokens, read_error_message, read_refusal
 
 TOO_LONG = [
     (
@@ -79,6 +89,17 @@ REFUSALS = [
     (404, '{"error": {"message": "The model `no` does not exist. Valid aliases: tiny."}}', ModelNotFound),
     (404, '{"detail": "Not Found"}', ServerError),
     (401, '{"error": "Unauthorized"}', Unauthorized),
+    (400, '{"error": {"message": "Function calling is not enabled for models/gemma-3"}}', ToolsUnsupported),
+    (400, '{"error": {"message": "max_tokens=9999 cannot be greater than max_model_len=512."}}', ServerError),
+    (500, '{"error": {"message": "tools param requires --jinja flag"}}', ToolsUnsupported),
+    (400, '{"error": {"message": "API key not valid. Please pass a valid API key."}}', Unauthorized),
+    (400, '{"error": {"message": "tiny is not a multimodal model"}}', ContentRejected),
+    (500, '{"error": {"message": "can only concatenate str (not \\"list\\") to str"}}', ContentRejected),
+    (400, "<html><title>400 The plain HTTP request was sent to HTTPS port</title></html>", ServerError),
+    (403, '{"error": "Forbidden"}', Unauthorized),
+    (413, "<html><title>413 Request Entity Too Large</title></html>", ContextTooLong),
+    (503, '{"error": {"message": "Loading model"}}', ServerLoading),
+    (504, "<html><title>504 Gateway Time-out</title></html>", ServerError),
     (500, "", ServerError),
     (502, "<html><title>Bad\n Gateway</title></html>", ServerError),
 ]
@@ -90,6 +111,19 @@ def test_a_refusal_is_told_by_its_status_and_message(status, text, error):
     assert type(refused) is error
     assert refused.status == status
     assert f"HTTP {status}" in refused.message
+
+
+def test_every_row_of_the_table_has_a_case():
+    messages = [(status, read_error_message(text.encode())) for status, text, _ in REFUSALS]
+    decided = {
+        next(
+            number
+            for number, (wanted, pattern, *_) in enumerate(_REFUSALS)
+            if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
+        )
+        for status, message in messages
+    }
+    assert [row for number, row in enumerate(_REFUSALS) if number not in decided] == []
 
 
 def test_the_title_of_a_proxys_page_is_its_message():
