@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Event as CancelToken
@@ -124,7 +124,7 @@ def make_runtime(
         workspace=settings.root,
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=(*settings.files, _resolve_state(settings)),
-        environment=dict(os.environ),
+        environment=select_environment(os.environ, settings.security.environment, settings.keys),
         exec_timeout=settings.security.exec_timeout,
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
@@ -215,6 +215,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     What it shows to commands is what the folders hold now, before the model could write into them.
     """
     security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
+    name = sha256(os.fsencode(settings.root)).hexdigest()[:16]
     visible = build_view(
         settings.root,
         environment,
@@ -223,14 +224,12 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
         readable=security.sandbox_read,
         installations=(sys.prefix, sys.base_prefix),
         network=security.sandbox_network,
-        cache=state / "caches" / sha256(os.fsencode(settings.root)).hexdigest()[:16],
+        cache=state / "caches" / name,
+        aside=state / "aside" / name,
     )
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
     mode = security.sandbox if security.exec_enabled else "off"
-    return DeferredSandbox(
-        lambda: choose(mode, visible, limits, environment),
-        partial(select_environment, named=security.environment, secrets=settings.keys),
-    )
+    return DeferredSandbox(lambda: choose(mode, visible, limits, environment))
 
 
 def _resolve_state(settings: Settings) -> Path:

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
+from .leftovers import Leftovers, SetAside
 from .limits import ResourceLimits
 from .snapshot import Snapshot
-from .view import SandboxView, find_nested_repositories, list_git_settings, list_protected
+from .view import SandboxView, list_protected
 
 
 class NoSandbox:
@@ -88,12 +89,20 @@ class SandboxBase(ABC):
             (self.scratch / name).mkdir(mode=0o700)
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         self._snapshot = Snapshot(view.workspace)
-        self._nested_repositories: list[Path] | None = None
+        self._leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside")
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """What commands left to run later, and is set aside until the user has it put back."""
+        return self._leftovers.kept
+
+    def put_back(self, item: SetAside) -> None:
+        """Put back what was set aside. Raises OSError."""
+        self._leftovers.put_back(item)
 
     def has_network(self, access: Access) -> bool:
         return self.view.has_network(access)
 
-    @abstractmethod
     def launch(
         self,
         argv: Sequence[str],
@@ -107,23 +116,31 @@ class SandboxBase(ABC):
 
         Raises OSError if the command cannot be contained as promised.
         """
+        if access == "read" or trial:
+            return self.confine(argv, cwd, environment, access, list_protected(self.view))
+        protected = list_protected(self.view)
+        self._leftovers.take()
+        try:
+            self._snapshot.take(protected)
+            launch = self.confine(argv, cwd, environment, access, protected)
+        except BaseException:
+            self._leftovers.set_aside()
+            raise
+        return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self._restore()])
 
-    def take_snapshot(self, *, trial: bool) -> list[Path]:
-        """Record the protected files, and return their paths.
+    @abstractmethod
+    def confine(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]
+    ) -> Launch:
+        """How to start a command so that the kernel holds it to its access. It may not change `protected`."""
 
-        The repositories in sub-folders are those that are there before the first command.
-        """
-        if self._nested_repositories is None and not trial:
-            self._nested_repositories = find_nested_repositories(self.view.workspace)
-        paths = list_protected(self.view)
-        self._snapshot.take(paths, {git: list_git_settings(git) for git in self._nested_repositories or ()})
-        return paths
-
-    def restore_snapshot(self) -> list[str]:
-        """Undo what a command did to the protected files; one note for the model on what was done, if anything."""
-        restored, failed = self._snapshot.restore()
+    def _restore(self) -> list[str]:
+        """Undo what a command did to the protected files, and set aside what would run later; notes for the model."""
+        restored, failed = self._snapshot.restore(lambda path: self._leftovers.keep(path, "protected"))
         notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
-        return notes + [f"protected, but changed, and could not be put back: {each}" for each in failed]
+        notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
+        left = [f"{item.path} ({item.why})" for item in self._leftovers.set_aside()]
+        return notes + ([f"set aside, as it would run later by itself: {', '.join(left)}"] if left else [])
 
     def complete_environment(
         self, given: Mapping[str, str], home: str, temporary: str, access: Access

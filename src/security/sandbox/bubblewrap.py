@@ -42,16 +42,9 @@ class BubblewrapSandbox(SandboxBase):
         network = "with the network" if view.network else "no network"
         self.description = f"bubblewrap: commands see the workspace and the system, no home, {network}"
 
-    def launch(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        environment: Mapping[str, str],
-        access: Access = "write",
-        *,
-        trial: bool = False,
+    def confine(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]
     ) -> Launch:
-        protected = [] if access == "read" else self.take_snapshot(trial=trial)
         filter_fd = _open_memory_file(self.filters[access])
         info_read_fd, info_fd = os.pipe()
         left_read_fd, left_fd = os.pipe()
@@ -66,8 +59,7 @@ class BubblewrapSandbox(SandboxBase):
 
         def tidy_up() -> list[str]:
             with os.fdopen(left_read_fd, "rb") as pipe:
-                notes = [BACKGROUND_NOTE] if pipe.read(1) else []
-            return notes + ([] if access == "read" else self.restore_snapshot())
+                return [BACKGROUND_NOTE] if pipe.read(1) else []
 
         return Launch(
             [*words, "--info-fd", str(info_fd), "--chdir", str(cwd), "--", *self.limits.build_prefix(left_fd), *argv],

@@ -48,16 +48,10 @@ class SandboxChoice(NamedTuple):
 
 
 class DeferredSandbox:
-    """A Sandbox that is chosen when it is first used or asked about: most questions run no command.
+    """A Sandbox that is chosen when it is first used or asked about: most questions run no command."""
 
-    `select` gives the part of the environment that commands get.
-    """
-
-    def __init__(
-        self, choose: Callable[[], SandboxChoice], select: Callable[[Mapping[str, str]], Mapping[str, str]]
-    ) -> None:
+    def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
         self._choose = choose
-        self._select = select
         self._has_warned = False
 
     @cached_property
@@ -82,7 +76,7 @@ class DeferredSandbox:
     def launch(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
     ) -> Launch:
-        return self.choice.sandbox.launch(argv, cwd, self._select(environment), access)
+        return self.choice.sandbox.launch(argv, cwd, environment, access)
 
     def take_warning(self) -> str:
         """What the user must know before commands run; empty the next time."""

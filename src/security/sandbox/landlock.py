@@ -56,17 +56,14 @@ class LandlockSandbox(SandboxBase):
         weak = "" if abi >= 6 else "; this kernel is too old to keep signals from your other processes"
         self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
 
-    def launch(
+    def confine(
         self,
         argv: Sequence[str],
         cwd: Path,  # noqa: ARG002
         environment: Mapping[str, str],
-        access: Access = "write",
-        *,
-        trial: bool = False,
+        access: Access,
+        protected: Sequence[Path],  # noqa: ARG002 - put back afterwards
     ) -> Launch:
-        if access != "read":
-            self.take_snapshot(trial=trial)
         has_network = self.view.has_network(access)
         home, temporary = self.scratch / "home", self.scratch / "tmp"
         system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
@@ -88,7 +85,6 @@ class LandlockSandbox(SandboxBase):
             {**self._list_toolchains(), **self.complete_environment(environment, str(home), str(temporary), access)},
             before_exec,
             settle=lambda: os.close(fd),
-            tidy_up=self.restore_snapshot if access != "read" else lambda: (),
         )
 
     def _list_toolchains(self) -> dict[str, str]:

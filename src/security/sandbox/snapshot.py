@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Union
 
+Remove = Callable[[Path], object]
 MAX_SAVED_BYTES = 10_000_000  # of one file; a larger one is not restored
 
 
@@ -42,42 +41,31 @@ class Snapshot:
         self._top = top
         self._saved: dict[Path, SavedEntry | None] = {}
         self._parents: dict[Path, SavedEntry | None] = {}
-        self._within: Mapping[Path, Sequence[Path]] = {}
 
-    def take(self, paths: Iterable[Path], within: Mapping[Path, Sequence[Path]] | None = None) -> None:
-        """Record what is at each path and on the way to it, or that nothing is. Raises OSError.
-
-        `within`: folders that may be moved or removed as a whole, each with the paths inside it to record.
-        """
-        self._within = within or {}
+    def take(self, paths: Iterable[Path]) -> None:
+        """Record what is at each path and on the way to it, or that nothing is. Raises OSError."""
         paths = [path for path in paths if path != self._top and path.is_relative_to(self._top)]
         parents = {each for path in paths for each in list_parents(self._top, path)}
-        for folder, inside in self._within.items():
-            parents |= {folder, *(parent for path in inside for parent in list_parents(folder, path))}
-            paths += inside
         leaves = sorted(set(paths) - parents)
         self._parents = {parent: _save(parent, None, whole=False) for parent in sorted(parents)}
         self._saved = {path: _save(path, self._saved.get(path)) for path in leaves if not self._is_unreachable(path)}
 
-    def restore(self) -> RestoreResult:
-        """Call it once no process of the command is left."""
+    def restore(self, remove: Remove) -> RestoreResult:
+        """Call it once no process of the command is left. `remove` takes away what was not there before."""
         restored, failed = [], []
-        removed = [each for each in self._within if _get_kind(each) == "nothing" or self._is_unreachable(each)]
         for path, was in (*self._parents.items(), *self._saved.items()):  # parents come first
-            if any(path.is_relative_to(each) for each in removed):
-                continue
             try:
                 if path in self._parents:
-                    changed = self._restore_parent(path, was)
+                    changed = self._restore_parent(path, was, remove)
                 else:
-                    changed = not self._is_unreachable(path) and _restore_path(path, was)
+                    changed = not self._is_unreachable(path) and _restore_path(path, was, remove)
                 if changed:
                     restored.append(str(path.relative_to(self._top)))
             except OSError as error:
                 failed.append(f"{path.relative_to(self._top)}: {error.strerror}")
         return RestoreResult(tuple(restored), tuple(failed))
 
-    def _restore_parent(self, parent: Path, was: SavedEntry | None) -> bool:
+    def _restore_parent(self, parent: Path, was: SavedEntry | None, remove: Remove) -> bool:
         """A folder on the way may be made and removed; a link or a file in its place would lead elsewhere."""
         if was is None or stat.S_ISDIR(was.mark[1]):
             if _get_kind(parent) in ("nothing", "folder"):
@@ -85,7 +73,7 @@ class Snapshot:
             was = None
         elif _get_mark(parent) == was.mark:
             return False
-        _restore(parent, was)
+        _restore(parent, was, remove)
         return True
 
     def _is_unreachable(self, path: Path) -> bool:
@@ -116,11 +104,11 @@ def _save(path: Path, known: SavedEntry | None, *, whole: bool = True) -> SavedE
     return SavedEntry(mark, path.read_bytes() if readable else None)
 
 
-def _restore_path(path: Path, was: SavedEntry | None) -> bool:
+def _restore_path(path: Path, was: SavedEntry | None, remove: Remove) -> bool:
     if not _has_changed(path, was):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    _restore(path, was)
+    _restore(path, was, remove)
     return True
 
 
@@ -133,15 +121,12 @@ def _has_changed(path: Path, was: SavedEntry | None) -> bool:
     return any(_has_changed(path / name, entry) for name, entry in was.content.items())
 
 
-def _restore(path: Path, was: SavedEntry | None) -> None:
+def _restore(path: Path, was: SavedEntry | None, remove: Remove) -> None:
     """Replace what is at the path by what was there. Raises OSError if its content was not saved."""
     if was is not None and was.content is None:
         raise OSError(errno.ENODATA, "its content was not saved")
-    if _get_kind(path) == "folder":
-        shutil.rmtree(path)
-    else:
-        with suppress(FileNotFoundError):
-            path.unlink()
+    if _get_kind(path) != "nothing":
+        remove(path)
     if was is None:
         return
     if isinstance(was.content, str):
@@ -154,7 +139,7 @@ def _restore(path: Path, was: SavedEntry | None) -> None:
         path.mkdir()
         for name, entry in was.content.items():
             if entry.content is not None:
-                _restore(path / name, entry)
+                _restore(path / name, entry, remove)
         path.chmod(stat.S_IMODE(was.mark[1]))
 
 

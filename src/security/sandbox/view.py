@@ -8,7 +8,6 @@ folders of PATH, the toolchains they belong to, and Python's own installation. O
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -48,8 +47,7 @@ START_FILES = (  # what a shell, git or a login runs by itself, and the bot's se
     ".zlogout",
 )  # fmt: skip
 GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir")  # they make git run programs, or look elsewhere
-MAX_REPOSITORIES = 100  # that are looked at: submodules and worktrees of one; repositories in sub-folders
-MAX_FOLDERS = 5_000  # that are searched for repositories
+MAX_REPOSITORIES = 100  # submodules and worktrees that are looked at
 
 
 KEPT_VARIABLES = frozenset({"COLUMNS", "HOME", "LANG", "LANGUAGE", "LINES", "LOGNAME", "PATH", "TERM", "TZ", "USER"})
@@ -65,6 +63,7 @@ class SandboxView(NamedTuple):
     network: bool = False  # whether commands that may change the workspace have the network as well
     hidden: tuple[Path, ...] = ()  # folders of the bot that no command sees
     cache: Path | None = None  # kept for the workspace: the caches of commands that may not change it
+    aside: Path | None = None  # where that goes which a command left to run later
 
     def has_network(self, access: Access) -> bool:
         return access == "network" or (self.network and access == "write")
@@ -80,6 +79,7 @@ def build_view(
     installations: Iterable[str] = (),
     network: bool = False,
     cache: Path | None = None,
+    aside: Path | None = None,
 ) -> SandboxView:
     """`protected` and `hidden`: the bot's own; `readable`: paths that the user names, perhaps with `~`;
     `installations`: prefixes of the Python that runs this.
@@ -90,7 +90,9 @@ def build_view(
     pythons = [base for name in VIRTUAL_FOLDERS for base in _find_base_python(workspace / name)]
     found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
-    return SandboxView(workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden), cache)
+    return SandboxView(
+        workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden), cache, aside
+    )
 
 
 def select_environment(
@@ -100,7 +102,7 @@ def select_environment(
 
     None has a value that contains one of `secrets`, or that has the shape of a secret, whatever its name.
     """
-    from ..text.redact import redact  # start-up is measured: not before commands may run
+    from ..text.redact import redact  # start-up is measured: not before something may run
 
     kept, known = KEPT_VARIABLES | set(named), tuple(secrets)
     return {
@@ -121,32 +123,13 @@ def list_protected(view: SandboxView) -> list[Path]:
     paths = [path for path in view.protected if path.is_relative_to(top)]
     folders = (top, view.home) if view.home and view.home.is_relative_to(top) else (top,)
     paths += [folder / name for folder in folders for name in START_FILES]
-    return list(dict.fromkeys([*paths, top / ".git", *list_git_settings(top / ".git")]))
+    git = [top / ".git", *list_git_settings(top / ".git")] if os.path.lexists(top / ".git") else []
+    return list(dict.fromkeys([*paths, *git]))
 
 
 def list_git_settings(git: Path) -> list[Path]:
     """The files by which git is made to run programs, in a `.git` and in its submodules and worktrees."""
     return [each / name for each in _list_git_folders(git) for name in GIT_SETTINGS]
-
-
-def find_nested_repositories(top: Path) -> list[Path]:
-    """The `.git` of repositories in the sub-folders of a workspace, the nearest first. No link is followed."""
-    found: list[Path] = []
-    folders = deque([top])
-    for _ in range(MAX_FOLDERS):
-        if not folders or len(found) >= MAX_REPOSITORIES:
-            break
-        folder = folders.popleft()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.name == ".git":
-                        found += [folder / entry.name] if folder != top else []
-                    elif entry.is_dir(follow_symlinks=False):
-                        folders.append(folder / entry.name)
-        except OSError:  # a command cannot look into it either
-            continue
-    return found
 
 
 def _list_git_folders(git: Path) -> Iterator[Path]:

@@ -85,7 +85,7 @@ class ToolContext:
     workspace: Path  # file tools stay inside it
     max_file_bytes: int = 10_000_000
     protected: tuple[Path, ...] = ()  # paths that no tool writes, whether they exist or not
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of commands; the sandbox selects from it
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of commands
     exec_timeout: float = 120.0  # seconds
     exec_max_output: int = 30_000  # characters
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere

@@ -30,9 +30,10 @@ def make_bare_runner(workspace: Path, environment: dict[str, str]):
 
 
 @pytest.fixture
-def of_temporary_files() -> tuple[Path, dict[str, str]]:
+def of_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, str]]:
     """The folder of temporary files as the workspace."""
-    return Path(tempfile.gettempdir()).resolve(), {"PATH": PATH}
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path.resolve(), {"PATH": PATH}
 
 
 @pytest.fixture

@@ -91,6 +91,7 @@ def test_a_folder_of_path_that_may_not_be_entered_is_left_out(workspace, home):
 
 
 def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
+    make_folders(home, ".git")
     seen = build_view(
         home, {"HOME": str(home), "PATH": "/usr/bin"}, protected=[home / "bot.json", Path("/etc/bot.json")]
     )

@@ -1,0 +1,106 @@
+"""What in a git repository's configuration runs nothing. Pure.
+
+git runs programs that its configuration names (core.fsmonitor, filters, aliases, ...), and reads more configuration
+from elsewhere (include.path). New versions add to them, so this is a closed list of what is kept. Source: git-config(1)
+of git 2.47.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]\s*')
+ENTRY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*")
+_HARMLESS = {  # section -> its keys; a dot after the section: in its sub-sections
+    "advice": "*",
+    "branch.": "remote merge rebase description pushremote",
+    "color": "*",
+    "color.": "*",
+    "column": "*",
+    "core": "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol"
+    " safecrlf compression quotepath abbrev bigfilethreshold sharedrepository worktree whitespace untrackedcache",
+    "diff": "noprefix mnemonicprefix renames algorithm colormoved context",
+    "extensions": "worktreeconfig objectformat partialclone refstorage compatobjectformat",
+    "fetch": "prune prunetags parallel",
+    "gc": "auto autodetach",
+    "init": "defaultbranch",
+    "log": "date decorate follow",
+    "merge": "ff conflictstyle",
+    "pull": "rebase ff",
+    "push": "default autosetupremote followtags",
+    "rebase": "autostash autosquash",
+    "remote": "pushdefault",
+    "remote.": "url pushurl fetch push prune tagopt mirror promisor partialclonefilter skipdefaultupdate",
+    "status": "short branch showuntrackedfiles",
+    "submodule": "recurse active",
+    "submodule.": "url active branch ignore fetchrecursesubmodules",
+    "tag": "sort",
+    "user": "name email signingkey useconfigonly",
+}
+HARMLESS: Mapping[str, frozenset[str]] = {section: frozenset(keys.split()) for section, keys in _HARMLESS.items()}
+ADDRESSES = ("url", "pushurl")
+REMOTE_HELPER = "::"  # git runs a program to reach such an address
+
+
+class GitEntry(NamedTuple):
+    """`name`: as git writes it, such as `remote.origin.url`."""
+
+    name: str
+    value: str
+
+
+class SafeConfig(NamedTuple):
+    """`text`: the lines that run nothing; `dropped`: the names of the others; `worktrees`: values of core.worktree."""
+
+    text: str
+    dropped: tuple[str, ...]
+    worktrees: tuple[str, ...] = ()
+
+
+def clean_config(text: str, trusted: str = "") -> SafeConfig:
+    """The part of a configuration that runs nothing, or that `trusted`, an earlier one, has as well."""
+    known = {entry for _line, entry in _read_entries(trusted) if entry}
+    lines: list[str] = []
+    dropped: list[str] = []
+    worktrees: list[str] = []
+    for line, entry in _read_entries(text):
+        if entry is None:
+            dropped.append(line.strip()[:60])
+        elif entry.name and entry not in known and not _is_harmless(entry):
+            dropped.append(entry.name)
+        else:
+            lines.append(f"{line}\n")
+            worktrees += [entry.value] if entry.name == "core.worktree" and entry not in known else []
+    return SafeConfig("".join(lines), tuple(dropped), tuple(worktrees))
+
+
+def find_value(text: str, name: str) -> str | None:
+    """The last value of an entry, without its quotes."""
+    values = [entry.value for _line, entry in _read_entries(text) if entry and entry.name == name]
+    return values[-1].strip('"') if values else None
+
+
+def _read_entries(text: str) -> list[tuple[str, GitEntry | None]]:
+    """Each line with its entry: None if it is not of the usual form; an entry without a name is no setting."""
+    found: list[tuple[str, GitEntry | None]] = []
+    section = ""
+    for line in text.split("\n"):
+        if not line.strip() or line.lstrip()[0] in "#;":
+            found.append((line, GitEntry("", "")))
+        elif heading := SECTION.fullmatch(line):
+            section = heading[1].lower() + ("" if heading[2] is None else f".{heading[2]}")
+            found.append((line, GitEntry("", "")))
+        elif (setting := ENTRY.fullmatch(line)) and not line.endswith("\\") and section:
+            found.append((line, GitEntry(f"{section}.{setting[1].lower()}", setting[2] or "")))
+        else:
+            found.append((line, None))
+    return found
+
+
+def _is_harmless(entry: GitEntry) -> bool:
+    section, _, key = entry.name.rpartition(".")
+    top, dot, _ = section.partition(".")
+    keys = HARMLESS.get(top + dot, frozenset())
+    return ("*" in keys or key in keys) and not (key in ADDRESSES and REMOTE_HELPER in entry.value)
