@@ -120,7 +120,7 @@ class PermissionGate:
         if decision.action == "allow":
             return AccessGrant(decision.access)
         reason = f"with access=read it failed (exit code {report.exit_code}); it may need to change files"
-        request = self._make_request(wider, ctx, decision._replace(reason=reason))
+        request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
         permission = yield from self._ask_user(request)
         if permission.denial_reason:
             self._refused_lines.add(line)

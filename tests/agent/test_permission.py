@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from src.agent.permission import PermissionGate
 from src.errors import ConnectFailed
-from src.security.permissions.approval import Answer
+from src.security.permissions.approval import REFUSE_ALL, Answer
+from src.security.permissions.policy import Policy
 from src.security.permissions.review import ReviewBoard
-from src.tools import Media
+from src.security.permissions.rules import parse_rules
+from src.tools import REGISTRY, Media
 from src.types.events import Notice
+from src.types.sandbox import Launch
 
 from .turns import Turn
 
@@ -145,3 +150,116 @@ class TestReview:
     def test_on_ask_what_a_rule_allows_runs_at_once(self):
         rules = [{"tool": "change", "action": "allow"}]
         assert self.turn("REJECT: no", rules=rules, on="ask").run(("change", {"path": "a"})).values == ["changed"]
+
+
+class LabelledSandbox:
+    """Tells a command its access in a variable, and is believed to enforce it."""
+
+    kind, description, is_enforcing = "labelled", "", True
+
+    def has_network(self, access):
+        return access == "network"
+
+    def launch(self, argv, cwd, environment, access="write"):
+        return Launch(argv, {**environment, "ACCESS": access})
+
+
+class TestCommands:
+    """The access of a command: what the mode, a rule or the user grants, and a second run with more."""
+
+    NEEDS_WRITE = '[ "$ACCESS" != read ]; code=$?; echo "with $ACCESS"; exit $code'
+
+    @staticmethod
+    def run(*calls, answers=(), mode="ask", rules=()):
+        turn = Turn(*answers)
+        turn.registry = REGISTRY
+        sandbox = LabelledSandbox()
+        turn.policy = Policy(Path("/"), mode, parse_rules(rules), sandbox=sandbox)
+        return turn.run(*(("exec", call) for call in calls), sandbox=sandbox)
+
+    def test_a_command_runs_with_the_access_that_it_names_if_the_mode_makes_it_free(self):
+        turn = self.run({"command": "echo $ACCESS"}, {"command": "echo $ACCESS", "access": "write"}, mode="auto")
+        assert turn.values == ["read\n[exit code 0]", "write\n[exit code 0]"]
+
+    def test_one_that_named_none_and_failed_runs_again_where_writing_is_free(self):
+        (value,) = self.run({"command": self.NEEDS_WRITE}, mode="auto").values
+        note = "[it failed with access=read, and was run again with access=write]"
+        assert value == f"with write\n[exit code 0]\n{note}"
+
+    def test_else_the_user_is_asked_once_and_the_answer_holds_for_that_line(self):
+        calls = [{"command": self.NEEDS_WRITE}, {"command": self.NEEDS_WRITE}]
+        turn = self.run(*calls, answers=[Answer(True)])
+        assert [value.split("\n")[0] for value in turn.values] == ["with write"] * 2
+        (request,) = turn.approver.asked
+        assert (request.access, request.has_begun) == ("write", True)
+
+    def test_a_no_holds_for_that_line_as_well(self):
+        calls = [{"command": self.NEEDS_WRITE}, {"command": self.NEEDS_WRITE}]
+        turn = self.run(*calls, answers=[Answer(False, "not now.")])
+        assert "access=write was refused: not now." in turn.values[0]
+        assert turn.values[1].startswith("with read\n[exit code 1]\n[the workspace is read-only for access=read")
+
+    def test_one_that_named_its_access_is_told_what_that_does_not_include(self):
+        turn = self.run({"command": self.NEEDS_WRITE, "access": "read"}, mode="full")
+        assert "call again with access=write if the command must change files" in turn.values[0]
+        turn = self.run({"command": "curl -s http://x; exit 6", "access": "write"}, mode="full")
+        assert "there is no network for access=write; call again with access=network" in turn.values[0]
+
+    def test_in_plan_no_other_access_is_recommended(self):
+        (value,) = self.run({"command": self.NEEDS_WRITE}, mode="plan").values
+        assert "no other access is offered now" in value
+        assert "access=write" not in value.replace("access=write is not possible in mode plan", "")
+
+    def test_a_command_that_fails_with_any_access_is_not_run_again(self):
+        assert self.run({"command": "grep x /dev/null"}).values == ["[exit code 1]"]
+
+    def test_the_user_may_grant_more_once(self):
+        turn = self.run(
+            *[{"command": "echo $ACCESS", "access": "write"}] * 2,
+            answers=[Answer(True, access="network"), Answer(False)],
+        )
+        assert turn.values[0] == "network\n[exit code 0]"
+        assert turn.approver.asked[0].wider == ("network", "outside")
+        assert len(turn.approver.asked) == 2
+
+    def test_outside_the_sandbox_is_without_it(self):
+        call = {"command": 'echo "ACCESS=$ACCESS"', "access": "write"}
+        assert self.run(call, answers=[Answer(True, access="outside")]).values == ["ACCESS=\n[exit code 0]"]
+
+    def test_a_rule_may_hold_in_this_chat(self):
+        calls = [{"command": f"echo {name}", "access": "write"} for name in ("commit a", "commit b")]
+        turn = self.run(*calls, calls[0], answers=[Answer(True, for_chat=True)])
+        assert [value.split("\n")[0] for value in turn.values] == ["commit a", "commit b", "commit a"]
+
+    def test_a_rule_grants_its_access(self):
+        rule = {"tool": "exec", "command": "printenv", "action": "allow", "access": "network"}
+        turn = self.run({"command": "printenv ACCESS"}, rules=[rule])
+        assert turn.values == ["network\n[exit code 0]"]
+
+    def test_the_tools_that_could_not_run_are_not_offered_and_exec_only_reads(self):
+        gate = PermissionGate(REGISTRY, REFUSE_ALL, Policy(Path("/"), "plan"), None)
+        offered = {each.name: each for each in gate.list_offered()}
+        assert {"write", "edit"}.isdisjoint(offered)
+        assert offered["exec"].parameters["properties"]["access"]["enum"] == ["read"]
+        gate.policy = replace(gate.policy, mode="ask")
+        assert [each.name for each in gate.list_offered()] == [each.name for each in REGISTRY.definitions]
+
+
+def test_a_call_that_cannot_succeed_is_answered_and_nobody_is_asked(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    turn = Turn()
+    turn.registry = REGISTRY
+    turn.policy = Policy(tmp_path)
+    turn.run(("edit", {"path": "a.txt", "oldText": "two", "newText": "2"}), workspace=tmp_path)
+    assert turn.approver.asked == []
+    assert turn.results[0].kind == "error"
+    assert "Error executing tool" in turn.values[0]
+    assert not turn.results[0].is_denied
+
+
+def test_where_nothing_enforces_the_first_question_tells_how_to_get_a_sandbox():
+    turn = Turn(Answer(False), Answer(False))
+    turn.registry = REGISTRY
+    turn.run(("exec", {"command": "ls"}), ("exec", {"command": "ls -l"}))
+    assert ["bubblewrap" in each.advice for each in turn.approver.asked] == [True, False]
+    assert [each.wider for each in turn.approver.asked] == [(), ()]

@@ -29,6 +29,11 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
             state = make_state(target, live, debug, lambda: approver)
             debug.show = live.put
             terminal = Terminal(state, live, target.settings.state)
+
+            def run_command(line: str) -> None:
+                run_command_at_question(state, line)
+                live.hide()  # what is drawn of the turn, until the question is answered
+
             asking = TerminalApprover(
                 terminal.ask,
                 _print,
@@ -36,7 +41,7 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
                 pause=terminal.pause,
                 edit=edit_in_editor,
                 remember=state.factory.rule_memory.save,
-                run_command=lambda line: run_command_at_question(state, line),
+                run_command=run_command,
                 get_width=lambda: get_columns(sys.stdout),
             )
             approver = AutoApprover(asking) if yes else asking

@@ -35,7 +35,8 @@ class Topic(NamedTuple):
 LIST_FILES = Step("Let me look at what is here.", (("glob", {"pattern": "**/*"}), ("exec", {"command": "ls"})))
 READ_FILE = Step("Let me read the program.", (("read", {"path": "greet.py"}),))
 RUN_FILE = Step(
-    "Let me run it. Commands ask first: `y` runs it, `n` does not.", (("exec", {"command": "python3 greet.py"}),)
+    "Let me run it. A command that may change files asks first: `y` runs it, `n` does not.",
+    (("exec", {"command": "python3 greet.py", "access": "write"}),),
 )
 EDIT_FILE = Step(
     "Line 5 calls `great`, but the function is `greet`. I will fix that line. Edits ask first, too.",

@@ -28,6 +28,7 @@ class Request(NamedTuple):
     wider: tuple[Grant, ...] = ()  # what a command may be given instead, once
     advice: str = ""  # how such questions become fewer; empty: nothing new
     needs_person: bool = False  # `--yes` does not answer it
+    has_begun: bool = False  # the command ran, failed, and would run again: it is shown already
 
 
 class Answer(NamedTuple):

@@ -79,6 +79,8 @@ class TerminalApprover:
 
     def approve(self, request: Request) -> Answer:
         with self._pause():
+            if request.has_begun:
+                self._show("")
             self._show_request(request)
             try:
                 return self._ask_user(request)
@@ -199,12 +201,10 @@ def _read_feedback(said: str) -> str:
 
 
 def _format_keys(*, has_rule: bool, rule: str, wider: list[str]) -> str:
-    lines = ["  y: once", *(f"  {each}" for each in wider)]
-    if has_rule:
-        lines[0] += "   c: in this chat"
-        lines.append(f"  a: always; this adds the rule {_format_rule(rule)}")
-    lines.append("  n: no   e: change it first   n or : and words: tell the model what to do instead")
-    return "\n".join(lines)
+    lines = [f"  y: once{', c: in this chat' if has_rule else ''}, n: no, e: change it first"]
+    lines += [f"  a: always; this adds the rule {_format_rule(rule)}"] if has_rule else []
+    lines += ["  " + "; ".join(wider)] if wider else []
+    return "\n".join([*lines, "  n or a colon, and words: tell the model what to do instead"])
 
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
