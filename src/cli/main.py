@@ -38,6 +38,7 @@ COMMANDS = {
     "config": "show the settings in force and where each comes from",
     "policy": "read tool calls from standard input and say whether they would be allowed",
     "serve": "answer other programs' requests in front of vLLM, so that every tool call lands",
+    "launch": "run claude, codex, opencode or copilot on the server, through the gateway",
     "sessions": "list, search, show, export or delete past conversations",
 }
 SIMPLE = ("models", "tools", "config")  # commands that share a module
@@ -114,8 +115,10 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
 
         argcomplete.autocomplete(make_parser(tuple(COMMANDS)))
     parser = make_parser(tuple(name for name in COMMANDS if name in words))
-    parser.words = words
-    options = parser.parse_args(words)
+    own, passed = _split_passed(words)
+    parser.words = own
+    options = parser.parse_args(own)
+    options.passed = passed
     # Loaded here so that --help and --version do not load it.
     from ..config import read_debug_level
     from ..errors import BotError, describe_error
@@ -144,6 +147,12 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             traceback.print_exc()
         print(f"vllm-bot: {sanitize(describe_error(error)[:MAX_ERROR_CHARS])}", file=sys.stderr)
         return error.exit_code if isinstance(error, BotError) else 1
+
+
+def _split_passed(words: list[str]) -> tuple[list[str], list[str]]:
+    """The program's own words, and those that `launch` passes to another one: they follow --."""
+    end = words.index("--") if "--" in words else len(words)
+    return (words[:end], words[end + 1 :]) if "launch" in words[:end] else (words, [])
 
 
 @contextmanager

@@ -70,6 +70,8 @@ class Gateway:
             return await handler(request)
         except web.HTTPException as refusal:
             return _refuse(request, refusal.status, refusal.reason)
+        except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
+            raise asyncio.CancelledError from error
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request that may bring calls; any other is relayed."""

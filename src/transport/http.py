@@ -260,6 +260,13 @@ def _clamp(seconds: float) -> float:
     return min(max(0.0, seconds), MAX_RETRY_AFTER_S)  # in this order, NaN becomes 0
 
 
+def find_free_port() -> int:
+    """A port on loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
 def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:
     """The ports on loopback that accept a connection, in the order given; `within`: seconds for all of them."""
     end = time.monotonic() + within

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import wait_until
 
 from .harmless import find_difference, list_cases
 from .rig import Server, free_port
@@ -36,7 +37,7 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[[Server], str]]:
         command = [sys.executable, str(ROOT / "cli.py"), "--config", str(config), "serve"]
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "VLLM_API_KEY": server.api_key}
         started.append(subprocess.Popen(command, env=environment))
-        wait_for(f"http://{address}/health")
+        wait_until(lambda: does_answer(f"http://{address}/health"), "the gateway answers")
         return f"http://{address}"
 
     yield start
@@ -45,15 +46,12 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[[Server], str]]:
         process.wait(PATIENCE_S)
 
 
-def wait_for(url: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=PATIENCE_S).close()
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
+def does_answer(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
 
 
 @FOUR_SERVERS
@@ -81,10 +79,7 @@ def test_a_client_that_goes_ends_the_server_s_answer(server, start_gateway):
     )
     with urllib.request.urlopen(request) as reply:
         reply.read(200)
-    deadline = time.monotonic() + PATIENCE_S
-    while count_running(server) and time.monotonic() < deadline:
-        pass
-    assert count_running(server) == 0
+    wait_until(lambda: count_running(server) == 0, "the server's answer ends")
 
 
 def count_running(server: Server) -> float:

@@ -25,6 +25,7 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
     add("--keys", metavar="FILE", help="digests of the keys of clients; needed for any address but this machine's")
     add("--new-key", metavar="FILE", help="make a key, show it once, add its digest to FILE, and exit")
     add("--workers", metavar="N", type=parse_number(int, 1), help="processes that share the port (default: 1)")
+    add("--demo", action="store_true", default=argparse.SUPPRESS, help="put the built-in script behind the gateway")
     add("--tls", nargs=2, metavar=("CERT", "KEY"), help="serve HTTPS with these PEM files")
 
 
@@ -32,8 +33,20 @@ def run_serve(options: argparse.Namespace) -> int:
     """Runs until SIGINT or SIGTERM. Raises ConfigError."""
     if options.new_key:
         return _make_key(Path(options.new_key))
-    given = {"upstreams": options.upstream, "listen": options.listen, "keys": options.keys, "workers": options.workers}
-    settings = load_settings(options, **{f"serve.{name}": value for name, value in given.items() if value})
+    given: dict[str, object] = {name: getattr(options, name) for name in ("listen", "keys", "workers")}
+    given["upstreams"] = options.upstream
+    overrides = {f"serve.{name}": value for name, value in given.items() if value}
+    if options.demo:
+        from ..demo.run import start_demo
+
+        with start_demo() as demo:
+            return _serve(options, {**overrides, "serve.upstreams": [demo.overrides["vllm.base_url"]]})
+    return _serve(options, overrides)
+
+
+def _serve(options: argparse.Namespace, overrides: dict[str, object]) -> int:
+    """Raises ConfigError."""
+    settings = load_settings(options, **overrides)
     try:
         from ...serve.run import describe, serve_forever
     except ModuleNotFoundError as error:

@@ -1,0 +1,166 @@
+"""`vllm-bot launch`: run another program on the gateway, for one run. See docs/serve.md.
+
+Its environment and a temporary folder hold all that it needs to know, so that nothing is written into the home.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import ConfigError
+from ..arguments import load_settings
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+    from ...config import Settings
+
+START_TIMEOUT_S = 30.0
+POLL_S = 0.1
+NO_KEY = "none"  # programs insist on one
+CONTEXT_TOKENS, ANSWER_TOKENS = 131_072, 8192  # what opencode is told where the server tells no context
+
+
+class ClientCommand(NamedTuple):
+    """How a program is run: words of its command, and variables of its environment."""
+
+    command: list[str]
+    environment: Mapping[str, str]
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", choices=sorted(PROGRAMS), help="what to run")
+    parser.epilog = "What stands after -- goes to the program."
+
+
+def run_launch(options: argparse.Namespace) -> int:
+    """Returns the program's exit code. Raises BotError."""
+    settings = load_settings(options)
+    binary = shutil.which(options.program)
+    if binary is None:
+        raise ConfigError(
+            f"{options.program} is not installed.", f"Its package: npm install -g {PACKAGES[options.program]}"
+        )
+    model = _choose_model(settings)
+    with _run_gateway(settings) as address, TemporaryDirectory(prefix="vllm-bot-launch-") as folder:
+        launch = PROGRAMS[options.program](address, model, Path(folder))
+        command = [binary, *launch.command, *options.passed]
+        environment = {**os.environ, **launch.environment}
+        return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - what the user named
+
+
+def _choose_model(settings: Settings) -> str:
+    """The configured model, or the only one. Raises BotError."""
+    if settings.vllm.model:
+        return settings.vllm.model
+    from ...app.connect import Connections
+    from ...app.endpoint import take_only
+
+    return take_only(list(Connections(settings).list_models()), settings.vllm.base_url)
+
+
+@contextmanager
+def _run_gateway(settings: Settings) -> Iterator[str]:
+    """A gateway in front of the configured server, until the end of the block; its address, without /v1."""
+    from ...transport.http import find_free_port
+
+    port = find_free_port()
+    listen = f"127.0.0.1:{port}"
+    served = replace(settings, serve=replace(settings.serve, listen=listen, workers=1, keys=""))
+    import multiprocessing
+
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(served,))
+    process.start()
+    try:
+        _wait_for(port, process)
+        yield f"http://{listen}"
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(settings: Settings) -> None:
+    import signal
+
+    from ...serve.run import serve_forever
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program
+    serve_forever(settings)
+
+
+def _wait_for(port: int, process: SpawnProcess) -> None:
+    """Raises ConfigError if the gateway ends."""
+    from ...transport.http import find_open_ports
+
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not find_open_ports([port]):
+        if time.monotonic() > deadline or not process.is_alive():
+            raise ConfigError("The gateway did not start.", "`vllm-bot serve` says why.")
+        time.sleep(POLL_S)
+
+
+def _launch_claude(address: str, model: str, _: Path) -> ClientCommand:
+    environment = {
+        "ANTHROPIC_BASE_URL": address,
+        "ANTHROPIC_API_KEY": NO_KEY,
+        "ANTHROPIC_MODEL": model,
+        "ANTHROPIC_SMALL_FAST_MODEL": model,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+    return ClientCommand([], environment)
+
+
+def _launch_codex(address: str, model: str, _: Path) -> ClientCommand:
+    provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses"}}'
+    settings = {"model": json.dumps(model), "model_provider": '"vllm-bot"', "model_providers.vllm-bot": provider}
+    return ClientCommand([word for name, value in settings.items() for word in ("-c", f"{name}={value}")], {})
+
+
+def _launch_opencode(address: str, model: str, folder: Path) -> ClientCommand:
+    name = f"vllm-bot/{model}"
+    limit = {"context": CONTEXT_TOKENS, "output": ANSWER_TOKENS}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{address}/v1", "apiKey": NO_KEY},
+        "models": {model: {"limit": limit}},
+    }
+    config = {"autoupdate": False, "model": name, "small_model": name, "provider": {"vllm-bot": provider}}
+    (folder / "opencode.json").write_text(json.dumps(config), encoding="utf-8")
+    environment = {"OPENCODE_CONFIG": str(folder / "opencode.json"), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    return ClientCommand([], environment)
+
+
+def _launch_copilot(address: str, model: str, _: Path) -> ClientCommand:
+    environment = {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"{address}/v1",
+        "COPILOT_MODEL": model,
+        "COPILOT_AUTO_UPDATE": "false",
+    }
+    return ClientCommand([], environment)
+
+
+PROGRAMS: Mapping[str, Callable[[str, str, Path], ClientCommand]] = {
+    "claude": _launch_claude,
+    "codex": _launch_codex,
+    "opencode": _launch_opencode,
+    "copilot": _launch_copilot,
+}
+PACKAGES = {
+    "claude": "@anthropic-ai/claude-code",
+    "codex": "@openai/codex",
+    "opencode": "opencode-ai",
+    "copilot": "@github/copilot",
+}

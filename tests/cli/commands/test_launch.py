@@ -1,0 +1,58 @@
+"""Another program, run on a gateway of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from src.cli.commands.launch import PROGRAMS
+from src.cli.demo.run import start_demo
+
+ROOT = Path(__file__).resolve().parents[3]
+# Stands for a client: says how it was called, and asks the gateway that its environment names.
+CLIENT = """#!/usr/bin/env python3
+import json, os, sys, urllib.request
+with urllib.request.urlopen(os.environ["ANTHROPIC_BASE_URL"] + "/v1/models") as reply:
+    models = [each["id"] for each in json.load(reply)["data"]]
+print(json.dumps({"arguments": sys.argv[1:], "model": os.environ["ANTHROPIC_MODEL"], "models": models}))
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_is_told_the_address_and_the_model(program, tmp_path):
+    launch = PROGRAMS[program]("http://127.0.0.1:8010", "Qwen/Qwen3-8B", tmp_path)
+    told = " ".join([*launch.command, *launch.environment.values(), *(each.read_text() for each in tmp_path.iterdir())])
+    assert "http://127.0.0.1:8010" in told
+    assert "Qwen/Qwen3-8B" in told
+
+
+def launch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    home = folder / "home"
+    home.mkdir()
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(home)}
+    command = [sys.executable, str(ROOT / "cli.py"), "launch", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert list(home.iterdir()) == []  # nothing is written into the home
+    return done
+
+
+def test_a_program_runs_on_a_gateway_and_its_exit_code_is_ours(tmp_path):
+    client = tmp_path / "claude"
+    client.write_text(CLIENT)
+    client.chmod(0o755)
+    with start_demo() as demo:
+        done = launch(tmp_path, "claude", "-u", str(demo.overrides["vllm.base_url"]), "--", "-p", "--yes")
+    assert done.returncode == 7, done.stderr
+    assert json.loads(done.stdout) == {"arguments": ["-p", "--yes"], "model": "demo", "models": ["demo"]}
+
+
+def test_a_program_that_is_not_installed_is_named_with_its_package(tmp_path):
+    done = launch(tmp_path, "opencode")
+    assert done.returncode == 2
+    assert "npm install -g opencode-ai" in done.stderr

@@ -1,0 +1,64 @@
+"""`vllm-bot serve`, as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from src.serve.keys import read_keys
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    command = [sys.executable, str(ROOT / "cli.py"), "serve", *arguments]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_demo_answers_and_sigterm_ends_it(tmp_path, workers):
+    from tests.live.rig import free_port
+
+    port = free_port()
+    process = start(tmp_path, "--demo", "--listen", f"127.0.0.1:{port}", "--workers", workers)
+    try:
+        wait_until(lambda: does_answer(f"http://127.0.0.1:{port}/v1/models"), "the gateway answers")
+        body = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode())
+        with urllib.request.urlopen(request) as reply:
+            assert json.load(reply)["choices"][0]["message"]["content"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert errors.startswith(f"vllm-bot serve: http://127.0.0.1:{port} in front of http://127.0.0.1:")
+    assert "Traceback" not in errors
+
+
+def does_answer(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_another_address_than_this_machine_s_needs_keys(tmp_path):
+    _, errors = start(tmp_path, "--listen", "0.0.0.0:8010").communicate(timeout=60)
+    assert "--new-key" in errors
+
+
+def test_a_new_key_is_shown_once_and_kept_as_its_digest(tmp_path):
+    file = tmp_path / "keys.txt"
+    key = start(tmp_path, "--new-key", str(file)).communicate(timeout=60)[0].strip()
+    assert key not in file.read_text()
+    assert read_keys(file).has(key)
+    assert not read_keys(file).has(f"{key}x")
