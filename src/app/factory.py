@@ -107,11 +107,14 @@ class Factory:
 
     def make_system_messages(self) -> list[Message]:
         """How a conversation begins: the system prompt, with what AGENTS.md files say."""
-        notes, root = self.settings.system_prompt, self.settings.root
-        where = notes.workspace_note.replace("{workspace}", str(root))
+        prompt, root = self.settings.system_prompt, self.settings.root
+        notes = [
+            note.replace("{workspace}", str(root)).replace("{workspace_dir}", str(root))
+            for note in (prompt.role, prompt.workspace_note, prompt.tools_note)
+        ]
         rules = render_guides(read_guides(root)) if self.settings.workspace.agents_md else ""
         if rules:
             from ..types.special_tokens import neutralize_with_note
 
             rules = neutralize_with_note(rules)
-        return [SystemMessage("\n\n".join(filter(None, [notes.role, where, notes.tools_note, rules])))]
+        return [SystemMessage("\n\n".join(filter(None, [*notes, rules])))]

@@ -32,7 +32,7 @@ from ..security.sandbox.view import build_view, select_environment
 from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
-from ..tools import REGISTRY, Registry, ToolContext
+from ..tools import REGISTRY, Registry, Tool, ToolContext
 from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
@@ -181,9 +181,20 @@ def make_tools(settings: Settings) -> Registry:
         notices += servers.notices
     if not more and not notices:
         return registry
-    registry = registry.plus(more)
+    registry = registry.plus(_name_workspace(tool, settings.root) for tool in more)
     registry.notices += notices
     return registry
+
+
+def _name_workspace(tool: Tool, root: Path) -> Tool:
+    """The tool with the path of the workspace in place of `{workspace_dir}` in what the model is told of it."""
+    told = tool.definition
+    text = json.dumps([told.description, told.parameters, told.strict_parameters])
+    if "{workspace_dir}" not in text:
+        return tool
+    description, parameters, strict = json.loads(text.replace("{workspace_dir}", json.dumps(str(root))[1:-1]))
+    told = replace(told, description=description, parameters=parameters, strict_parameters=strict)
+    return replace(tool, definition=told)
 
 
 @cache

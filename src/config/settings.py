@@ -185,7 +185,7 @@ class SystemPromptSettings:
     role: str = option("You are a helpful assistant in a terminal.", "What the model is told it is")
     workspace_note: str = option(
         "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
-        "What the model is told about the workspace; `{workspace}` becomes its path",
+        "What the model is told about the workspace; here and in the others `{workspace}` becomes its path",
     )
     tools_note: str = option(
         "Use the tools to look and to act, rather than guessing or asking the user to do it.",

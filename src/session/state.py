@@ -17,6 +17,7 @@ from ..types.messages import JSON, Response
 from .journal import Record
 
 TODO_WRITE = "todo_write"  # the tool whose last successful call is the list of things to do
+TODO_NAMES = (TODO_WRITE, "write_todos")  # under which it is called
 
 
 @dataclass(slots=True)
@@ -172,8 +173,8 @@ class SessionState:
 
     def _end_call(self, record: Record) -> None:
         self._attach(record)
-        result = record.fields.get("result") if record.may_name(TODO_WRITE) else None
-        if isinstance(result, dict) and result.get("name") == TODO_WRITE and result.get("kind") != "error":
+        result = record.fields.get("result") if any(map(record.may_name, TODO_NAMES)) else None
+        if isinstance(result, dict) and result.get("name") in TODO_NAMES and result.get("kind") != "error":
             if self._todo_calls is None:
                 self._todo_calls = _find_todo_calls(self._response.fields.get("message") if self._response else None)
             if arguments := self._todo_calls.get(str(result.get("tool_call_id"))):
@@ -268,7 +269,7 @@ def _find_todo_calls(message: JSON) -> dict[str, Mapping[str, JSON]]:
         calls = Response.from_dict(message).calls
     except ValueError:
         return {}
-    return {call.id: call.arguments for call in reversed(calls) if call.name == TODO_WRITE}
+    return {call.id: call.arguments for call in reversed(calls) if call.name in TODO_NAMES}
 
 
 def _hash_or_none(value: JSON) -> str | None:

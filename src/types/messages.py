@@ -30,7 +30,8 @@ class ToolDefinition:
     """A tool as it is described to a model. `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
 
     `strict` asks the server to constrain calls to the schema. `strict_parameters` is the schema for servers that then
-    require every property: null stands for one that is not given.
+    require every property: null stands for one that is not given. `aliases` are names under which models also call it;
+    they are not sent.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ToolDefinition:
     parameters: Mapping[str, JSON]
     strict: bool = False
     strict_parameters: Mapping[str, JSON] | None = field(default=None, repr=False, compare=False)
+    aliases: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

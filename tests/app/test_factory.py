@@ -6,7 +6,7 @@ import pytest
 
 from src.app.factory import Factory
 from src.config import Settings
-from src.config.settings import ReviewSettings, VllmSettings, WorkspaceSettings
+from src.config.settings import ReviewSettings, SystemPromptSettings, VllmSettings, WorkspaceSettings
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -32,3 +32,10 @@ def test_secrets_of_the_server_and_of_reviewers_are_redacted():
 def test_without_a_store_a_session_is_not_saved(tmp_path, state_folder):
     session = Factory(Settings(root=tmp_path)).make_session("tiny")
     assert (session.path, state_folder.exists()) == (None, False)
+
+
+@pytest.mark.parametrize("section", ["role", "workspace_note", "tools_note"])
+@pytest.mark.parametrize("name", ["{workspace}", "{workspace_dir}"])
+def test_each_part_of_the_system_prompt_may_name_the_workspace(tmp_path, section, name):
+    settings = Settings(root=tmp_path, system_prompt=SystemPromptSettings(**{section: f"Look into {name}."}))
+    assert f"Look into {tmp_path}." in Factory(settings).make_system_messages()[0].text

@@ -130,3 +130,15 @@ def test_what_was_always_allowed_is_not_for_the_model_to_write(tmp_path, monkeyp
     settings = Settings(root=tmp_path, security=SecuritySettings(profile=profile))
     call = ToolCall("1", "write", {"path": ".local/state/vllm-bot/allowed.json", "content": "{}"})
     assert make_policy(settings, None).decide(call, "high").action == "deny"
+
+
+def test_what_a_tool_of_yours_says_may_name_the_workspace(tmp_path):
+    (tmp_path / "tools.yaml").write_text(
+        "{name: list, description: 'List {workspace_dir}.', command: 'ls {where}', "
+        "parameters: {where: 'Below {workspace_dir}'}}"
+    )
+    files = ToolSettings(commands=(str(tmp_path / "tools.yaml"),))
+    told = make_tools(Settings(root=tmp_path, tools=files))["list"].definition
+    assert told.description == f"List {tmp_path}."
+    for schema in (told.parameters, told.strict_parameters):
+        assert schema["properties"]["where"]["description"] == f"Below {tmp_path}"

@@ -26,9 +26,9 @@ from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, star
 SOW, REAP = ({"todos": [{"content": word, "status": "pending"}]} for word in ("sow", "reap"))
 
 
-def write_todos(session, *arguments):
-    """One turn in which the model calls todo_write with each of these arguments."""
-    turns = [says("", ToolCall(f"c{place}", "todo_write", each)) for place, each in enumerate(arguments)]
+def write_todos(session, *arguments, name="todo_write"):
+    """One turn in which the model calls the tool with each of these arguments."""
+    turns = [says("", ToolCall(f"c{place}", name, each)) for place, each in enumerate(arguments)]
     agent = AgentLoop(ScriptedModel(*turns, says("Noted.")), REGISTRY, context(), APPROVE_ALL, POLICY)
     session.messages.append(UserMessage("go"))
     for _ in session.follow(perform(agent.run(session.messages))):
@@ -251,6 +251,11 @@ class TestTodos:
         session = start_session(tmp_path)
         write_todos(session, SOW, REAP)
         assert read(session) == REAP
+
+    def test_a_call_by_another_name_counts(self, tmp_path, read):
+        session = start_session(tmp_path)
+        write_todos(session, SOW, name="write_todos")
+        assert read(session) == SOW
 
     def test_a_call_that_failed_does_not_count(self, tmp_path, read):
         session = start_session(tmp_path)

@@ -38,12 +38,18 @@ class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        self.tools = {tool.name: tool for tool in map(_index_tool, offered) if tool.name}
+        given = list(offered)
+        self.tools = {tool.name: tool for tool in map(_index_tool, given) if tool.name}
+        self._aliases = {
+            alias: tool.name for tool in given if isinstance(tool, ToolDefinition) for alias in tool.aliases
+        }
         self._by_normalized: dict[str, str] = {}
         self._by_tail: dict[str, str] = {}
         for name in self.tools:
             _add_unique(self._by_normalized, normalize(name), name)
             _add_unique(self._by_tail, normalize(_PARTS.split(name)[-1]), name)
+        for alias, name in self._aliases.items():
+            self._by_normalized.setdefault(normalize(alias), name)
         self._found: dict[str, IndexedTool | None] = {}
         self._leads: dict[str, bool] = {}
         self._prefixes: frozenset[str] = frozenset()
@@ -82,10 +88,13 @@ class ToolIndex:
     def is_exact(self, written: str) -> bool:
         """Whether `written` is an offered name, but for what formats put around one: `functions.read:0`, `**read**`."""
         bare = written.replace("\\", "").strip(" \t\r\n\"'`*")
-        while bare not in self.tools and len(shorter := _SUFFIX.sub("", bare)) < len(bare):
+        while not self._has(bare) and len(shorter := _SUFFIX.sub("", bare)) < len(bare):
             bare = shorter
         lead, _, rest = bare.partition(".")
-        return bare in self.tools or (lead in NAMESPACES and rest in self.tools)
+        return self._has(bare) or (lead in NAMESPACES and self._has(rest))
+
+    def _has(self, name: str) -> bool:
+        return name in self.tools or name in self._aliases
 
     def names_tool(self, word: str) -> bool:
         """Whether `word`, which precedes a bracket, names a tool; only the usual namespaces may precede the name."""

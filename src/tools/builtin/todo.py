@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal, TypedDict
 
 from ...errors import ToolError
@@ -26,6 +27,11 @@ def todo_write(todos: Annotated[list[Todo], "The whole list, in order"], ctx: To
         raise ToolError(f"{len(todos)} entries are too many; {MAX_TODOS} at most")
     ctx.todos[:] = [(entry["content"], entry["status"]) for entry in todos]
     return _format_todos(ctx)
+
+
+todo_write = replace(  # many models know a tool of this kind by that name
+    todo_write, definition=replace(todo_write.definition, aliases=("write_todos",))
+)
 
 
 @tool(risk="low")

@@ -46,6 +46,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
+        self._aliases: dict[str, str] = {}  # other name -> name
         self.openai_tools = OpenAITools()  # one list that grows with the registry
         self.notices: list[str] = []  # about tools that are missing, for the user
 
@@ -53,10 +54,10 @@ class Registry:
         return iter(self._tools.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools
+        return name in self._tools or name in self._aliases
 
     def __getitem__(self, name: str) -> Tool:
-        return self._tools[name]
+        return self._tools[name if name in self._tools else self._aliases[name]]
 
     def without(self, *names: str) -> Registry:
         """The same tools but these, which are switched off for a session."""
@@ -88,9 +89,10 @@ class Registry:
         definition = added.definition
         if not NAME.fullmatch(definition.name):
             raise TypeError(f"a tool's name matches {NAME.pattern}, and {definition.name!r} does not")
-        if definition.name in self:
+        if definition.name in self._tools:
             raise ValueError(f"there is a tool {definition.name} already")
         self._tools[definition.name] = added
+        self._aliases |= dict.fromkeys(definition.aliases, definition.name)
         list.append(self.openai_tools, to_openai_tool(definition))
         return added
 
@@ -104,11 +106,11 @@ class Registry:
 
     def risk(self, name: str) -> Risk:
         """The risk of a tool; an unknown one is of high risk."""
-        return self._tools[name].risk if name in self else "high"
+        return self[name].risk if name in self else "high"
 
     def access(self, name: str) -> Access | None:
         """The access of the command that a tool runs; None if it runs none, or each call names its own."""
-        return self._tools[name].access if name in self else None
+        return self[name].access if name in self else None
 
     def signature(self, name: str) -> str:
         """The signature of the tool of that name, or of the nearest; "" if none is near."""

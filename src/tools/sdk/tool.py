@@ -108,7 +108,7 @@ class Tool(Generic[P, R]):
         """
         if isinstance(call, MalformedCall):
             return ToolResult(call.id, call.name, "error", f"{call.reason} Usage: {self.signature}")
-        if call.name != self.definition.name:
+        if call.name not in (self.definition.name, *self.definition.aliases):
             return ToolResult(call.id, call.name, "error", f"There is no tool {call.name}. Usage: {self.signature}")
         within = ctx or ToolContext(Path.cwd())
         kind, value, ref = self.execute(call.arguments, within)

@@ -37,6 +37,18 @@ def test_a_name_is_found_through_case_punctuation_prefix_and_suffix(written, nam
     assert BOX.find(written).name == name
 
 
+@pytest.mark.parametrize("written", ["write_todos", "writeTodos", "functions.write_todos"])
+def test_a_tool_is_found_by_another_name_that_it_gives_itself(written):
+    assert (
+        ToolIndex([ToolDefinition("todo_write", "", {}, aliases=("write_todos",))]).find(written).name == "todo_write"
+    )
+
+
+def test_the_name_of_a_tool_comes_before_the_other_name_of_another():
+    tools = [ToolDefinition("todo_write", "", {}, aliases=("write_todos",)), ToolDefinition("write_todos", "", {})]
+    assert ToolIndex(tools).find("write_todos").name == "write_todos"
+
+
 @pytest.mark.parametrize("written", ["get_wether", "weather", "get_weathers", "", "...", "math"])
 def test_likeness_is_not_enough(written):
     assert BOX.find(written) is None

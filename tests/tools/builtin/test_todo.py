@@ -29,6 +29,11 @@ def test_the_list_is_there_until_it_is_replaced(session):
     assert session("todo_write", todos=[]).value == session("todo_read").value == "[the list is empty]"
 
 
+def test_a_model_may_call_it_by_its_usual_name(session):
+    assert session("write_todos", todos=ENTRIES).value == session("todo_write", todos=ENTRIES).value
+    assert session("write_todos", todos=5).value.startswith("Wrong arguments for todo_write: ")
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
