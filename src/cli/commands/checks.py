@@ -277,16 +277,25 @@ def _check_reasoning(diagnosis: Diagnosis) -> Finding | None:
     return Finding("pass", "the model showed no thoughts")
 
 
+HOW_TO_CONTAIN = {
+    "linux": "Install bubblewrap with your package manager, or use Linux 6.2 or later with Landlock.\n"
+    "In a container, allow user namespaces for bubblewrap, or the system calls of Landlock (444 to 446).",
+}
+NO_SANDBOX = "There is no sandbox for this system yet; run the program in a virtual machine or container with Linux."
+
+
 def check_sandbox(settings: Settings) -> Finding:
     """Where commands would run; it is tried out."""
     if not settings.security.exec_enabled:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
     choice = defer_sandbox(settings).choice
-    tried = "\n".join(choice.tried)
-    if choice.sandbox.kind in ("none", "refused"):
-        advice = f"{tried}\nInstall bubblewrap, or see docs/security.md." if tried else "See security.sandbox."
-        return Finding("warn", choice.sandbox.description, advice)
-    return Finding("pass", choice.sandbox.description)
+    if choice.sandbox.is_enforcing and choice.sandbox.kind != "refused":
+        return Finding("pass", choice.sandbox.description)
+    asking = "" if choice.sandbox.kind == "refused" else "So every command asks, also with access=read."
+    advice = (
+        "See security.sandbox." if settings.security.sandbox == "off" else HOW_TO_CONTAIN.get(sys.platform, NO_SANDBOX)
+    )
+    return Finding("warn", choice.sandbox.description, "\n".join(filter(None, [*choice.tried, asking, advice])))
 
 
 def check_mcp(servers: Sequence[Mapping[str, object]]) -> Finding:
