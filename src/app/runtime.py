@@ -26,7 +26,7 @@ from ..model import ModelCore
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
-from ..security.sandbox.choose import DeferredSandbox, choose
+from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import build_view, select_environment
 from ..security.shell.workspace import list_start_files
@@ -239,8 +239,13 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
         aside=state / "aside" / name,
     )
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
-    mode = security.sandbox if security.exec_enabled else "off"
-    return DeferredSandbox(lambda: choose(mode, visible, limits, environment))
+
+    def choose_sandbox() -> SandboxChoice:
+        from ..security.sandbox.choose import choose  # loads all kinds of sandboxes
+
+        return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
+
+    return DeferredSandbox(choose_sandbox)
 
 
 def _resolve_state(settings: Settings) -> Path:

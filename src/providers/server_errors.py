@@ -23,6 +23,7 @@ from ..errors import (
     Unauthorized,
     WireError,
 )
+from ..types.lazy_pattern import LazyPattern
 from .wire_json import as_dict
 
 MAX_REASON_CHARS = 300  # characters
@@ -105,9 +106,11 @@ def _classify(text: str, status: int, message: str) -> ServerError:
 
 
 # How vLLM refuses a request that is too long (0.32 and before: serve/utils/api_utils.py, renderers/params.py).
-_TOO_MANY_IN_PROMPT = re.compile(r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S)
-_TOO_MANY_IN_ALL = re.compile(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
-_TOO_MANY_CHARACTERS = re.compile(
+_TOO_MANY_IN_PROMPT = LazyPattern(
+    r"maximum context length is (\d+) tokens.*?contains at least (\d+) input tokens", re.S
+)
+_TOO_MANY_IN_ALL = LazyPattern(r"maximum context length is (\d+) tokens.*?requested (\d+) tokens", re.S)
+_TOO_MANY_CHARACTERS = LazyPattern(
     r"contains (\d+) characters \(more than (\d+) characters.*?for (\d+) input tokens", re.S
 )
 

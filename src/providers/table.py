@@ -8,9 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..types.messages import JSON
-from .anthropic import AnthropicCodec
 from .base import Codec
-from .gemini import GeminiCodec
 from .openai import OpenAICodec
 from .vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 
@@ -29,6 +27,18 @@ class Provider(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
     strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing
     sampling: Mapping[str, str] = MappingProxyType({})
+
+
+def _make_anthropic_codec(new_id: NewId) -> Codec:
+    from .anthropic import AnthropicCodec  # start-up is measured
+
+    return AnthropicCodec(new_id)
+
+
+def _make_gemini_codec(new_id: NewId) -> Codec:
+    from .gemini import GeminiCodec  # start-up is measured
+
+    return GeminiCodec(new_id)
 
 
 _OPENAI = {name: name for name in ("top_p", "presence_penalty", "frequency_penalty", "seed", "stop")}
@@ -53,8 +63,8 @@ PROVIDERS: Mapping[str, Provider] = {
     # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
     # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.
     "anthropic": Provider(
-        AnthropicCodec, headers=MappingProxyType({"anthropic-version": "2023-06-01"}), sampling=_ANTHROPIC
+        _make_anthropic_codec, headers=MappingProxyType({"anthropic-version": "2023-06-01"}), sampling=_ANTHROPIC
     ),
-    "gemini": Provider(GeminiCodec, "x-goog-api-key", "", sampling=_GEMINI),
-    "vertex": Provider(GeminiCodec, sampling=_GEMINI),
+    "gemini": Provider(_make_gemini_codec, "x-goog-api-key", "", sampling=_GEMINI),
+    "vertex": Provider(_make_gemini_codec, sampling=_GEMINI),
 }

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 
-SPECIAL = re.compile(
+from .lazy_pattern import LazyPattern
+
+SPECIAL = LazyPattern(
     r"<(?=[|｜][^\s<>|｜]{1,60}[|｜]>"  # ChatML, Llama 3, GLM, Cohere, DeepSeek, gpt-oss
     r"|/?(?:start_of_turn|end_of_turn|start_of_image|tool_response|extra_id_[0-9]{1,3})>"  # Gemma, Qwen, Nemotron
     r"|(?:\|(?:turn|tool_response)|(?:turn|tool_response)\|)>"  # Gemma 4

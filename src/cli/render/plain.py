@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import deque
 from typing import NamedTuple, TextIO
 
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MalformedCall, ToolCall, ToolResult
 from .diff import count_changes
 from .wrap import wrap_text
@@ -21,9 +21,9 @@ from .wrap import wrap_text
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
 EXIT_ZERO = "[exit code 0]"  # not worth showing
-_FAILED = re.compile(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
-_HASH = re.compile(r" ?\[sha256 [0-9a-f]+\]")  # for the model
-_CHANGED_BY_USER = re.compile(r"\A\[The user changed the arguments to .*\]\n")  # for the model
+_FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
+_HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
+_CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
 MAX_SHORT_CHARS = 60  # characters of an argument or outcome on a call's line
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..shell import deny
@@ -26,7 +27,7 @@ from .rules import Action, Rule
 
 Risk = Literal["low", "high"]
 WRITE_TOOLS = ("write", "edit")  # the tools that change the file their `path` names
-OUTWARD_GLOB = re.compile(r"^(?:\./)?[/~]|(?:^|[/{},])\.\.(?:[/{},]|$)")
+OUTWARD_GLOB = LazyPattern(r"^(?:\./)?[/~]|(?:^|[/{},])\.\.(?:[/{},]|$)")
 FILE_TOOLS = ("read", *WRITE_TOOLS, "glob", "grep")  # the tools that reach only the workspace
 RULE_REASONS: Mapping[Action, str] = {  # in the order in which they decide
     "deny": "a rule denies it, or something it may turn out to be",
@@ -40,8 +41,8 @@ _READERS = "[ cat cd cmp diff egrep fgrep file grep head jq ls rg stat tail test
 READERS = frozenset(_READERS.split())
 GIT_READERS = (("git", "grep"), ("git", "diff"))
 EXIT_NOT_FOUND = 127
-SUBCOMMAND = re.compile(r"[a-z][a-z-]*")
-NO_PATH = re.compile(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
+SUBCOMMAND = LazyPattern(r"[a-z][a-z-]*")
+NO_PATH = LazyPattern(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 
 class Decision(NamedTuple):

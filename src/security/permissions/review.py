@@ -18,6 +18,7 @@ from threading import Thread
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ...errors import BotError, ConfigError
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, ToolCall
 from ...types.strict_json import loads_strict
 from .rules import check_keys
@@ -28,8 +29,8 @@ REVIEWER_KEYS = {"base_url": str, "model": str, "provider": str, "api_key": str}
 MAX_PROMPT_CHARS = 60_000  # a longer call is not reviewed: a reviewer who sees only a part cannot judge
 MAX_TASK_CHARS = 8_000
 MAX_REASON_CHARS = 300
-VERDICT = re.compile(r"[\s>#*_\"'`-]*(?:verdict\W{1,5})?(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
-FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+VERDICT = LazyPattern(r"[\s>#*_\"'`-]*(?:verdict\W{1,5})?(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
+FENCED = LazyPattern(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 ANSWER_SCHEMA: Mapping[str, JSON] = {  # of an answer, for servers that can enforce it
     "type": "object",

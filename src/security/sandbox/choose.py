@@ -10,15 +10,15 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
-from ...types.sandbox import Access, Launch, Sandbox
+from ...types.sandbox import Access
 from . import seccomp
 from .base import DisabledExec, NoSandbox, SandboxBase
 from .bubblewrap import BubblewrapSandbox
+from .deferred import SandboxChoice
 from .limits import ResourceLimits
 from .view import SandboxView
 
@@ -31,58 +31,6 @@ PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/trie
 
 class SandboxUnusable(Exception):
     """Why a kind of sandbox cannot be used here."""
-
-
-class SandboxChoice(NamedTuple):
-    """`tried`: why each kind that comes before the chosen one cannot be used here."""
-
-    sandbox: Sandbox
-    tried: tuple[str, ...] = ()
-
-    @property
-    def warning(self) -> str:
-        """What the user must know before commands run; empty if they are contained, or the sandbox is off."""
-        if not self.tried or self.sandbox.kind not in ("none", "refused"):
-            return ""
-        return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
-
-
-class DeferredSandbox:
-    """A Sandbox that is chosen when it is first used or asked about: most questions run no command."""
-
-    def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
-        self._choose = choose
-        self._has_warned = False
-
-    @cached_property
-    def choice(self) -> SandboxChoice:
-        return self._choose()
-
-    @property
-    def kind(self) -> str:
-        return self.choice.sandbox.kind
-
-    @property
-    def description(self) -> str:
-        return self.choice.sandbox.description
-
-    @property
-    def is_enforcing(self) -> bool:
-        return self.choice.sandbox.is_enforcing
-
-    def has_network(self, access: Access) -> bool:
-        return self.choice.sandbox.has_network(access)
-
-    def launch(
-        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
-    ) -> Launch:
-        return self.choice.sandbox.launch(argv, cwd, environment, access)
-
-    def take_warning(self) -> str:
-        """What the user must know before commands run; empty the next time."""
-        warning = "" if self._has_warned else self.choice.warning
-        self._has_warned = True
-        return warning
 
 
 def choose(

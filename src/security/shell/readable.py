@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ...types.lazy_pattern import LazyPattern
 from .reader import GLOB, ReadCommand, UnsafeToParse
 
 _PLAIN = (
@@ -79,7 +80,7 @@ PROJECT: Mapping[str, str] = {
         rf"{_WORD}*",
     ),
 }
-PREFIXES = re.compile(  # words before another command that runs with the rest
+PREFIXES = LazyPattern(  # words before another command that runs with the rest
     r"(?:time|nohup|nice(?:\n-n\n?[0-9]+)?|timeout\n[0-9.]+[smhd]?"
     r"|(?P<more>xargs(?:\n(?:-0|-r|-t|-n\n?[0-9]+|-P\n?[0-9]+))*))\n"
 )

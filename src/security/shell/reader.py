@@ -16,27 +16,29 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
+
 MAX_LINE_CHARS = 10_000
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})  # of Unicode's general categories
-DRAWN_AS_NOTHING = re.compile(
+DRAWN_AS_NOTHING = LazyPattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-GLOB = re.compile(r"[*?]|\[.")
-SKIPPED = re.compile(r"(?:[ \t]|\\\n)+(?:#[^\n]*)?|#[^\n]*")
-REDIRECTION = re.compile(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)")
-SEPARATOR = re.compile(r"&&|\|\||\|&|[|;&()\n]")
-PIECE = re.compile(  # of a word: plain, quoted in one of three ways, or a continued line
+GLOB = LazyPattern(r"[*?]|\[.")
+SKIPPED = LazyPattern(r"(?:[ \t]|\\\n)+(?:#[^\n]*)?|#[^\n]*")
+REDIRECTION = LazyPattern(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)")
+SEPARATOR = LazyPattern(r"&&|\|\||\|&|[|;&()\n]")
+PIECE = LazyPattern(  # of a word: plain, quoted in one of three ways, or a continued line
     r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{\})|'(?P<single>[^']*)'"
     r'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?=["\s]))*)"|\\(?P<escaped>[^\n])|(?P<continued>\\\n)'
 )
-IN_DOUBLE = re.compile(r'\\([$`"\\\n])')
-NUMBERS = re.compile(r"[0-9]{2,}[<>]")
+IN_DOUBLE = LazyPattern(r'\\([$`"\\\n])')
+NUMBERS = LazyPattern(r"[0-9]{2,}[<>]")
 _RESERVED = "{ } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
 RESERVED = frozenset(_RESERVED.split())
-VARIABLE = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+VARIABLE = LazyPattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 # Variables before a command that change how something looks, and name no file and no program; a / would be a path.
 # In some encodings a letter ends in a byte that is an ASCII sign elsewhere, and a script reads as another.
-ASSIGNMENT = re.compile(
+ASSIGNMENT = LazyPattern(
     r"(?:LC_[A-Z]+|LANG)=(?:C|POSIX|(?:[A-Za-z_]+\.)?[Uu][Tt][Ff]-?8)?"
     "|(?:TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     "|PYTHONHASHSEED|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"

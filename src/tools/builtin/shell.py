@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 from ...types.sandbox import Access
-from ..process.access import run_command
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from ..sdk.tool import tool
@@ -23,4 +22,6 @@ def exec(
     """Run a shell command in the workspace and show its output and exit code. With access=read the workspace is
     read-only; use write to change files, network if it also needs the network.
     """
+    from ..process.access import run_command  # start-up is measured
+
     return run_command([SHELL, "-c", "--", command], ctx, access)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ...errors import ToolError
+from ...types.lazy_pattern import LazyPattern
 from ..sdk.context import ToolContext
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MAX_PATTERN_CHARS = 2_000
 BLOCK_TIMEOUT_S = 0.2  # for a pattern on one block
 PATTERN_TIMEOUT_S = 10.0  # for a pattern on all lines, without reading them
 MIN_WORD_CHARS = 2
-THREE_CASED = re.compile("[iksIKS]")  # letters with a third case outside ASCII: İ, K (Kelvin), ſ
+THREE_CASED = LazyPattern("[iksIKS]")  # letters with a third case outside ASCII: İ, K (Kelvin), ſ
 MAX_LINE_CHARS = 500  # shown
 MIN_RG_FILES = 100  # for fewer, starting rg costs more than it saves
 RG_TIMEOUT_S = 20.0
@@ -282,12 +283,12 @@ def _alternatives(pattern: str) -> Iterator[list[str]]:
 
 META = frozenset("^$.|()[]?*+{}\\")
 ASCII = frozenset(map(chr, range(0x20, 0x7F)))
-TOKEN = re.compile(
+TOKEN = LazyPattern(
     r"(?P<text>\\.|\[\^?\]?(?:\\.|[^\]\\\[])*\]|\(\?:|.)(?P<quantifier>(?:[?*+]|\{[^}]*\})*)",
     re.DOTALL,
 )
 # groups with flags, names or a lookaround, nested classes, and escapes of several characters
-UNSUPPORTED = re.compile(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
+UNSUPPORTED = LazyPattern(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
 
 
 def is_plain(pattern: str) -> bool:
@@ -298,7 +299,7 @@ def is_plain(pattern: str) -> bool:
     return PLAIN.fullmatch(pattern) is not None
 
 
-PLAIN = re.compile(
+PLAIN = LazyPattern(
     r"""(?:(?:[^\\\[\](){}?*+|]|\(\?:|\((?!\?)|[)|]|\\[wWsSdDbt]|\\[^a-zA-Z0-9<>]   # characters, groups, escapes
         |\[\^?(?:\\[wWsSdDt]|\\[^a-zA-Z0-9]|[^\]\[\\])+\])                 # classes
         (?:(?:[?*+]|\{[0-9]+(?:,[0-9]*)?\})\??(?![?*+{]))?)*                   # how often, not possessively

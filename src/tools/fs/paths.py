@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,13 +19,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import ToolError
+from ...types.lazy_pattern import LazyPattern
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = FOLDER | getattr(os, "O_PATH", 0)  # to pass through a folder one need not be allowed to list it
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_PATH_CHARS = 4096  # the cost of resolving a path grows with the square of its length
-UNPASSABLE = re.compile("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
+UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device",

@@ -1,0 +1,65 @@
+"""The sandbox of a session, which is chosen when it is first used or asked about: most questions run no command.
+
+Choosing it tries it out, and loads all kinds of sandboxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from ...types.sandbox import Access, Launch, Sandbox
+
+
+class SandboxChoice(NamedTuple):
+    """`tried`: why each kind that comes before the chosen one cannot be used here."""
+
+    sandbox: Sandbox
+    tried: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """What the user must know before commands run; empty if they are contained, or the sandbox is off."""
+        if not self.tried or self.sandbox.kind not in ("none", "refused"):
+            return ""
+        return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
+
+
+class DeferredSandbox:
+    """A Sandbox that is chosen when it is first used or asked about: most questions run no command."""
+
+    def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
+        self._choose = choose
+        self._has_warned = False
+
+    @cached_property
+    def choice(self) -> SandboxChoice:
+        return self._choose()
+
+    @property
+    def kind(self) -> str:
+        return self.choice.sandbox.kind
+
+    @property
+    def description(self) -> str:
+        return self.choice.sandbox.description
+
+    @property
+    def is_enforcing(self) -> bool:
+        return self.choice.sandbox.is_enforcing
+
+    def has_network(self, access: Access) -> bool:
+        return self.choice.sandbox.has_network(access)
+
+    def launch(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
+    ) -> Launch:
+        return self.choice.sandbox.launch(argv, cwd, environment, access)
+
+    def take_warning(self) -> str:
+        """What the user must know before commands run; empty the next time."""
+        warning = "" if self._has_warned else self.choice.warning
+        self._has_warned = True
+        return warning
