@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -283,6 +284,51 @@ def streaming(options, scratch):
     print(f"  growth exponent of ours from {smallest:,} to {largest:,}: {exponent:.3f}")
 
 
+def small_pieces(options):
+    """Each kind of answer in pieces of 1 to 6 characters; goal: 4 times the floor."""
+    size = 20_000 if options.quick else 100_000
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    values = [{"id": number, "name": f"n{number}", "ok": True, "v": [1, 2.5, "x"]} for number in range(size // 60)]
+    answers = {
+        "long string": OWN + call("lorem ipsum dolor sit amet " * (size // 27)),
+        "code": OWN + call(source_code(size)),
+        "many small values": OWN + json.dumps({"name": "write", "args": {"path": "a", "content": "", "items": values}}),
+        "prose": prose(size),
+        "Markdown": "".join(path.read_text(encoding="utf-8") for path in documents)[:size],
+    }
+    print("\n6. Streaming in pieces of 1 to 6 characters (floor: search each piece for a mark, return it as one event)")
+    for name, text in answers.items():
+        pieces = cut_small(text)
+        bare, mine = (least(partial(feed, pieces))[0] / len(pieces) for feed in (feed_floor, feed_parser))
+        print(f"  {name:18}{bare * 1e9:6.0f} ns  ours {mine * 1e9:6.0f} ns  {mine / bare:5.1f} x")
+
+
+def cut_small(text, seed=1):
+    source, pieces, at = random.Random(seed), [], 0
+    while at < len(text):
+        pieces.append(text[at : (at := at + source.randint(1, 6))])
+    return pieces
+
+
+def feed_floor(pieces, find=re.compile(r"[<{\[(`:>]").search):
+    from src.types.events import TextDelta
+
+    events = []
+    for piece in pieces:
+        find(piece)
+        events.append(TextDelta(piece))
+    return events
+
+
+def feed_parser(pieces):
+    from src.parsing import StreamParser
+
+    parser, events = StreamParser([WRITE]), []
+    for piece in pieces:
+        events += parser.feed(piece)
+    return events + parser.close()
+
+
 def whole_answers(options, scratch):
     from src.parsing import extract_tool_calls
 
@@ -419,6 +465,7 @@ def main():
     hostile(options)
     repair(options)
     recorded(options)
+    small_pieces(options)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from ..decode.tag_reader import TagReader
 from ..decode.tag_style import Markers
 from ..decode.xml import parse_elements
 from ..stream.openers import SPACE, BlockStart
-from ..stream.prefix_regex import PrefixMatcher, any_of, any_of_caseless, sequence, some
+from ..stream.prefix_regex import PrefixMatcher, any_of, any_of_caseless, maybe, sequence, some
 from .table import FORMATS, MORE_CLOSERS, Format
 from .tag_syntax import ELEMENT, PREFIX, TagSyntax
 
@@ -53,14 +53,14 @@ _FABRICATED = (
     "```tool_output", "<start_function_response>", "<|start|>functions.", "### Instruction:", "### Human:", "### User:",
     "### Input:", "Human:", "<|user|>", "[INST]",
 )  # fmt: skip
-_RESULT = sequence(some(r"[ \t*#>]", 0, 8), any_of(_FABRICATED))
+_RESULT = sequence(maybe(some("[*#>]", 1, 1), some(r"[ \t*#>]", 0, 7)), any_of(_FABRICATED))
 FABRICATED = PrefixMatcher(_RESULT, re.IGNORECASE)
 
 
 @functools.cache
 def compile_fabricated_line() -> re.Pattern[str]:
-    """FABRICATED at the start of a line, to be searched for; compiled once a call was found."""
-    return re.compile(r"\n[ \t*#>]{0,8}(?=[otfh<\[`#|])" + _RESULT.whole, re.IGNORECASE)
+    """FABRICATED behind the blanks that a line begins with, to be searched for; compiled once a call was found."""
+    return re.compile(r"\n[ \t]*(?=[otfh<\[`#|*>])(?P<result>" + _RESULT.whole + ")", re.IGNORECASE)
 
 
 TAG_KINDS = frozenset(("tags", "pairs", "empty", "element", "arguments"))

@@ -19,6 +19,7 @@ _PLAIN = r"""[^"'`{}\[\]()<“]*"""
 _OUTSIDE = LazyPattern(  # up to the next mark, over strings that begin where a value certainly may
     rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
 )
+_MARKS = re.compile(r"""["'`{}\[\]()<“\\]""")
 _MAX_ESCAPES = 4096  # passed in one match, which bounds the memory of the regular expression engine
 _TO_QUOTE = {
     quote: LazyPattern(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_MAX_ESCAPES}}}", re.DOTALL)
@@ -85,6 +86,35 @@ class BracketMatcher:
         if position > start:
             self.parts.append(text[start:position])
         return position, ended
+
+    def skim(self, text: str) -> bool:
+        """Follows a piece of plain JSON in which the block does not end; False if that needs `feed`."""
+        in_string, depth = self._quote == '"', self._depth
+        if self.is_long or self._quote not in ("", '"') or (in_string and self.parts[-1][-1:] == "\\"):
+            return False
+        for mark in _MARKS.finditer(text):
+            character = mark[0]
+            if character == '"':
+                if not in_string and self._find_last(text[: mark.start()]) not in _OPENS_STRING:
+                    return False
+                in_string = not in_string
+            elif character == "\\":
+                return False
+            elif not in_string:
+                depth += 1 if character in _OPENERS else -1 if character in _CLOSERS else -depth
+                if depth <= 0:
+                    return False
+        self._quote, self._depth = '"' if in_string else "", depth
+        self.parts.append(text)
+        return True
+
+    def _find_last(self, before: str) -> str:
+        """The last character of `before`, and of what was passed before it, that is no whitespace."""
+        solid = before.rstrip()
+        passed = reversed(self.parts)
+        while not solid and (part := next(passed, "")):
+            solid = part.rstrip()
+        return solid[-1:]
 
     def _scan_string(self, text: str, position: int, start: int) -> int:
         """The position behind the string, or behind what is certainly inside it."""

@@ -36,6 +36,7 @@ class StreamBuffer:
         self._events: list[ParserEvent] = []
         self._line_start = ""  # the beginning of the line that `text` continues
         self._lead = ""  # the end of the text that was shown since the last block
+        self._skimmed: list[str] = []  # shown since then without the parser's other work
 
     def add(self, text: str) -> None:
         self.text = self.text + text if self.text else text
@@ -47,6 +48,36 @@ class StreamBuffer:
         """The events since the last time."""
         events, self._events = self._events, []
         return events
+
+    @property
+    def is_skimmable(self) -> bool:
+        """Whether text that is shown next changes nothing but the text before the next block."""
+        is_far = not self.called or self.shown_chars > MAX_SHOWN_CHARS
+        return is_far and self.answered and not self.trailing_calls and self.start == 0
+
+    def skim(self, text: str, held: int) -> list[ParserEvent]:
+        """The event that shows `text` but for the `held` characters at its end, which are all that is held back."""
+        self.position = held
+        if not held:
+            self.text = ""
+        elif held == len(text):
+            self.text = text
+            return []
+        else:
+            self.text, text = text[-held:], text[:-held]
+        self._skimmed.append(text)
+        return [TextDelta(text)]
+
+    def join_skimmed(self) -> None:
+        """Takes the text that was skimmed for the text before the next block. To be called before other work."""
+        text = "".join(self._skimmed)
+        self._skimmed.clear()
+        self._lead = (self._lead + text)[-LEAD_CHARS:]
+        self._line_start = (self._line_start + text).rpartition("\n")[2][-LOOK_BACK_CHARS:]
+
+    @property
+    def has_skimmed(self) -> bool:
+        return bool(self._skimmed)
 
     def drop_emitted(self) -> int:
         """Drops the text that was emitted; returns its length."""

@@ -25,6 +25,7 @@ _AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _INLINE = LazyPattern(r"`[^`\n]{1,400}`")
 _INLINE_PREFIX = LazyPattern(r"`[^`\n]{0,400}\Z")
+_DOTTED = LazyPattern(r"[^\W\d][\w.]*")  # whose last part may name a tool
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
 _GLUED = LazyPattern(r"[\w.\\/:$-]")  # before a label, they make it part of another word
 _LABEL = LazyPattern(
@@ -190,7 +191,7 @@ class BlockDetector:
         match = openers.CALL_LIST.match(text, at)
         if not match:
             name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
-            may_name_tool = len(text) - at < 20 or self._tools.is_name_prefix(name)
+            may_name_tool = len(text) - at < 20 or self._tools.is_name_prefix(name) or _DOTTED.fullmatch(name)
             return NeedMore(at) if openers.CALL_LIST.is_prefix(text, at) and may_name_tool else None
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)

@@ -24,6 +24,10 @@ KEYWORDS = frozenset(
 )  # fmt: skip
 KEYWORD_PREFIXES = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
 _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
+_ANCHOR_CHARACTER = re.compile(r"[<{\[(`:>=]")
+_LEADS = ("tool", *CHANNELS)  # words that make one marker with the word behind a blank
+_FOLLOWERS = frozenset("cCtT")  # the word behind is `call` or `to`
+_MAX_REMEMBERED, _MAX_REMEMBERED_CHARS = 4096, 40  # words, and of one
 _OWN_PREFIX = re.compile(
     r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
 )
@@ -133,4 +137,39 @@ def find_own_marker(position: Position) -> re.Match[str] | None:
     ):
         return None
     own = _OWN_MARKER.search(position.text, max(position.floor, position.at - _OWN_CHARS), position.at)
-    return None if own and own.start() == position.floor and is_word_char(position.before) and own[0][0] != "*" else own
+    if own and own.start() == position.floor and is_word_char(position.before):  # it cannot begin here
+        own = _OWN_MARKER.search(position.text, own.start() + 1, position.at)
+    return own
+
+
+class Skimmer:
+    """Tells of a text without anchors how much of its end has to be held back: most pieces need no other work.
+
+    That depends on the text's last word alone, with few exceptions, so it is remembered by that word.
+    """
+
+    def __init__(self, tools: ToolIndex) -> None:
+        self._tools = tools
+        self._holds: dict[str, int] = {}
+        self._find_anchor = _ANCHOR_CHARACTER.search
+
+    def count_held(self, text: str) -> int:
+        """How many characters at the end of `text` have to be held back; -1 if something may begin in it."""
+        if not text or self._find_anchor(text):
+            return -1
+        space = (text.rfind(" ") if not text[-1].isspace() else text.rfind(" ", 0, len(text.rstrip()))) + 1
+        word = text[space:]  # and the blanks behind it
+        held = self._holds.get(word)
+        if held is None:
+            return self._count_slowly(text, word)
+        if space > 1 and word[0] in _FOLLOWERS and text[:space].rstrip().casefold().endswith(_LEADS):
+            return len(text) - find_hold(self._tools, text, 0)
+        return held
+
+    def _count_slowly(self, text: str, word: str) -> int:
+        held = len(text) - find_hold(self._tools, text, 0)
+        if len(word) <= _MAX_REMEMBERED_CHARS and held <= len(word):
+            if len(self._holds) >= _MAX_REMEMBERED:
+                self._holds.clear()
+            self._holds[word] = held
+        return held

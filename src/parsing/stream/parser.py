@@ -24,7 +24,7 @@ from .block import MAX_STRICT_CHARS, BlockReader
 from .brackets import BracketMatcher
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .detector import BlockDetector, Detection, NeedMore, Skip, Stray
-from .lookback import Position, find_hold
+from .lookback import Position, Skimmer, find_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart
 from .prefilter import Prefilter
@@ -33,6 +33,7 @@ from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 _ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
+_BLANKS = re.compile(r"[ \t]*")
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
@@ -75,31 +76,37 @@ class StreamParser:
         self._buffer = StreamBuffer()
         self._prefilter = Prefilter()
         self._loops = LoopSkipper()
+        self._skimmer = Skimmer(tools)
+        self._can_skim = False  # whether a piece of prose needs nothing but to be shown
         self._block = BlockReader(self._buffer, classifier, previews=previews)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
         self._state: _State = "in reasoning" if thought_closer else "prose"
-        # While a string is fed, which most of a long call is, `feed` needs only the quote that ends it and these
-        # methods of the block's follower.
-        self._quote = ""
-        follower = BracketMatcher()
-        self._kept = follower.parts
-        self._keep: Callable[[str], None] = self._kept.append
-        self._feed_follower: Callable[[str, int], tuple[int, bool]] = follower.feed
+        # While the inside of brackets is fed, which most of a long call is, `feed` needs only these of the matcher.
+        self._is_inside = False
+        self._quote = ""  # ends the string that the text is in
+        self._follow_inside(BracketMatcher())
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
-        if self._quote:
-            if self._quote not in text or (self._quote == '"' and self._is_escaped(text)):
+        if self._is_inside:
+            if self._quote and (self._quote not in text or (self._quote == '"' and self._is_escaped(text))):
                 self._keep(text)
                 return []
-            end, ended = self._feed_follower(text, 0)
-            if end == len(text) and not ended and self._update_quote():
-                return []
-            return self._follow(text, end, ended)
+            if not self._skim_marks(text):
+                end, ended = self._matcher.feed(text, 0)
+                if ended or end < len(text) or self._matcher.is_long:
+                    return self._follow(text, end, ended)
+            self._quote = self._matcher.quote
+            return []
         buffer, follower = self._buffer, self._block.follower
         if follower is None:
+            if self._can_skim:
+                whole = buffer.text + text if buffer.text else text
+                held = self._skimmer.count_held(whole)
+                if held >= 0 and not (buffer.called and "\n" in text):
+                    return buffer.skim(whole, held)
             buffer.add(text)
             return self._run(False)
         if buffer.text:
@@ -111,15 +118,14 @@ class StreamParser:
         self._truncated = truncated
         return self._run(True) + self._recover_calls()
 
+    def _follow_inside(self, matcher: BracketMatcher) -> None:
+        self._matcher, self._quote, self._kept = matcher, matcher.quote, matcher.parts
+        self._keep: Callable[[str], None] = self._kept.append
+        self._skim_marks: Callable[[str], bool] = matcher.skim
+
     def _is_escaped(self, text: str) -> bool:
         """Whether a backslash in `text` escapes each of its quotes."""
         return _ESCAPED.match(text) is not None and self._kept[-1][-1:] != "\\"
-
-    def _update_quote(self) -> bool:
-        """Notes the quote that ends the string the block is in; whether there is one and the block may go on."""
-        follower = self._block.follower
-        self._quote = follower.quote if follower else ""
-        return bool(self._quote) and isinstance(follower, BracketMatcher) and not follower.is_long
 
     def _follow(self, text: str, end: int, ended: bool) -> list[ParserEvent]:
         """Goes on after the follower was fed `text` and stopped at `end`."""
@@ -129,15 +135,17 @@ class StreamParser:
         return self._run(False)
 
     def _run(self, final: bool) -> list[ParserEvent]:
+        if self._buffer.has_skimmed:
+            self._buffer.join_skimmed()
         while self._STEPS[self._state](self, final):
             pass
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_emitted():
             self._block.drop(dropped)
-        self._quote = ""
-        if follower is not None and not self._previews and not buffer.text:
-            self._quote, self._kept, self._feed_follower = follower.quote, follower.parts, follower.feed
-            self._keep = self._kept.append
+        self._can_skim = self._state == "prose" and buffer.is_skimmable and (not buffer.called or self._is_clear_line())
+        self._is_inside = isinstance(follower, BracketMatcher) and not self._previews and not buffer.text
+        if self._is_inside and isinstance(follower, BracketMatcher):
+            self._follow_inside(follower)
         return buffer.take_events()
 
     def _read_prose(self, final: bool) -> bool:
@@ -170,6 +178,12 @@ class StreamParser:
         else:
             self._pass_anchor(at)
         return True
+
+    def _is_clear_line(self) -> bool:
+        """Whether the line that the text ends in can no longer begin a result that the model made up."""
+        line = self._buffer.find_line(len(self._buffer.text))
+        start = _skip_blanks(line, 0)
+        return start < len(line) and not FABRICATED.is_prefix(line, start) and not FABRICATED.match(line, start)
 
     def _end_block(self, final: bool) -> bool:
         """The block's end is not there; where no more text comes, the block ends with it."""
@@ -254,7 +268,7 @@ class StreamParser:
         """Shows the text before `start` and holds back the rest, of which all before `position` has been searched."""
         buffer = self._buffer
         if buffer.called and not final:
-            line = max(buffer.start, buffer.text.rfind("\n") + 1)
+            line = _skip_blanks(buffer.text, max(buffer.start, buffer.text.rfind("\n") + 1))
             if FABRICATED.is_prefix(buffer.text, line) and buffer.starts_line(line):
                 start = min(start, line)
         buffer.show(start)
@@ -264,13 +278,16 @@ class StreamParser:
         """After a call: whether a line up to `at` begins a result that the model made up; shows the text before it."""
         buffer = self._buffer
         text, start, end = buffer.text, buffer.start, len(buffer.text) if at < 0 else at
-        if buffer.position - start < MAX_MARKER_CHARS and buffer.starts_line(start) and FABRICATED.match(text, start):
-            return True
+        if buffer.position - start < MAX_MARKER_CHARS and buffer.starts_line(start):
+            marker = _skip_blanks(text, start)
+            if FABRICATED.match(text, marker):
+                buffer.show(marker)
+                return True
         low = max(start, buffer.position - MAX_MARKER_CHARS)
         found = compile_fabricated_line().search(text, low, min(len(text), end + MAX_MARKER_CHARS))
-        if found is None or found.start() > end:
+        if found is None or found.start("result") > end:
             return False
-        buffer.show(found.start() + 1)
+        buffer.show(found.start("result"))
         return True
 
     def _recover_calls(self) -> list[ParserEvent]:
@@ -289,6 +306,11 @@ class StreamParser:
         inner.feed(text[-REASONING_TAIL_CHARS:])
         inner.close(truncated=True)
         return [ParsedCall(call, "") for call in inner._buffer.trailing_calls]
+
+
+def _skip_blanks(text: str, start: int) -> int:
+    """Where the blanks at `start` end."""
+    return _BLANKS.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 def extract_tool_calls(

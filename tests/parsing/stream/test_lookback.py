@@ -1,10 +1,14 @@
 """The word that ends a text."""
 
+import random
+
 import pytest
 
+from src.parsing import StreamParser
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.stream.lookback import find_hold, iter_words
-from tests.parsing.laws import TOOLS
+from src.parsing.stream.lookback import Skimmer, find_hold, iter_words
+from src.types.events import TextDelta
+from tests.parsing.laws import TOOLS, events_of, join_all, summarize
 
 
 def list_names(text, floor=0):
@@ -42,3 +46,46 @@ def test_text_that_ends_in_no_word_has_none():
 )
 def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, kept):
     assert text[find_hold(ToolIndex(TOOLS), text, 0) :] == kept
+
+
+WORDS = (
+    "tool", "Tool", "TOOL", "call", "calls", "assistant", "commentary", "to", "read", "get", "weather", "get_weather",
+    "a", "the", "action", "final", " ", " ", "  ", "\n", ",", ". ", "-", "*", "x", "functions.", "\t", "_", "**", "@",
+    '"', "'", "]", "\xa0", "é",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_held_back_is_what_the_look_back_says(seed):
+    source, index = random.Random(seed), ToolIndex(TOOLS)
+    skimmer = Skimmer(index)
+    for _ in range(2_000):
+        text = "".join(source.choice(WORDS) for _ in range(source.randint(1, 5)))
+        assert skimmer.count_held(text) == len(text) - find_hold(index, text, 0), text
+
+
+@pytest.mark.parametrize("text", ["a <", "{", "f(", "x:", "`", "[", ">", "to=read js", ""])
+def test_text_in_which_something_may_begin_is_not_passed(text):
+    assert Skimmer(ToolIndex(TOOLS)).count_held(text) == -1
+
+
+def test_prose_is_shown_as_it_comes():
+    parser = StreamParser(TOOLS)
+    pieces = ["Hello", ", the", " quick", " brown", " fox", ".\n", "It's", " done", "."]
+    assert [parser.feed(piece) for piece in pieces] == [[TextDelta(piece)] for piece in pieces]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_prose_between_calls_gives_the_same_events_in_any_pieces(seed):
+    source = random.Random(seed)
+    parts = [
+        'TOOL_CALL: {"name": "read", "args": {"path": "a"}}\n',
+        "\nObservation: x",
+        "`read`(",
+        " ",
+        ", and more. " * 9,
+    ]
+    text = "So. " + "".join(source.choice(parts if source.random() < 0.2 else WORDS) for _ in range(60))
+    cuts = sorted(source.sample(range(1, len(text)), len(text) // 3))
+    assert summarize(events_of(text, cuts)) == summarize(events_of(text))
+    assert join_all(events_of(text, cuts)) == text
