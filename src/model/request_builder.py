@@ -89,6 +89,8 @@ class RequestBuilder:
         choice: ToolChoice,
         messages: Sequence[Message],
     ) -> ChatRequest:
+        if self._codec.shows_tools:
+            path = replace(path, template_shows_tools=True)
         inputs = self._inputs(messages)
         # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
         allow_grammar = not any(each.mentions_calls for each in inputs)

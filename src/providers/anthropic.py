@@ -46,6 +46,8 @@ _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"
 class AnthropicCodec(Codec):
     """`new_id` makes ids for calls without one."""
 
+    shows_tools = True
+
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._fragments = MessageMemo(_encode_message)

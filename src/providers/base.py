@@ -78,6 +78,7 @@ class Codec(Protocol):
     """One provider's API. Codecs inherit from it what only some of them have."""
 
     has_json_schema: bool = False  # whether a request can hold the answer's text to a schema (`response_format`)
+    shows_tools: bool = False  # whether the model certainly sees the tools of a request; else its template decides
 
     def encode(self, request: ChatRequest) -> HttpRequest: ...
 

@@ -53,6 +53,8 @@ _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 class GeminiCodec(Codec):
     """`new_id` makes ids for calls, which mostly come without one."""
 
+    shows_tools = True
+
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._served_ids: set[str] = set()

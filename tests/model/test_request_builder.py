@@ -76,3 +76,13 @@ def test_what_a_program_changes_in_its_own_lists_is_seen():
     body = encode(builder, messages, CallPath(), tools)
     assert b"More." in body
     assert b'"name":"add"' in body
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_listed"),
+    [("vllm", True), ("openai", True), ("anthropic", False), ("gemini", False), ("vertex", False)],
+)
+def test_the_system_prompt_lists_no_tools_where_the_api_itself_shows_them(provider, is_listed):
+    native, text = (encode(make_builder(provider), CONVERSATION[:2], CallPath(mode)) for mode in ("native", "text"))
+    assert (b"## Available Tools" in native) == is_listed
+    assert b"## Available Tools" in text
