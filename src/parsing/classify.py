@@ -19,7 +19,7 @@ from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.nodes import Node
-from .echo import GivenText
+from .echo import GivenText, SoughtCall
 
 _PLACEHOLDER_NAMES = frozenset(
     ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
@@ -209,7 +209,8 @@ class CallClassifier:
 
     def _is_echo(self, call: ToolCall, raw: str) -> bool:
         """Whether the call stands in a given text."""
-        return any(text.holds_call(call.name, call.arguments, raw) for text in self._given)
+        sought = SoughtCall(call.name, call.arguments, raw)
+        return any(text.holds_call(sought) for text in self._given)
 
 
 def is_presentation(lead: str) -> bool:

@@ -20,7 +20,8 @@ _MARKUP_CHARS = 200  # around a call
 _ARGUMENT_CHARS = 80  # of markup for each argument
 _LINE_PREFIX = LazyPattern(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
 _UNICODE = LazyPattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_DROPPED = LazyPattern(r"[\"'`“”‘’\\]+|(?<![\w.])\./")
+_HERE = LazyPattern(r"(?<![\w.])\./")
+_QUOTES = str.maketrans("", "", "\"'`“”‘’\\")
 _PROSE_WORD = LazyPattern(r"(?<![<|｜/{\[▁\w])[^\W\d]\w*\b(?! ?[=:>|｜\[(▁])")  # neither markup nor a label
 _SYNTAX = LazyPattern(r"[({\[<]|\w[ ]?[=:]")
 _LABELS = frozenset(
@@ -38,23 +39,37 @@ class GivenText:
         self._text = text
         self._plain: tuple[str, ...] = ()
 
-    def holds_call(self, name: str, arguments: Mapping[str, JSON], raw: str) -> bool:
-        """Whether a call of the tool with these arguments stands in the text, or the block `raw` itself."""
-        if max(re.split(r"[\W_]+", name), key=len) not in self._text:
+    def holds_call(self, call: SoughtCall) -> bool:
+        """Whether the call stands in the text, or the block that it came in."""
+        if call.name_part not in self._text:
             return False
         if not self._plain:
             self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", self._text)): None})
-        block = simplify(raw)
-        if len(block) >= _MIN_ECHO_CHARS and any(block in plain for plain in self._plain):
+        if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in self._plain):
             return True
-        leaves = list(_iter_leaves(arguments))
-        if not leaves:
-            return any(_holds_bare_call(plain, simplify(name)) for plain in self._plain)
-        variants = [[simplify(leaf) for leaf in leaves], [simplify(_LINE_PREFIX.sub("", leaf)) for leaf in leaves]]
-        values = [sorted(filter(None, values), key=len, reverse=True) for values in variants]
+        if not call.has_values:
+            return any(_holds_bare_call(plain, call.name) for plain in self._plain)
         return any(
-            _holds_values(plain, simplify(name), each, arguments) for plain in self._plain for each in values if each
+            _holds_values(plain, call.name, each, call.arguments) for plain in self._plain for each in call.variants
         )
+
+
+class SoughtCall:
+    """A call of the tool `name` that is looked for in given texts, in the form in which they are compared.
+
+    `raw`: the block that it came in.
+    """
+
+    def __init__(self, name: str, arguments: Mapping[str, JSON], raw: str) -> None:
+        self.name = simplify(name)
+        self.name_part = max(re.split(r"[\W_]+", name), key=len)  # stands in every text that holds the call
+        self.block = simplify(raw)
+        self.arguments = arguments
+        leaves = list(_iter_leaves(arguments))
+        variants = [[simplify(leaf) for leaf in leaves], [simplify(_LINE_PREFIX.sub("", leaf)) for leaf in leaves]]
+        values = [sorted(filter(None, each), key=len, reverse=True) for each in variants]
+        self.has_values = bool(leaves)
+        self.variants = [each for number, each in enumerate(values) if each and each not in values[:number]]
 
 
 def simplify(text: str) -> str:
@@ -67,7 +82,9 @@ def simplify(text: str) -> str:
         text = re.sub(r"\\+", r"\\", text)
         text = _UNICODE.sub(lambda match: chr(int(match[1] or match[2], 16)), text)
         text = re.sub(r"\\[nrt]", " ", text)
-    return " ".join(_DROPPED.sub("", text).split())
+    if "./" in text:
+        text = _HERE.sub("", text)
+    return " ".join(text.translate(_QUOTES).split())
 
 
 def _iter_leaves(value: JSON | Mapping[str, JSON]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from src.parsing import GivenText, extract_tool_calls
+from src.parsing.echo import SoughtCall
 from src.parsing.formats.table import FORMATS
 from src.types.messages import ToolDefinition
 from tests.parsing.laws import TOOLS
@@ -81,13 +82,13 @@ def test_a_call_that_was_given_in_any_format_is_an_echo_in_another(row):
     ],
 )
 def test_long_values_are_compared_without_what_quoting_and_line_numbers_add(given):
-    assert GivenText(given).holds_call("write", WRITE, "")
-    assert not GivenText(given).holds_call("write", {**WRITE, "path": "src/b.py"}, "")
+    assert GivenText(given).holds_call(SoughtCall("write", WRITE, ""))
+    assert not GivenText(given).holds_call(SoughtCall("write", {**WRITE, "path": "src/b.py"}, ""))
 
 
 def test_a_call_without_arguments_is_an_echo_of_its_like():
-    assert GivenText('First {"name":   "reset"}.').holds_call("reset", {}, "")
-    assert not GivenText("Then reset it.").holds_call("reset", {}, "")
+    assert GivenText('First {"name":   "reset"}.').holds_call(SoughtCall("reset", {}, ""))
+    assert not GivenText("Then reset it.").holds_call(SoughtCall("reset", {}, ""))
 
 
 def test_a_text_is_prepared_once_and_only_if_it_holds_the_tools_name():
@@ -99,13 +100,13 @@ def test_a_text_is_prepared_once_and_only_if_it_holds_the_tools_name():
             return super().__contains__(part)
 
     given = GivenText(Counted(f"The file says: {OBJECT}"))
-    assert not given.holds_call("write", WRITE, "")
+    assert not given.holds_call(SoughtCall("write", WRITE, ""))
     assert looks.count("&") == 0
     variants = 2  # with the numbers of lines and without
     for _ in range(3):
-        assert given.holds_call("exec", {"command": LINE}, "")
+        assert given.holds_call(SoughtCall("exec", {"command": LINE}, ""))
     assert looks.count("&") == variants
 
 
 def test_a_text_that_is_all_names_costs_no_more_than_it_may():
-    assert GivenText("exec x " * 200_000).holds_call("exec", {"command": "x"}, "")
+    assert GivenText("exec x " * 200_000).holds_call(SoughtCall("exec", {"command": "x"}, ""))
