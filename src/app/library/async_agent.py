@@ -25,6 +25,7 @@ from .connection import BaseServer
 from .exchange import Question
 from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
 from .result import Result, raise_if_cut
+from .run import AsyncOnly
 from .wording import rewording
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class AsyncApproval(Approval):
         return self._read(await self._runner.call(self._approve, request))
 
 
-class AsyncAgent(BaseAgent):
+class AsyncAgent(AsyncOnly, BaseAgent):
     """As Agent, for asyncio; `AsyncServer.agent` makes one. Coroutine functions as tools run in its event loop."""
 
     def __init__(self, server: BaseServer, client: AsyncClient, options: Options) -> None:
@@ -115,7 +116,7 @@ class AsyncAgent(BaseAgent):
         await self.close()
 
 
-class AsyncServer(BaseServer):
+class AsyncServer(AsyncOnly, BaseServer):
     """As Server, for asyncio: any number of agents may answer at once, in one event loop. It needs aiohttp."""
 
     def _open(self) -> None:

@@ -16,11 +16,11 @@ from ...transport.async_http import AsyncClient
 from ...types.events import Event
 from .exchange import Exchange
 from .result import Result
-from .run import get_result
+from .run import AsyncOnly, get_result
 from .wording import rewording
 
 
-class AsyncRun:
+class AsyncRun(AsyncOnly):
     """As Run, for asyncio. A task that is cancelled ends it, too."""
 
     def __init__(

@@ -117,6 +117,8 @@ class Exchange:
 
 def _to_message(question: Question, form: Form | None) -> UserMessage:
     """Raises BotError for what is no question."""
+    if isinstance(question, (str, list, tuple)) and not (question.strip() if isinstance(question, str) else question):
+        raise BotError("The question is empty.")
     if isinstance(question, str):
         return UserMessage(f"{question}\n\n{form.instructions}" if form else question)
     if not isinstance(question, (list, tuple)) or not all(isinstance(each, (str, Media)) for each in question):

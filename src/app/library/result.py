@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ...errors import LimitReached
 from ...types.events import CallFinished, Completed, Event, LimitHit, Notice
@@ -46,6 +46,9 @@ class Result(Generic[T]):
 
     def __str__(self) -> str:
         return self.text
+
+    def __await__(self) -> NoReturn:
+        raise TypeError("This is a Result already. Only an agent of AsyncServer is awaited.")
 
     @property
     def is_complete(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from types import GeneratorType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from ...errors import BotError, Cancelled
 from ...tools import ToolContext
@@ -35,6 +35,9 @@ class Run:
             yield from self._events
         finally:
             self.close()
+
+    def __aiter__(self) -> NoReturn:
+        raise TypeError("Run is not asynchronous. Use `for`, or an agent of AsyncServer.")
 
     def __next__(self) -> Event:
         return next(self._events)
@@ -78,6 +81,19 @@ def _follow(exchange: Exchange, client: Client, context: ToolContext) -> Generat
         exchange.is_answered = True
     finally:
         exchange.close()
+
+
+class AsyncOnly:
+    """What is used with `async for` and `async with`, and says so."""
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is asynchronous. Use `async for`, or an agent of Server.")
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is asynchronous. Use `async with`, or Server.")
+
+    def __exit__(self, *_: object) -> None:
+        """Without it, Python has an error of its own."""
 
 
 def get_result(exchange: Exchange) -> Result[Any]:
