@@ -165,7 +165,7 @@ FORMATS = (
     Format(4, "llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", "<|python_tag|>{name}.call({keywords})"),
     Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>{call}</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
     Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n{call}</function_calls>", "anthropic", syntax=_TREE),
-    Format(60, "continue", "Continue", "TOOL_NAME:", "argument blocks", "END_ARG", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
+    Format(60, "continue", "Continue", "TOOL_NAME:", "tags", "```", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
     Format(60, "qwen_bracket", "Qwen, in brackets", "[Calling tool:", "pythonic", "]", "", "[Calling tool: {name}({args})]"),
     Format(0, "gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", "<<function>>{name}({keywords})"),
     Format(0, "lm_studio", "LM Studio", "[TOOL_REQUEST]", "json", "[END_TOOL_REQUEST]", "", "[TOOL_REQUEST]" + _JSON + "[END_TOOL_REQUEST]"),

@@ -15,8 +15,8 @@ from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import parse_strict
 from ..decode.tag_reader import TagReader
 from ..events import Malformed
+from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import (
-    CLOSING_MARKER,
     FENCE_END,
     FOREIGN_END,
     LIKELY_END,
@@ -27,8 +27,6 @@ from ..formats.grammars import (
     TAG_KINDS,
     BlockBody,
     decode,
-    find_origin,
-    make_tag_reader,
 )
 from .brackets import MAX_BLOCK_CHARS, TOKEN_QUOTES, BracketMatcher, UntilMarker
 from .buffer import StreamBuffer
@@ -54,8 +52,11 @@ class BlockReader:
     `follower` finds the end of the block that is being read; it is None between blocks.
     """
 
-    def __init__(self, buffer: StreamBuffer, classifier: CallClassifier, *, previews: bool) -> None:
+    def __init__(
+        self, buffer: StreamBuffer, classifier: CallClassifier, *, previews: bool, formats: FormatSet = FORMAT_SET
+    ) -> None:
         self._buffer = buffer
+        self._formats = formats
         self._classifier = classifier
         self._previews = previews
         self.follower: Follower | None = None
@@ -90,7 +91,7 @@ class BlockReader:
                 self._settle(BlockBody(text[:length], True, (node,)), body + length)
                 return True
         if block.kind in TAG_KINDS:
-            self.follower = make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
+            self.follower = self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
         else:
             is_line = block.kind == "labels"
             self.follower = UntilMarker(LINE, MAX_MARKER_CHARS) if is_line else BracketMatcher()
@@ -195,7 +196,7 @@ class BlockReader:
         raw, rest = self._head + body[:MAX_BLOCK_CHARS], body[MAX_BLOCK_CHARS:]
         block, buffer = self._block, self._buffer
         buffer.replace(rest + buffer.text[buffer.start :])
-        origin = find_origin(block.opener, block.kind)
+        origin = self._formats.find_origin(block.opener, block.kind)
         buffer.emit(Malformed(self._classifier.reject_long(block.name, raw, origin, MAX_BLOCK_CHARS), raw))
 
     def finish(self, final: bool, *, truncated: bool) -> bool:
@@ -230,7 +231,7 @@ class BlockReader:
         return False
 
     def _list_closers(self) -> list[PrefixMatcher]:
-        matchers = [CLOSING_MARKER]
+        matchers = [self._formats.closing_marker]
         if "`" in self._head or self.in_call_fence:
             self.in_call_fence = True
             matchers.append(FENCE_END)
@@ -248,7 +249,10 @@ class BlockReader:
         decoded = self._decoded or decode(block, body, self._classifier.is_known)
         if truncated and not body.ended:
             decoded = decoded._replace(problem=CUT_OFF, cut=True)
-        origin, after_text = find_origin(block.opener, block.kind), buffer.called and buffer.shown_chars > 0
+        origin, after_text = (
+            self._formats.find_origin(block.opener, block.kind),
+            buffer.called and buffer.shown_chars > 0,
+        )
         calls = self._classifier.classify(
             decoded, raw, origin, explicit=block.explicit, after_text=after_text, lead=self._lead
         )

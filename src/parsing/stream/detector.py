@@ -13,7 +13,7 @@ from typing import NamedTuple, Union
 from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import ToolIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
-from ..formats.grammars import STRAY_CLOSER
+from ..formats.format_set import FORMAT_SET, FormatSet
 from . import openers
 from .buffer import LOOK_BACK_CHARS
 from .lookback import TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
@@ -58,8 +58,9 @@ Detection = Union[BlockStart, NeedMore, Skip, Stray, None]
 class BlockDetector:
     """Tries the patterns, for the offered tools."""
 
-    def __init__(self, tools: ToolIndex) -> None:
+    def __init__(self, tools: ToolIndex, formats: FormatSet = FORMAT_SET) -> None:
         self._tools = tools
+        self._formats = formats
         self._detectors: dict[str, Callable[[Position], Detection]] = {
             "<": self._detect_angle,
             "{": self._detect_brace,
@@ -72,23 +73,37 @@ class BlockDetector:
 
     def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
-        detection = self._detectors[position.text[position.at]](position)
         start, text = position.at, position.text
+        unusual = self._formats.unusual
+        if unusual and (unusual.match(text, start) or unusual.is_prefix(text, start)):
+            detection = self._detect_unusual(position)
+        else:
+            detection = self._detectors[text[start]](position) if text[start] in self._detectors else None
         opens_object = text[start] != "{" or text[start + 1 : start + 67].removeprefix("{").strip()
         if isinstance(detection, BlockStart) and not opens_object:
             return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
         return detection
+
+    def _detect_unusual(self, position: Position) -> Detection:
+        """A format's marker that begins with another character than most."""
+        text, at = position.text, position.at
+        lone, unusual = self._formats.lone_element, self._formats.unusual
+        if lone.match(text, at):
+            marker = unusual.match(text, at) if unusual else None
+            return BlockStart(at, at, "tags", marker[0] if marker else "")
+        detection = self._detect_markers(text, at, at)
+        return NeedMore(at) if detection is None and lone.is_prefix(text, at) else detection
 
     def _detect_angle(self, position: Position) -> Detection:
         text, at, floor, _, _ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
         if detection := self._detect_markers(text, start, start):
             return detection
-        if match := openers.LONE_ELEMENT.match(text, start):
+        if match := self._formats.lone_element.match(text, start):
             return BlockStart(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
-        if openers.LONE_ELEMENT.is_prefix(text, start):
+        if self._formats.lone_element.is_prefix(text, start):
             return NeedMore(start)
-        return self._detect_element(position) or _detect_stray(text, at)
+        return self._detect_element(position) or self._detect_stray(text, at)
 
     def _detect_element(self, position: Position) -> Detection:
         """An element that is named after a tool."""
@@ -100,19 +115,30 @@ class BlockDetector:
             return NeedMore(at)
         return None
 
+    def _detect_stray(self, text: str, at: int) -> Detection:
+        strays = self._formats.stray_closer
+        if stray := strays.match(text, at):
+            return Stray(stray.end())
+        return NeedMore(at) if strays.is_prefix(text, at) else None
+
     def _detect_markers(self, text: str, at: int, start: int, opener: str = "") -> Detection:
         """Wrapping markers at `at` and the beginning of a body; markers without a body are prose."""
-        run = openers.OPENER_RUN.match(text, at)
+        run = self._formats.opener_run.match(text, at)
         body = run.end() if run else at
         if run or opener:
-            match = openers.BODY.match(text, body)
-            if match and not _may_continue(match, text):
+            match = self._formats.body.match(text, body)
+            if match and not self._may_continue(match, text):
                 return self._read_body(match, start, opener or (run[0] if run else ""))
-            if match or openers.BODY.is_prefix(text, body):
+            if match or self._formats.body.is_prefix(text, body):
                 return NeedMore(start)
-        if openers.OPENER.is_prefix(text, body):
+        if self._formats.opener.is_prefix(text, body):
             return NeedMore(start)
         return Skip(body) if run else None
+
+    def _may_continue(self, match: re.Match[str], text: str) -> bool:
+        """Whether the bracket that opens the body may yet become one more marker."""
+        body = match.end() - 1
+        return text[body] == "[" and self._formats.opener.is_prefix(text, body)
 
     def _read_body(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """The body behind wrapping markers; a bare name there has to be a tool's."""
@@ -294,7 +320,7 @@ class BlockDetector:
         if not _LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
             return None
         if label[1] == "TOOL_NAME":
-            return BlockStart(start, start, "arguments", "TOOL_NAME:")
+            return BlockStart(start, start, "tags", "TOOL_NAME:")
         return self._detect_labelled(text, label.start(1), start)
 
     def _detect_after_own(self, text: str, at: int, start: int) -> Detection:
@@ -311,7 +337,7 @@ class BlockDetector:
                 action = text[at : at + 6].casefold() == "action"
                 if not action and not self._tools.find(name):
                     return None
-                if groups.get("json") and _may_continue(match, text):
+                if groups.get("json") and self._may_continue(match, text):
                     return NeedMore(start)
                 if groups.get("json"):
                     kind, explicit = ("named", action) if name else ("json", False)
@@ -334,12 +360,6 @@ class BlockDetector:
         return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
 
 
-def _detect_stray(text: str, at: int) -> Detection:
-    if stray := STRAY_CLOSER.match(text, at):
-        return Stray(stray.end())
-    return NeedMore(at) if STRAY_CLOSER.is_prefix(text, at) else None
-
-
 def _starts_line(line: str) -> bool:
     return _LINE_START.fullmatch(line) is not None
 
@@ -349,9 +369,3 @@ def _skip_inline_code(text: str, at: int) -> Detection:
     if code := _INLINE.match(text, at):
         return Skip(code.end())
     return NeedMore(at) if _INLINE_PREFIX.match(text, at) else None
-
-
-def _may_continue(match: re.Match[str], text: str) -> bool:
-    """Whether the bracket that opens the body may yet become one more marker."""
-    body = match.end() - 1
-    return text[body] == "[" and openers.OPENER.is_prefix(text, body)

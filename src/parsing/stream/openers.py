@@ -9,90 +9,32 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ...types.lazy_pattern import LazyPattern
-from ..formats.table import FORMATS, MORE_OPENERS
 from .prefix_regex import (
     PrefixMatcher,
-    PrefixPattern,
     any_of,
-    any_of_caseless,
     either,
     group,
     maybe,
     repeat,
     sequence,
     some,
-    whole_run,
 )
 
 MAX_NAME_CHARS = 80
 
 SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)
-_NAME = sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME_CHARS))
-NAME = group("name", _NAME)
+NAME_PATTERN = sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$-]", 0, MAX_NAME_CHARS))
+NAME = group("name", NAME_PATTERN)
 FENCE = maybe("```", some(r"[\w+-]", 0, 20), SPACE)
 _JOINT = maybe(some("[ _-]", 1, 1))  # in TOOL_CALL
 
-_WRAPPERS = {
-    row.opener
-    for row in FORMATS
-    if row.opener[:1] in ("<", "[", "]") and row.opener not in ("<function=", "<function name=", "<invoke")
-}
-_OPENERS = any_of_caseless(_WRAPPERS | set(MORE_OPENERS))
-_BRACKET_MARKERS = "|".join(
-    re.escape(opener[1:]) for opener in sorted({*(row.opener for row in FORMATS), *MORE_OPENERS}) if opener[:1] == "["
-)
-# A bracket that does not open one more marker.
-BRACKET = PrefixPattern(rf"(?:\{{|\[(?!{_BRACKET_MARKERS}))", some(r"[{\[]", 1, 1).prefix)
-_NOISE = maybe("]<]minimax[>[")
-_BAR = sequence(some(" ", 0, 1), some("[｜|]", 1, 1), some(" ", 0, 1))
-_NAMESPACE = maybe(
-    either(sequence(_BAR, either("DSML", "GCML"), _BAR), sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1)))
-)
-_TOKEN = either(sequence("<|", some(r"[\w:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
-_CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
-_BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")
-_SEPARATOR = maybe(repeat(either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(_BETWEEN), whole_run("[:*=]", 16)), 8))
-
-_XTML = sequence("<|open|>call tool=", some(r"[\"'\w]", 1, 1))
-_ATTRIBUTE_ELEMENTS = ("function", "invoke", "tool", "call", "parameter", "tool_call", "function_call")
-_BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
-_ELEMENT = either(
-    sequence(any_of(_ATTRIBUTE_ELEMENTS), either(sequence(BLANK, "="), some(r"[ \t]", 1, 4))),
-    sequence(any_of(_BARE_ELEMENTS), ">"),
-)
-_LONE_NAMES = ("function=", "function name=", "invoke>", "invoke name=", "tool_call name=", "call tool=")
-# An element that is marker and body in one.
-LONE_ELEMENT = PrefixMatcher(
-    either(sequence(_NOISE, "<", _NAMESPACE, any_of(_LONE_NAMES), some(r"[\"'\w>]", 1, 1)), _XTML), re.IGNORECASE
-)
-
-# What may follow wrapping markers.
-_CHANNELS = ("commentary", "analysis", "final")
-BODY = PrefixMatcher(
-    either(
-        group("json", SPACE, FENCE, BRACKET),
-        group("tags", SPACE, either(sequence(_NOISE, "<", _NAMESPACE, _ELEMENT), _XTML)),
-        group("pairs", SPACE, NAME, SPACE, "<", _NAMESPACE, any_of(("arg_key", "tool_sep"))),
-        group("empty", SPACE, group("empty_name", _NAME), SPACE, "</", _NAMESPACE, "tool_call"),
-        group(
-            "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe("call:"), group("called", _NAME),
-            _SEPARATOR, group("bracket", some(r"[{(]", 1, 1)),
-        ),
-    ),
-    re.IGNORECASE,
-)  # fmt: skip
-
-MAX_MARKER_RUN = 64  # wrapping markers in a row
-_OWN_OPENER = sequence(some(r"\*", 0, 3), "tool", _JOINT, "call", some("s", 0, 1), some(r"[:*`]", 1, 8))
-_ANY_OPENER = either(_OPENERS, _OWN_OPENER)
-OPENER = PrefixMatcher(_ANY_OPENER, re.IGNORECASE)
-OPENER_RUN = PrefixMatcher(repeat(sequence(_ANY_OPENER, SPACE), MAX_MARKER_RUN), re.IGNORECASE)
+# `TOOL_CALL:` as a marker.
+OWN_OPENER = sequence(some(r"\*", 0, 3), "tool", _JOINT, "call", some("s", 0, 1), some(r"[:*`]", 1, 8))
 
 # `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.
 OWN_MARKER = PrefixMatcher(sequence(maybe("**"), "tool", _JOINT, "call"), re.IGNORECASE)
-OWN_GAP = LazyPattern(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
+OWN_GAP = re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)
@@ -139,7 +81,7 @@ _ARGUMENT_LABELS = (
     "Function Arguments",
 )  # fmt: skip
 _DECORATION = some(r"[*\"'` ]", 0, 6)
-_LABELLED_JSON = group("json", some(r"[*\s]", 0, 16), FENCE, BRACKET)
+_LABELLED_JSON = group("json", some(r"[*\s]", 0, 16), FENCE, some(r"[{\[]", 1, 1))
 _LABELLED_LINE = group("line", some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1))
 LABELLED_CALL = PrefixMatcher(
     sequence(

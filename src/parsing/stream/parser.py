@@ -19,6 +19,7 @@ from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, make_id_source
 from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
+from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader
 from .brackets import BracketMatcher
@@ -43,7 +44,8 @@ class StreamParser:
     `new_id` makes the ids of calls. `given` are texts the model was given (messages, results): a call that repeats
     one of them is marked as an echo. Of more than `max_calls` calls the rest is malformed. `previews` adds
     ToolCallDelta events for the call being written, with its text as the model writes it. `thought_closer`: the chat
-    template opens a thought, which ends with this marker; a Reasoned event tells it.
+    template opens a thought, which ends with this marker; a Reasoned event tells it. `formats`: those that calls may be
+    written in.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class StreamParser:
         max_calls: int = MAX_CALLS,
         previews: bool = False,
         thought_closer: str = "",
+        formats: FormatSet = FORMAT_SET,
     ) -> None:
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
-        self._setup = (index, CallClassifier(index, new_id or make_id_source(), given, max_calls), BlockDetector(index))
+        classifier = CallClassifier(index, new_id or make_id_source(), given, max_calls)
+        self._setup = (index, classifier, BlockDetector(index, formats), formats)
         self._begin(*self._setup, previews=previews, thought_closer=thought_closer)
 
     def _begin(
@@ -65,6 +69,7 @@ class StreamParser:
         tools: ToolIndex,
         classifier: CallClassifier,
         detector: BlockDetector,
+        formats: FormatSet,
         *,
         previews: bool = False,
         reads_reasoning: bool = True,
@@ -74,11 +79,11 @@ class StreamParser:
         self._classifier = classifier
         self._detector = detector
         self._buffer = StreamBuffer()
-        self._prefilter = Prefilter()
+        self._prefilter = Prefilter(formats.anchors, formats.unusual_characters)
         self._loops = LoopSkipper()
         self._skimmer = Skimmer(tools)
         self._can_skim = False  # whether a piece of prose needs nothing but to be shown
-        self._block = BlockReader(self._buffer, classifier, previews=previews)
+        self._block = BlockReader(self._buffer, classifier, previews=previews, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False

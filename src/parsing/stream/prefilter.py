@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_ANCHOR = re.compile(
+_ANCHOR_SOURCE = (
     r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
     r"|(?i:tool_call:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
@@ -21,6 +21,7 @@ _ANCHOR = re.compile(
     r"|`(?!`{4})"  # the end of a longer run
     r"|>(?=>>(?!>)|>?\Z)"
 )
+_ANCHOR = re.compile(_ANCHOR_SOURCE)
 _CHARACTERS = "<{[(`:>"
 _SHORT_CHARS = 512  # text that the alternation searches at once
 _WINDOW_CHARS = 4096
@@ -30,18 +31,21 @@ _MAX_MISSES = 4  # characters in a row that are no anchors, before the alternati
 class Prefilter:
     """Finds the anchors of growing text; remembers for each character where it stands next."""
 
-    def __init__(self) -> None:
+    def __init__(self, unusual: str = "", characters: str = "") -> None:
+        """`unusual` is the source of a pattern of further anchors, which begin with one of `characters`."""
+        self._anchor = re.compile(f"{unusual}|{_ANCHOR_SOURCE}") if unusual else _ANCHOR
+        self._characters = _CHARACTERS + characters
         self._text = ""
         self._next: dict[str, int] = {}
 
     def find(self, text: str, position: int) -> int:
         """The first anchor from `position` on, or -1."""
         if len(text) - position < _SHORT_CHARS:
-            found = _ANCHOR.search(text, position)
+            found = self._anchor.search(text, position)
             return found.start() if found else -1
         if text is not self._text:
             self._text = text
-            self._next = dict.fromkeys(_CHARACTERS, -1)
+            self._next = dict.fromkeys(self._characters, -1)
         return self._find_far(text, position)
 
     def _find_far(self, text: str, position: int) -> int:
@@ -52,11 +56,11 @@ class Prefilter:
                     found = text.find(character, position)
                     upcoming[character] = found if found >= 0 else end
             at = min(upcoming.values())
-            if at == end or _ANCHOR.match(text, at):
+            if at == end or self._anchor.match(text, at):
                 return at if at < end else -1
             position, misses = at + 1, misses + 1
             if misses >= _MAX_MISSES:
-                near = _ANCHOR.search(text, position, min(end, position + _WINDOW_CHARS))
+                near = self._anchor.search(text, position, min(end, position + _WINDOW_CHARS))
                 if near and near.end() < position + _WINDOW_CHARS:
                     return near.start()
                 position, misses = min(end, position + _WINDOW_CHARS - 2), 0

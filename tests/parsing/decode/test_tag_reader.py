@@ -3,14 +3,14 @@
 import pytest
 
 from src.parsing.decode.xml import Markup, parse_elements, parse_structure
-from src.parsing.formats.grammars import make_tag_reader
+from src.parsing.formats.format_set import FORMAT_SET
 
 KNOWN = {"f"}.__contains__
 
 
 def read_block(text, kind="tags", opener=""):
     """The block of a whole text."""
-    reader = make_tag_reader(kind, opener)
+    reader = FORMAT_SET.make_tag_reader(kind, opener)
     reader.feed(text, 0, final=True)
     return reader.read(text)
 
@@ -172,7 +172,7 @@ def test_two_readings_that_are_as_good_are_guessed():
 
 def test_a_required_parameter_is_no_part_of_the_value_before_it():
     after = "<parameter=b>\nsee </parameter> there\n</parameter>\n"
-    reader = make_tag_reader("tags", "<tool_call>", lambda name, key: 2)
+    reader = FORMAT_SET.make_tag_reader("tags", "<tool_call>", lambda name, key: 2)
     text = write_parameter("x", after)
     reader.feed(text, 0)
     block = reader.read(text)
@@ -193,7 +193,7 @@ def test_a_key_that_stands_twice_is_no_argument(key):
 
 
 def test_text_that_follows_soon_may_belong_to_the_block():
-    reader = make_tag_reader("tags", "<tool_call>")
+    reader = FORMAT_SET.make_tag_reader("tags", "<tool_call>")
     text = write_parameter("x")
     assert reader.feed(text, 0) == (len(text), False)
     assert reader.feed("y\n</parameter>\n</function>\n</tool_call>", 0)[1] is False

@@ -2,14 +2,12 @@
 
 import pytest
 
+from src.parsing.formats.format_set import FORMAT_SET
 from src.parsing.formats.grammars import (
-    CLOSING_MARKER,
     FABRICATED,
     LINE_END,
     BlockBody,
     decode,
-    find_origin,
-    find_wrappers,
 )
 from src.parsing.stream.openers import BlockStart
 
@@ -78,7 +76,7 @@ def test_what_is_no_call_has_a_problem_and_raises_nothing(body):
 
 @pytest.mark.parametrize("text", ["\n</tool_call>", "<|im_end|>", " </｜DSML｜tool_calls>", "[/TOOL_CALLS]"])
 def test_closing_markers_are_taken_with_the_space_before_them(text):
-    assert CLOSING_MARKER.match(text, 0).end() == len(text)
+    assert FORMAT_SET.closing_marker.match(text, 0).end() == len(text)
 
 
 @pytest.mark.parametrize("text", ["Observation: 3", "<tool_response>", "Tool execution results:", "## Human: hi"])
@@ -93,11 +91,11 @@ def test_a_line_that_begins_a_result_or_another_turn_is_known(text):
         ("<tool_calls><tool_call>\n", "pairs", "</tool_call>"),
         ("<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>"),
         ("<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>"),
-        ("TOOL_NAME:", "arguments", "```"),
+        ("TOOL_NAME:", "tags", "```"),
     ],
 )
 def test_a_wrapping_is_closed_by_what_its_row_says(opener, kind, closer):
-    assert closer in find_wrappers(opener, kind)[2]
+    assert closer in FORMAT_SET.find_wrappers(opener, kind)[1].closers
 
 
 @pytest.mark.parametrize(("text", "ends"), [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])
@@ -106,7 +104,7 @@ def test_a_bare_call_ends_its_line(text, ends):
 
 
 def test_a_marker_that_formats_share_is_of_the_format_with_the_block_s_grammar():
-    assert [find_origin("<tool_call>\n", kind) for kind in ("json", "tags", "pairs", "empty")] == [
+    assert [FORMAT_SET.find_origin("<tool_call>\n", kind) for kind in ("json", "tags", "pairs", "empty")] == [
         "hermes",
         "qwen3_coder",
         "glm45",
@@ -115,11 +113,11 @@ def test_a_marker_that_formats_share_is_of_the_format_with_the_block_s_grammar()
 
 
 def test_the_longest_marker_names_the_format():
-    assert find_origin("<tool_calls><tool_call>", "pairs") == "hunyuan3"
+    assert FORMAT_SET.find_origin("<tool_calls><tool_call>", "pairs") == "hunyuan3"
 
 
 def test_without_a_marker_the_grammar_alone_names_it():
-    assert [find_origin("", kind) for kind in ("json", "pythonic", "named", "element")] == [
+    assert [FORMAT_SET.find_origin("", kind) for kind in ("json", "pythonic", "named", "element")] == [
         "llama_json",
         "pythonic",
         "glm4",
@@ -128,4 +126,4 @@ def test_without_a_marker_the_grammar_alone_names_it():
 
 
 def test_markers_of_no_row_are_a_wrapping():
-    assert find_origin("<s>", "json") == "llama_json"
+    assert FORMAT_SET.find_origin("<s>", "json") == "llama_json"

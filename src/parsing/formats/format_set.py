@@ -1,0 +1,250 @@
+"""The patterns of a table of formats: how a block begins and ends, what wraps it, and which format it is.
+
+All of it is made from the rows, when it is first used: another row needs nothing else. A marker may begin with any
+character. Markers in angle brackets may have a namespace, other quotes, and further attributes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+
+from ..decode.tag_reader import TagReader
+from ..decode.tag_readings import Rank
+from ..decode.tag_style import Markers
+from ..stream.openers import BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE
+from ..stream.prefix_regex import (
+    PrefixMatcher,
+    PrefixPattern,
+    any_of,
+    any_of_caseless,
+    either,
+    group,
+    maybe,
+    repeat,
+    sequence,
+    some,
+    whole_run,
+)
+from .table import FORMATS, MORE_CLOSERS, MORE_OPENERS, Format
+from .tag_syntax import CALL_ELEMENTS, ELEMENT, TagSyntax
+
+MAX_MARKER_RUN = 64  # wrapping markers in a row
+_USUAL = frozenset("<[]")  # the characters that most markers begin with
+# Openers that lookback.py and the detector find, by what precedes them or by their label.
+_FOUND_OTHERWISE = frozenset(("functools", "Action:", "TOOL_CALL:", "@", ">>>", "TOOL_NAME:"))
+_LONE = ("<invoke>", "<tool_call name=", "<call tool=", "<|open|>call tool=")  # markers and bodies in one, besides
+_BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
+_CHANNELS = ("commentary", "analysis", "final")
+_BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")  # a name and its arguments
+_BARE_CLOSERS = ("</tool_call>",)  # what closes a call in tags that nothing wraps
+
+_NOISE = maybe("]<]minimax[>[")
+_BAR = sequence(some(" ", 0, 1), some("[｜|]", 1, 1), some(" ", 0, 1))
+_FAMILY = either(
+    sequence(_BAR, either("DSML", "GCML"), _BAR, maybe("r:")), sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1))
+)
+_NAMESPACE = maybe(_FAMILY)
+_TOKEN = either(sequence("<|", some(r"[\w:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
+_CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
+_ATTRIBUTE = re.compile(r"<(\w+)(?: \w+)?=\Z")
+_LAST_MARKER = re.compile(r"<([^<>]+)>\s*\Z")
+_BLANKS = re.compile(r"\s+")
+_GRAMMARS = {"empty": "pairs", "element": "tags"}
+
+
+class FormatSet:
+    """The formats of a table."""
+
+    def __init__(self, rows: Iterable[Format] = FORMATS) -> None:
+        self.rows = tuple(rows)
+        self._lone = tuple(row for row in self.rows if row.syntax and row.opener and _is_lone(row))
+        lone = {row.opener for row in self._lone}
+        self._wrappers = tuple(row for row in self.rows if row.opener not in lone | _FOUND_OTHERWISE | {""})
+        self._leads = tuple({lead: None for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))})
+        self._pair_leads = {_cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
+        self.find_origin = functools.lru_cache(maxsize=512)(self._find_origin)
+        self.find_wrappers = functools.lru_cache(maxsize=256)(self._find_wrappers)
+        self.list_syntaxes = functools.lru_cache(maxsize=256)(self._list_syntaxes)
+
+    # How a block begins.
+
+    @functools.cached_property
+    def _opener_pattern(self) -> PrefixPattern:
+        return either(any_of_caseless({row.opener for row in self._wrappers} | set(MORE_OPENERS)), OWN_OPENER)
+
+    @functools.cached_property
+    def opener(self) -> PrefixMatcher:
+        """A marker around calls."""
+        return PrefixMatcher(self._opener_pattern, re.IGNORECASE)
+
+    @functools.cached_property
+    def opener_run(self) -> PrefixMatcher:
+        return PrefixMatcher(repeat(sequence(self._opener_pattern, SPACE), MAX_MARKER_RUN), re.IGNORECASE)
+
+    @functools.cached_property
+    def lone_element(self) -> PrefixMatcher:
+        """An element that is marker and body in one."""
+        leads = [*(_cut_lead(row.syntax) for row in self._lone if row.syntax), *_LONE]
+        return PrefixMatcher(either(*(_open_element(lead) for lead in leads if lead)), re.IGNORECASE)
+
+    @functools.cached_property
+    def unusual(self) -> PrefixMatcher | None:
+        """The openers that begin with another character than usual; None if there are none."""
+        return PrefixMatcher(any_of(self._unusual_openers)) if self._unusual_openers else None
+
+    @functools.cached_property
+    def _unusual_openers(self) -> set[str]:
+        openers = {row.opener for row in self.rows if row.opener} - _FOUND_OTHERWISE
+        return {opener for opener in openers if opener[0] not in _USUAL}
+
+    @property
+    def unusual_characters(self) -> str:
+        return "".join({opener[0] for opener in self._unusual_openers})
+
+    @property
+    def anchors(self) -> str:
+        """The source of a pattern of where an unusual opener may begin; empty if there are none."""
+        openers = any_of(self._unusual_openers)
+        return rf"(?<!\w)(?:(?={openers.whole})|(?={openers.prefix})(?!\Z))(?s:.)" if self._unusual_openers else ""
+
+    @functools.cached_property
+    def body(self) -> PrefixMatcher:
+        """What may follow wrapping markers; its groups are named after the kinds of blocks."""
+        attributes = {found[1] for lead in self._leads if (found := _ATTRIBUTE.match(lead))}
+        bare = {lead[1:-1] for lead in self._leads if lead[0] == "<" and lead[-1] == ">" and lead[1:-1].isidentifier()}
+        element = either(
+            sequence(
+                any_of({*CALL_ELEMENTS, "parameter", *attributes}), either(sequence(BLANK, "="), some(r"[ \t]", 1, 4))
+            ),
+            sequence(any_of({*_BARE_ELEMENTS, *bare}), ">"),
+        )
+        others = [lead for lead in self._leads if not _ATTRIBUTE.match(lead) and lead[1:-1] not in bare]
+        tags = [sequence(_NOISE, "<", _NAMESPACE, element), *map(_open_element, others)]
+        pairs = [_match_tag(lead) for lead in sorted(self._pair_leads)]
+        closers = [_match_tag(row.closer) for row in self.rows if row.grammar == "pairs" and row.closer]
+        parts = (
+            group("json", SPACE, FENCE, self._bracket),
+            group("tags", SPACE, either(*tags)),
+            group("pairs", SPACE, NAME, SPACE, either(*pairs)),
+            group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
+            group(
+                "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe("call:"),
+                group("called", NAME_PATTERN), self._separator, group("bracket", some(r"[{(]", 1, 1)),
+            ),
+        )  # fmt: skip
+        return PrefixMatcher(either(*parts), re.IGNORECASE)
+
+    @property
+    def _bracket(self) -> PrefixPattern:
+        """A bracket that does not open one more marker."""
+        markers = {opener[1:] for opener in (*(row.opener for row in self.rows), *MORE_OPENERS) if opener[:1] == "["}
+        follows = "|".join(map(re.escape, sorted(markers)))
+        return PrefixPattern(rf"(?:\{{|\[(?!{follows}))", some(r"[{\[]", 1, 1).prefix)
+
+    @property
+    def _separator(self) -> PrefixPattern:
+        """What may stand between a name and its arguments."""
+        written = (
+            row.template.partition("{name}")[2].partition("{args}")[0] for row in self.rows if row.grammar == "named"
+        )
+        between = {*_BETWEEN, *(word for text in written for word in text.split() if not word.startswith("<|"))}
+        part = either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(between), whole_run("[:*=]", 16))
+        return maybe(repeat(part, 8))
+
+    # How a block ends.
+
+    @functools.cached_property
+    def closing_marker(self) -> PrefixMatcher:
+        """What may follow the end of a block and belongs to it."""
+        closers = {row.closer for row in self.rows if row.closer and (row.closer[0] in "<[" or row in self._wrappers)}
+        closers |= {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")} | set(MORE_CLOSERS)
+        return PrefixMatcher(sequence(SPACE, any_of_caseless(closers - {"]"})), re.IGNORECASE)
+
+    @functools.cached_property
+    def stray_closer(self) -> PrefixMatcher:
+        """What closes a value, and stands in text only if a call before it was closed too early."""
+        strays = {closer for row in self.rows if row.syntax for closer in row.syntax.list_closers()}
+        return PrefixMatcher(any_of_caseless(strays | {'<|"|>', "<escape>"}), re.IGNORECASE)
+
+    def _find_wrappers(self, opener: str, kind: str) -> tuple[tuple[Format, ...], Markers]:
+        """The rows whose marker ends `opener`, and the markers that open and close that wrapping of a block."""
+        written = opener.rstrip().casefold()
+        rows = tuple(row for row in self.rows if row.opener and written.endswith(row.opener.rstrip().casefold()))
+        longest = max((len(row.opener) for row in rows), default=0)
+        rows = tuple(row for row in rows if len(row.opener) == longest)
+        closers = {row.closer for row in rows if row.closer}
+        last = _LAST_MARKER.search(opener)
+        if kind == "element" or not (last or rows) or (rows and rows[0] in self._lone):
+            ends = {row.closer for row in rows if row.syntax and not row.syntax.call_end}
+            return rows, Markers((), tuple(sorted(ends)) or _BARE_CLOSERS)
+        openers = {row.opener for row in rows}
+        if last:
+            openers.add(last[0].strip())
+            closers.add(f"</{last[1]}>")
+        return rows, Markers(tuple(sorted(openers)), tuple(sorted(closers)))
+
+    def _list_syntaxes(self, kind: str, rows: tuple[Format, ...]) -> tuple[TagSyntax, ...]:
+        """The syntaxes of a kind, those first whose calls are framed by more, then those of `rows`."""
+        if kind == "element":
+            return (ELEMENT,)
+        grammar, own = _GRAMMARS.get(kind, kind), {row.syntax for row in rows}
+        listed = (row.syntax for row in self.rows if row.syntax and row.grammar == grammar)
+        syntaxes = dict.fromkeys(syntax for syntax in listed if syntax != ELEMENT)
+        return tuple(sorted(syntaxes, key=lambda syntax: (-len(syntax.call), syntax not in own)))
+
+    def make_tag_reader(self, kind: str, opener: str, rank: Rank = lambda _name, _key: 1) -> TagReader:
+        """The follower of a block of tags; `rank` as TagReader takes it."""
+        rows, markers = self.find_wrappers(opener, kind)
+        return TagReader(self.list_syntaxes(kind, rows), markers, rank)
+
+    def _find_origin(self, opener: str, kind: str) -> str:
+        """The name of the format whose marker is in `opener` and whose grammar is that of `kind`.
+
+        Of several the one with the longest marker counts, then the first row of the table.
+        """
+        markers = _BLANKS.sub("", opener).casefold()
+        grammar = _GRAMMARS.get(kind, kind)
+        rows = [row for row in self.rows if row.opener and _BLANKS.sub("", row.opener).casefold() in markers]
+        if not rows:
+            rows = [row for row in self.rows if not row.opener and row.grammar == grammar]
+            return rows[0].call_origin if rows else "wrapped"
+        best = max(rows, key=lambda row: (row.grammar == grammar, len(row.opener), -row.number))
+        return best.call_origin
+
+
+def _is_lone(row: Format) -> bool:
+    """Whether the row's marker is the beginning of its calls."""
+    return row.syntax is not None and row.syntax.call.startswith(row.opener)
+
+
+def _cut_lead(syntax: TagSyntax) -> str:
+    """The first tag of a call, up to the name: `<invoke name=`, `<invoke>`, `TOOL_NAME:`."""
+    lead = syntax.call.partition("{name}")[0].rstrip('" ').replace("]<]minimax[>[", "")
+    return lead.split("\n")[0] if lead != "<" else ""
+
+
+def _cut_pair_lead(syntax: TagSyntax) -> str:
+    """The tag that follows the name of a call: `<arg_key>`, `<tool_sep>`."""
+    follows = syntax.call.partition("{name}")[2].strip()
+    return follows or syntax.key.partition("{key}")[0].rstrip()
+
+
+def _open_element(lead: str) -> PrefixPattern:
+    """A lead and the first character behind it."""
+    if lead[0] != "<" or not lead[1].isalpha():
+        return sequence(lead, BLANK, some(r"[\"'\w]", 1, 1))
+    rest = some(r"[\"'\w>]", 1, 1) if lead[-1] == "=" else any_of([""])
+    return sequence(_NOISE, "<", _NAMESPACE, lead[1:], rest)
+
+
+def _match_tag(tag: str) -> PrefixPattern:
+    """A tag, with any namespace before and any suffix behind its name."""
+    name = tag.strip("</>")
+    if not tag.startswith("<") or not name.replace(":", "").replace("|", "").isidentifier():
+        return any_of([tag])
+    return sequence("</" if tag.startswith("</") else "<", _NAMESPACE, re.split("[:|]", name)[-1])
+
+
+FORMAT_SET = FormatSet()

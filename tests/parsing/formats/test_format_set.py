@@ -1,0 +1,94 @@
+"""The patterns made from a table: each marker is known, whole and begun, and so are those of rows never seen."""
+
+import pytest
+
+from src.parsing import ParsedCall, StreamParser, gathered
+from src.parsing.formats.format_set import FORMAT_SET, FormatSet
+from src.parsing.formats.table import FORMATS, MORE_OPENERS, Format
+from src.parsing.formats.tag_syntax import TagSyntax
+from tests.parsing.laws import TOOLS, events_of
+
+WRAPPERS = sorted({row.opener for row in FORMATS if row.opener[:1] == "<" and row.opener[-1] in ">"} | {*MORE_OPENERS})
+
+
+@pytest.mark.parametrize("opener", WRAPPERS)
+def test_a_wrapping_marker_is_known_in_any_case(opener):
+    assert FORMAT_SET.opener_run.match(opener, 0)
+    assert FORMAT_SET.opener_run.match(opener.upper(), 0)
+
+
+@pytest.mark.parametrize("opener", WRAPPERS)
+def test_a_call_behind_it_is_found_whole_and_piece_by_piece(opener):
+    text = f'So: {opener} {{"name": "read", "arguments": {{"path": "a"}}}}'
+    for cuts in ((), range(1, len(text))):
+        found = [event for event in events_of(text, cuts) if isinstance(event, ParsedCall)]
+        assert [event.call.name for event in found] == ["read"]
+
+
+@pytest.mark.parametrize("opener", WRAPPERS)
+def test_its_beginnings_are_known_as_such(opener):
+    assert all(FORMAT_SET.opener.is_prefix(opener[:end], 0) for end in range(1, len(opener)))
+
+
+@pytest.mark.parametrize(
+    "text", ["<invoke name=", "<function=", "<function name=", '<tool_call name="', '<call tool="', "<invoke>"]
+)
+def test_an_element_that_names_the_tool_itself_is_begun_or_there(text):
+    assert FORMAT_SET.lone_element.match(text, 0) or FORMAT_SET.lone_element.is_prefix(text, 0)
+
+
+@pytest.mark.parametrize("text", ["<invoker name=", "<functional=", "<div name=", "<tool_call names="])
+def test_another_element_is_neither(text):
+    assert not FORMAT_SET.lone_element.match(text, 0)
+    assert not FORMAT_SET.lone_element.is_prefix(text, 0)
+
+
+NEW_ROWS = (
+    Format(0, "dollars", "", "$call$", "json", "$end$", "", '$call$ {"name": "{name}", "arguments": {args}} $end$'),
+    Format(
+        0, "keys_and_values", "", "<fn_call>", "pairs", "</fn_call>", "", "<fn_call>{call}</fn_call>",
+        syntax=TagSyntax("{name}\n", "<k>{key}</k><v>", "</v>\n", ""),
+    ),
+    Format(
+        0, "use", "", "<use name=", "tags", "</use>", "", "{call}",
+        syntax=TagSyntax('<use name="{name}">\n', '<with key="{key}">', "</with>\n", "</use>"),
+    ),
+    Format(0, "labelled", "", "Use tool:", "named", "", "", "Use tool: {name}\nWith: {args}"),
+    Format(
+        0, "labelled_arguments", "", "CALL ", "tags", "DONE", "", "{call}DONE",
+        syntax=TagSyntax("CALL {name}\n", "ARG {key}:\n", "\nEND ARG\n", ""),
+    ),
+)  # fmt: skip
+WITH_NEW_ROWS = FormatSet((*FORMATS, *NEW_ROWS))
+VALUES = ("Oslo", "a\nb", "It ends with {} here.", "{}", "x\n{}\ny")
+
+
+def parse_with_new_rows(text, size):
+    parser = StreamParser(TOOLS, formats=WITH_NEW_ROWS)
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    return gathered(events + parser.close())
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+@pytest.mark.parametrize("row", NEW_ROWS, ids=[row.name for row in NEW_ROWS])
+def test_a_row_never_seen_is_found_streamed_hidden_and_decoded(row, size):
+    for value in VALUES:
+        city = value.replace("{}", (row.syntax.value_end if row.syntax else row.closer).strip())
+        found = parse_with_new_rows(f"Let me look.\n{row.write('get_weather', {'city': city})}\nSo.", size)
+        assert [(call.name, call.arguments, call.origin) for call in found.calls] == [
+            ("get_weather", {"city": city}, row.name)
+        ]
+        assert not found.calls[0].guessed
+        assert found.content.split() == ["Let", "me", "look.", "So."]
+
+
+@pytest.mark.parametrize("row", NEW_ROWS, ids=[row.name for row in NEW_ROWS])
+def test_a_row_never_seen_that_is_cut_off_does_not_run(row):
+    text = row.write("get_weather", {"city": "Oslo"})
+    found = parse_with_new_rows(text[: text.index("Oslo") + 2], 4)
+    assert (found.calls, len(found.malformed)) == ((), 1)
+
+
+@pytest.mark.parametrize("text", ["It costs $5.", "RECALL get_weather", "I use tools: two", "<use name>", "CALLS"])
+def test_text_that_only_resembles_a_new_row_is_shown(text):
+    assert parse_with_new_rows(text, 1).content == text
