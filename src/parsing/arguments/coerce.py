@@ -9,6 +9,7 @@ from typing import Any
 from ...types.lazy_pattern import LazyPattern
 from ..decode.json_repair import RepairReader
 from ..decode.nodes import CallNode, Node, Source, UnreadableValue
+from ..decode.scalars import eval_constant
 from ..decode.xml import Markup
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
@@ -60,6 +61,14 @@ def _parse(text: Any, kind: type) -> Any:
     return value if whole and isinstance(value, kind) else MISSING
 
 
+def _calculate(source: Any, kind: type = float) -> Any:
+    """The value of an arithmetic expression of constants."""
+    number = eval_constant(source) if isinstance(source, str) else None
+    if number is None or (kind is int and number != number // 1):
+        return MISSING
+    return int(number) if kind is int else number
+
+
 def parse_literal(text: str) -> Node:
     value: Node = _parse(text, object)
     return text if value is MISSING or isinstance(value, Source) else value
@@ -77,6 +86,8 @@ COERCIONS: dict[tuple[str, str], Any] = {
     ("string", "array"): _parse_list,
     ("string", "object"): lambda text: _parse(text, dict),
     ("source", "boolean"): lambda text: _BOOLEANS.get(str(text).lower(), MISSING) if isinstance(text, str) else MISSING,
+    ("source", "integer"): lambda text: _calculate(text, int),
+    ("source", "number"): lambda text: _calculate(text),
     ("number", "integer"): lambda number: _to_integer(number),
     ("integer", "boolean"): lambda number: bool(number) if number in (0, 1) else MISSING,
     ("integer", "string"): str,

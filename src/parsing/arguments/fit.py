@@ -13,6 +13,7 @@ from typing import Any
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from ..decode.nodes import CallNode, Node, Source
+from ..decode.scalars import eval_constant
 from ..decode.xml import Markup, parse_structure
 from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
 from .tool_index import IndexedTool, normalize
@@ -42,6 +43,7 @@ _TYPE_NAMES = {
     "bool": "boolean", "list": "array", "tuple": "array",
 }  # fmt: skip
 _SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
+_WRAPPER_KEYS = frozenset(("arguments", "args", "input", "parameters", "params", "kwargs"))
 _PAIR_TEXT = LazyPattern(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
 
@@ -65,7 +67,7 @@ class Fitter:
         """The arguments as the schema requires them. Raises ArgumentMismatch."""
         if not positional and self._fits_unchanged(given):
             return dict(given)  # type: ignore[arg-type]  # all are scalars
-        given = self._unwrap_schema(given)
+        given = self._unwrap_schema(self._unwrap_arguments(given))
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name)
@@ -85,6 +87,19 @@ class Fitter:
             if type(value) is not wanted.get(name):
                 return False
         return all(map(given.__contains__, self._tool.required))
+
+    def _unwrap_arguments(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
+        """The arguments in `{"arguments": {...}}`, if the tool has no parameter of that name."""
+        key = next(iter(given), "")
+        inner = given.get(key)
+        if key in _WRAPPER_KEYS and isinstance(inner, str) and inner.lstrip()[:1] == "{":
+            inner = parse_literal(inner)
+        if len(given) != 1 or key not in _WRAPPER_KEYS or not isinstance(inner, dict):
+            return given
+        if match_parameter(self._tool, key) or not self._are_arguments(inner):
+            return given
+        self.changes[f"arguments in '{key}'"] = None
+        return inner
 
     def _unwrap_schema(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
         """The values if they were given in the shape of the schema: `{"type": "object", "properties": {...}}`."""
@@ -234,6 +249,8 @@ class Fitter:
         if isinstance(value, dict):
             return self._fit_object(value, schema, path, depth)
         if isinstance(value, (Source, CallNode)):
+            if isinstance(value, Source) and (number := eval_constant(value)) is not None and not _list_types(schema):
+                return number
             if not self._is_text(value, path):
                 raise ArgumentMismatch(f"Parameter '{path}' is {_shorten(value)}, which is not a value.")
             return str(value.source if isinstance(value, CallNode) else value)

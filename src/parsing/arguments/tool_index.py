@@ -72,6 +72,8 @@ class ToolIndex:
                 return self.tools[name]
             bare = shorter
         parts = _PARTS.split(bare)[-6:]
+        if tool := self.tools.get(parts[-1]):  # another name may differ from it in punctuation alone
+            return tool
         for start in range(len(parts)):
             if name := self._by_normalized.get(normalize("".join(parts[start:]))):
                 return self.tools[name]

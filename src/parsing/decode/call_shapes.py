@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
 from .json_repair import RepairReader
-from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict
+from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict, put
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -36,6 +36,9 @@ _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
 _KEYWORD = LazyPattern(r"[^\W\d]\w{0,63}\s?=(?!=)")
+_WRITTEN_ATTRIBUTE = LazyPattern(
+    r"""(\w{1,64})=(?:("(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*")|([^\s"]+?))(?:,\s*|\s+)"""
+)
 _NOTHING_CLOSED = LazyPattern(r"[^}\])]*\Z")
 _SURROGATE = LazyPattern(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _CALL_IN_STRING = LazyPattern(r"\s*[^\W\d][\w.\\-]{0,80}\(")
@@ -303,3 +306,14 @@ def decode_label_line(name: str, line: str) -> RawCall:
     if line.endswith("]") and "[" not in line:
         line = line[:-1]
     return RawCall(name, {}, [line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'`" else line])
+
+
+def decode_attributes(name: str, body: str) -> list[RawCall]:
+    """The call of a name and `key="value"` pairs, divided by blanks; none if anything else stands there."""
+    arguments: dict[str, Node] = {}
+    text = body[body.index(name) + len(name) :].removesuffix("]").lstrip("\"'").strip()
+    at = 0
+    while found := _WRITTEN_ATTRIBUTE.match(text + " ", at):
+        at = found.end()
+        put(arguments, found[1], json.loads(found[2]) if found[2] else found[3])
+    return [RawCall(name, arguments, [])] if at >= len(text) else []

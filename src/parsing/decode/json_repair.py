@@ -311,7 +311,7 @@ class RepairReader:
         return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
 
     def _read_source(self) -> Node:
-        """Source text up to the end of the value; arithmetic on constants is evaluated."""
+        """Source text up to the end of the value; the schema decides whether arithmetic is evaluated."""
         text, start, depth = self.text, self.position, 0
         while self.position < len(text):
             if bare := _BARE.match(text, self.position):
@@ -330,12 +330,8 @@ class RepairReader:
             raise self._make_error()
         if source in _NO_VALUE:
             raise UnreadableValue(f"{source} is not a JSON value.")
-        self.repairs["unquoted text"] = None
-        number = eval_constant(source)
-        if number is None:
-            return Source(source)
-        self.repairs["arithmetic"] = None
-        return number
+        self.repairs["unquoted text" if eval_constant(source) is None else "arithmetic"] = None
+        return Source(source)
 
     def _make_error(self) -> UnreadableValue:
         if self.position >= len(self.text):

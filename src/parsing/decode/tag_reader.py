@@ -24,6 +24,7 @@ LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag s
 _MAX_CALLS = 64  # in one block
 MAX_TAGS = 4096  # in one block, which is cut off behind them
 _SPACE = LazyPattern(r"\s*")
+_NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
 
 
@@ -248,7 +249,7 @@ class _TagCallBuilder:
         elif self._key:
             value = self._text[self._begin : step.start]
             if self._in_section:
-                self.guessed |= "<" not in value and "&" not in value  # a section was not needed
+                self.guessed |= not _NEEDS_SECTION.search(value)
             else:
                 value = self._cut_newlines(value)
             put(self._arguments, self._key.text.strip(), _read_value(value, self._key.attributes, self._style))

@@ -84,7 +84,8 @@ class TagStyle:
         if opening.element and not self.is_element:
             tags |= _LOOSE
         kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))
-        self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds))
+        flags = 0 if "<" in argument.key else re.IGNORECASE  # labels
+        self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds), flags)
         begins = (
             argument.key,
             argument.value_end.lstrip(),

@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterable
 
+from ...types.lazy_pattern import LazyPattern
 from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
@@ -34,7 +35,13 @@ MAX_MARKER_RUN = 64  # wrapping markers in a row
 _USUAL = frozenset("<[]")  # the characters that most markers begin with
 # Openers that lookback.py and the detector find, by what precedes them or by their label.
 _FOUND_OTHERWISE = frozenset(("functools", "Action:", "TOOL_CALL:", "@", ">>>", "TOOL_NAME:"))
-_LONE = ("<invoke>", "<tool_call name=", "<call tool=", "<|open|>call tool=")  # markers and bodies in one, besides
+_LONE = (
+    "<invoke>",
+    "<functionname=",
+    "<tool_call name=",
+    "<call tool=",
+    "<|open|>call tool=",
+)  # markers and bodies in one, besides
 _BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
 _CHANNELS = ("commentary", "analysis", "final")
 _BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")  # a name and its arguments
@@ -48,9 +55,13 @@ _FAMILY = either(
 _NAMESPACE = maybe(_FAMILY)
 _TOKEN = either(sequence("<|", some(r"[\w:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
 _CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
-_ATTRIBUTE = re.compile(r"<(\w+)(?: \w+)?=\Z")
-_LAST_MARKER = re.compile(r"<([^<>]+)>\s*\Z")
-_BLANKS = re.compile(r"\s+")
+_QUOTE = some(r"[\"']", 1, 1)
+_KEY = PrefixPattern(r"(?!to=)\w{1,64}", r"\w{0,64}\Z")  # `to=` names a tool
+_ATTRIBUTES = sequence(some(r"[ \t]", 1, 4), _KEY, "=", some(r"[^\s=>]", 1, 1))
+_ATTRIBUTE = LazyPattern(r"<(\w+)(?: \w+)?=\Z")
+_LAST_MARKER = LazyPattern(r"<([^<>]+)>\s*\Z")
+_PLAIN_TAG = LazyPattern(r"<(?P<slash>/?)(?:[a-z]\w*[:|])?(?P<name>\w+)(?::\w+)?>\Z")
+_BLANKS = LazyPattern(r"\s+")
 _GRAMMARS = {"empty": "pairs", "element": "tags"}
 
 
@@ -126,6 +137,7 @@ class FormatSet:
         closers = [_match_tag(row.closer) for row in self.rows if row.grammar == "pairs" and row.closer]
         parts = (
             group("json", SPACE, FENCE, self._bracket),
+            group("attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN), maybe(_QUOTE), _ATTRIBUTES),
             group("tags", SPACE, either(*tags)),
             group("pairs", SPACE, NAME, SPACE, either(*pairs)),
             group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
@@ -210,7 +222,7 @@ class FormatSet:
         if not rows:
             rows = [row for row in self.rows if not row.opener and row.grammar == grammar]
             return rows[0].call_origin if rows else "wrapped"
-        best = max(rows, key=lambda row: (row.grammar == grammar, len(row.opener), -row.number))
+        best = max(rows, key=lambda row: (row.grammar == grammar, len(row.opener)))
         return best.call_origin
 
 
@@ -241,10 +253,8 @@ def _open_element(lead: str) -> PrefixPattern:
 
 def _match_tag(tag: str) -> PrefixPattern:
     """A tag, with any namespace before and any suffix behind its name."""
-    name = tag.strip("</>")
-    if not tag.startswith("<") or not name.replace(":", "").replace("|", "").isidentifier():
-        return any_of([tag])
-    return sequence("</" if tag.startswith("</") else "<", _NAMESPACE, re.split("[:|]", name)[-1])
+    plain = _PLAIN_TAG.match(tag)
+    return sequence(f"<{plain['slash']}", _NAMESPACE, plain["name"]) if plain else any_of([tag])
 
 
 FORMAT_SET = FormatSet()

@@ -9,7 +9,8 @@ import functools
 import re
 from typing import NamedTuple
 
-from ..decode.call_shapes import DecodedBlock, IsTool, RawCall, decode_label_line, decode_value
+from ...types.lazy_pattern import LazyPattern
+from ..decode.call_shapes import DecodedBlock, IsTool, RawCall, decode_attributes, decode_label_line, decode_value
 from ..decode.nodes import Node
 from ..decode.xml import parse_elements
 from ..stream.openers import BlockStart
@@ -18,10 +19,10 @@ from .tag_syntax import PREFIX
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
 
-LINE = re.compile(r"\n")  # ends a block of one line
-FOREIGN_END = re.compile(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
+LINE = LazyPattern(r"\n")  # ends a block of one line
+FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 # Where a block whose brackets never close was probably meant to end.
-LIKELY_END = re.compile(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
+LIKELY_END = LazyPattern(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
 
 # What may follow the end of a block and belongs to it.
 FENCE_END = PrefixMatcher(sequence(some(r"\s", 0, 64), some("`", 1, 4)))
@@ -66,6 +67,9 @@ def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     """The calls of a block, or the problem with it: strict parsing first, repair where that fails."""
     if start.kind == "labels":
         return _check_names([decode_label_line(start.name, body.text.strip())])
+    if start.kind == "attributes":
+        calls = decode_attributes(start.name, body.text)
+        return _check_names(calls, cut=not body.ended and not calls)
     if start.kind == "tags":
         return _check_names(parse_elements(body.text, is_tool), cut=not body.ended)
     return decode_value(start.kind, start.name, body.text, body.parsed, is_tool, ended=body.ended)

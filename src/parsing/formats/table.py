@@ -3,7 +3,7 @@
 A row has the markers that open and close a block, the grammar of its body, the models, the vLLM parsers, and how the
 model's chat template writes a call, which makes its example and its tests. `grammar` is one of: json (objects and lists that hold a
 call), pythonic (`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter
-elements), pairs (a name, then key and value tags), labels (`Action:` lines), argument blocks (`BEGIN_ARG:`).
+elements), pairs (a name, then key and value tags), attributes (a name, then `path="a"`), labels (`Action:` lines).
 A row without `opener` is no request for a call: a block counts only if the tool is offered and the arguments fit.
 Sources: the tool_parsers of vLLM 0.32, chat templates, and recorded answers of models.
 """
@@ -54,6 +54,7 @@ class Format(NamedTuple):
             "name": name,
             "escaped_name": name.replace("_", "\\_"),
             "args": _dump(arguments),
+            "attributes": " ".join(f"{key}={_dump(value)}" for key, value in arguments.items()),
             "args_string": _dump(_dump(arguments)),
             "keywords": keywords,
             "quoted": repr(f"{name}({keywords})"),
@@ -63,7 +64,7 @@ class Format(NamedTuple):
         return _FIELDS.sub(lambda field: written[field[1]], self.template)
 
 
-_FIELDS = re.compile(r"\{(name|escaped_name|args|args_string|keywords|quoted|members|call)\}")
+_FIELDS = re.compile(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
 
 
 def _dump(value: object) -> str:
@@ -170,6 +171,16 @@ FORMATS = (
     Format(0, "gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", "<<function>>{name}({keywords})"),
     Format(0, "lm_studio", "LM Studio", "[TOOL_REQUEST]", "json", "[END_TOOL_REQUEST]", "", "[TOOL_REQUEST]" + _JSON + "[END_TOOL_REQUEST]"),
     Format(0, "tool_use", "Anthropic's names in tags", "<tool_use>", "json", "</tool_use>", "", '<tool_use>\n{"name": "{name}", "input": {args}}\n</tool_use>'),
+    # Formats of 2026.
+    Format(0, "solar_open2", "Solar Open 2", "<|tool_call:start|>", "pairs", "<|tool_call:end|>", "", "<|tool_call:start|>{call}<|tool_call:end|>", syntax=TagSyntax("{name}\n", "<|tool_arg:start|>{key}<|tool_arg:value|>", "<|tool_arg:end|>\n", "")),
+    Format(0, "longcat_xml", "LongCat, in tags", "<longcat_tool_call>", "pairs", "</longcat_tool_call>", "", "<longcat_tool_call>{call}</longcat_tool_call>", syntax=TagSyntax("{name}\n", "<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>\n", "")),
+    Format(0, "deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n{call}</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
+    Format(0, "hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format(0, "hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format(0, "k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls><ifm|tool_call>{call}</ifm|tool_call></ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
+    Format(0, "langroid", "Langroid", "<tool>", "tags", "</tool>", "", "<tool>\n{call}</tool>", syntax=TagSyntax("<request>{name}</request>\n", "<{key}>", "</{key}>\n", "")),
+    Format(0, "attributes", "Hermes, arguments as words", "<tool_call>", "attributes", "</tool_call>", "", "<tool_call>{name} {attributes}</tool_call>"),
+    Format(0, "bracket_attributes", "MiniMax, in brackets", "[Calling tool=", "attributes", "]", "", '[Calling tool="{name}" {attributes}]'),
     Format(0, "named_elements", "Hermes, name and arguments in elements", "<function>", "tags", "</function>", "", "<function>{call}</function>", syntax=TagSyntax("<name>{name}</name>\n<arguments>\n", "<{key}>", "</{key}>\n", "</arguments>\n")),
     Format(0, "invoke", "Anthropic XML without its wrapper", "<invoke", "tags", "</invoke>", "", "{call}", syntax=_INVOKE),
 )  # fmt: skip
@@ -180,13 +191,13 @@ MORE_OPENERS = (
     "<|tool_calls|>", "<|plamo:begin_tool_name:plamo|>", "<|tool▁calls▁begin|>", "<|tool▁call▁begin|>",
     "<ifm|tool_calls>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>",
     "< | DSML | function_calls>", "<|DSML|function_calls>", "<|DSML|tool_calls>", "<tool-call>", "<|toolcall|>",
-    "<|tool_calls_start|>", "<tools>", "<tool>", "<functioncall>", "<function-call>", "<tool_code>", "<action>",
+    "<|tool_calls_start|>", "<tools>", "<functioncall>", "<function-call>", "<tool_code>", "<action>",
     "<|action|>", "<api_call>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
     "[tool_call:", "[Tool call:", "<response>", "<answer>", "<tool_call:", "<|assistant|>",
     "<|start_header_id|>assistant<|end_header_id|>", "<|im_start|>assistant", "<s>", "<|from|>assistant",
 )  # fmt: skip
 MORE_CLOSERS = (
-    "</function_call>", "</tool-call>", "</tools>", "</tool>", "</functioncall>", "</tool_code>", "</action>",
+    "</function_call>", "</tool-call>", "</tools>", "</functioncall>", "</tool_code>", "</action>",
     "</api_call>", "</call>", "</response>", "</answer>", "</think>\n</tool_call>", "<|im_end|>", "<|eot_id|>",
     "<|endoftext|>", "<|end|>", "<|return|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>",
     "<end_of_turn>", "<|tool_calls_section_end|>", "<|tool_calls_end|>", "<｜tool▁calls▁end｜>", "<｜tool_calls_end｜>",

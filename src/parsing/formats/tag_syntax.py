@@ -21,7 +21,7 @@ _ALIASES = {
     **dict.fromkeys(PARAMETER_ELEMENTS, f"(?P<element>{'|'.join(PARAMETER_ELEMENTS)})"),
 }
 ELEMENT_NAMES = {  # elements that hold a name or arguments
-    **dict.fromkeys(("tool_name", "name"), "(?:tool_name|function_name|name|request)"),
+    **dict.fromkeys(("tool_name", "name"), "(?:tool_name|function_name|name)"),
     **dict.fromkeys(("parameters", "arguments"), "(?:parameters|arguments|args|params|input)"),
 }
 _WORD = r"[^\s\"'<>=/]{1,200}"
@@ -107,7 +107,7 @@ def _compile_part(part: re.Match[str], template: str, of_call: bool) -> str:
 def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
     end, named = re.escape(part["end"]), ""
     if part["attribute"]:
-        named = rf"\s{{1,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
+        named = rf"\s{{0,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
     quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{_WORD})\s{{0,8}}[\"']?"
     if part["end"] != ">":
         return f"{quoted}{_ATTRIBUTES}{end}"

@@ -36,7 +36,7 @@ from .prefix_regex import PrefixMatcher
 MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were none and are searched again
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
 CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
-_BRACKETED_KINDS = frozenset(("json", "named", "pythonic"))
+_BRACKETED_KINDS = frozenset(("json", "named", "pythonic", "attributes"))
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""

@@ -75,10 +75,10 @@ class BlockDetector:
         """What begins at the anchor."""
         start, text = position.at, position.text
         unusual = self._formats.unusual
-        if unusual and (unusual.match(text, start) or unusual.is_prefix(text, start)):
-            detection = self._detect_unusual(position)
-        else:
-            detection = self._detectors[text[start]](position) if text[start] in self._detectors else None
+        may_be_unusual = unusual and (unusual.match(text, start) or unusual.is_prefix(text, start))
+        detection = self._detect_unusual(position) if may_be_unusual else None
+        if not isinstance(detection, (BlockStart, NeedMore)) and text[start] in self._detectors:
+            detection = self._detectors[text[start]](position)
         opens_object = text[start] != "{" or text[start + 1 : start + 67].removeprefix("{").strip()
         if isinstance(detection, BlockStart) and not opens_object:
             return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
@@ -143,10 +143,11 @@ class BlockDetector:
     def _read_body(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """The body behind wrapping markers; a bare name there has to be a tool's."""
         groups = match.groupdict()
-        if groups["json"]:
-            return BlockStart(start, match.end() - 1, "json", opener)
-        if groups["tags"]:
-            return BlockStart(start, match.start("tags"), "tags", opener)
+        if groups["json"] or groups["tags"]:
+            kind = "json" if groups["json"] else "tags"
+            return BlockStart(start, match.end() - 1 if groups["json"] else match.start("tags"), kind, opener)
+        if groups["attributes"]:
+            return self._read_attributes(match, start, opener)
         for kind, group in (("pairs", "name"), ("empty", "empty_name")):
             if groups[kind]:
                 if kind == "empty" and self._tools.find(groups[group]) is None:
@@ -157,6 +158,13 @@ class BlockDetector:
         if not explicit and self._tools.find(name) is None:
             return Skip(match.end())
         return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
+
+    def _read_attributes(self, match: re.Match[str], start: int, opener: str) -> Detection:
+        name = match["attributed"]
+        if self._tools.find(name) is None:
+            return Skip(match.end())
+        body = start if opener.startswith("[") else match.start("attributed")
+        return BlockStart(start, body, "attributes", opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
         text, at, floor, _, _ = position
@@ -319,9 +327,11 @@ class BlockDetector:
         start = label.start()
         if not _LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
             return None
-        if label[1] == "TOOL_NAME":
+        if label[1] == "TOOL_NAME" or (label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.match(text, at)):
             return BlockStart(start, start, "tags", "TOOL_NAME:")
-        return self._detect_labelled(text, label.start(1), start)
+        detection = self._detect_labelled(text, label.start(1), start)
+        may_be_block = label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.is_prefix(text, at)
+        return NeedMore(start) if detection is None and may_be_block else detection
 
     def _detect_after_own(self, text: str, at: int, start: int) -> Detection:
         """The body behind `TOOL_CALL`."""

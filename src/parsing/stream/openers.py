@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from .prefix_regex import (
     PrefixMatcher,
     any_of,
@@ -34,7 +35,7 @@ OWN_OPENER = sequence(some(r"\*", 0, 3), "tool", _JOINT, "call", some("s", 0, 1)
 
 # `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.
 OWN_MARKER = PrefixMatcher(sequence(maybe("**"), "tool", _JOINT, "call"), re.IGNORECASE)
-OWN_GAP = re.compile(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
+OWN_GAP = LazyPattern(r"[sS]?(?:[:*\s]|`{1,2}(?!`)){0,24}(?:```[\w+-]{0,20}\s)?")
 
 _QUOTE = some(r"[\"'“‘]", 1, 1)
 _END_QUOTE = some(r"[\"'”’]", 1, 1)
@@ -98,6 +99,9 @@ ACTION_BRACKET = PrefixMatcher(  # `Action: search[...]`, the first notation of 
     sequence("Action", _DECORATION, ":", BLANK, NAME, "["), re.IGNORECASE
 )
 
+ARGUMENT_BLOCK = PrefixMatcher(  # Continue's, behind its first label
+    sequence(":", BLANK, NAME, BLANK, "\n", any_of(("begin_arg:", "```"))), re.IGNORECASE
+)
 CHEVRON_CALL = PrefixMatcher(sequence(">>>", BLANK, NAME, SPACE, FENCE, group("bracket", some(r"[{(]", 1, 1))))
 NUMBERED_CALL = PrefixMatcher(  # `(call-1): {` after gptme's `@read`
     sequence("(", some(r"[\w-]", 1, 40), "):", SPACE, "{")

@@ -4,6 +4,7 @@ import pytest
 
 from src.parsing.arguments.coerce import COERCIONS, MISSING, unwrap
 from src.parsing.decode.json_repair import RepairReader
+from src.parsing.decode.nodes import Source
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,10 @@ from src.parsing.decode.json_repair import RepairReader
         (("integer", "boolean"), 2, MISSING),
         (("number", "integer"), 2.5, MISSING),
         (("object", "string"), {"a": 1}, '{"a": 1}'),
+        (("source", "integer"), Source("2*5"), 10),
+        (("source", "number"), Source("-(1+2)/4"), -0.75),
+        (("source", "integer"), Source("10/4"), MISSING),
+        (("source", "integer"), Source("2**9999"), MISSING),
     ],
 )
 def test_a_value_becomes_another_type_or_nothing(kinds, value, other):

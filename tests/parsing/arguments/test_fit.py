@@ -218,3 +218,17 @@ def test_a_bare_word_for_a_parameter_of_any_type_is_text_unless_it_is_the_parame
     assert fit({"x": RepairReader("Oslo").read_value()}, x={}, lenient=False)[0] == {"x": "Oslo"}
     with pytest.raises(ArgumentMismatch, match="'x' is x, which is not a value"):
         fit({"x": RepairReader("x").read_value()}, x={}, lenient=False)
+
+
+def test_arithmetic_stays_text_where_a_string_is_required_and_is_worked_out_elsewhere():
+    given = RepairReader('{"a": 10-3, "b": 10-3, "c": 10-3}').read_value()
+    assert fit(given, a=STRING, b=INTEGER, c={})[0] == {"a": "10-3", "b": 7, "c": 7}
+
+
+@pytest.mark.parametrize("given", [{"arguments": {"path": "a"}}, {"input": '{"path": "a"}'}])
+def test_arguments_in_one_key_are_unwrapped(given):
+    assert fit(given, path=STRING)[0] == {"path": "a"}
+
+
+def test_a_parameter_with_such_a_name_keeps_its_object():
+    assert fit({"input": {"path": "a"}}, input={"type": "object"})[0] == {"input": {"path": "a"}}

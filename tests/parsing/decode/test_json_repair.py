@@ -33,7 +33,7 @@ REPAIRS = {
     "special tokens": ('{"a": 1}<|im_end|>', {"a": 1}),
     "gemma's quotes": ('{city:<|"|>Oslo, {x}<|"|>}', {"city": "Oslo, {x}"}),
     "escape tags": ("{city:<escape>Oslo<escape>}", {"city": "Oslo"}),
-    "arithmetic": ('{"a": 2*5, "b": 10**3, "c": -(1+2)/4}', {"a": 10, "b": 1000, "c": -0.75}),
+    "arithmetic": ('{"a": 2*5, "b": 10**3, "c": -(1+2)/4}', {"a": "2*5", "b": "10**3", "c": "-(1+2)/4"}),
     "tuples": ("(1, 'a')", [1, "a"]),
     "triple quotes": ('{"a": """x "y" z"""}', {"a": 'x "y" z'}),
     "quotes not escaped": ('{"a": "print("x", "y")", "b": 1}', {"a": 'print("x", "y")', "b": 1}),
@@ -105,11 +105,6 @@ def test_a_bare_word_is_source_text_and_no_string():
     assert isinstance(value["city"], Source)
 
 
-@pytest.mark.parametrize("text", ["2**9999", "1/0"])
-def test_arithmetic_is_worked_out_within_bounds(text):
-    assert not isinstance(read(f'{{"a": {text}}}')[0]["a"], int)
-
-
 @pytest.mark.parametrize(
     ("text", "content"),
     [
@@ -147,7 +142,7 @@ def test_backslashes_in_a_broken_value_are_not_taken_for_escapes_of_json():
 
 
 def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
-    assert RepairReader("f(a=10//3)").read_value().keywords == {"a": 3}
+    assert RepairReader("f(a=10//3)").read_value().keywords == {"a": "10//3"}
     assert RepairReader('{"a": 10 // 3 of them\n}').read_value() == {"a": 10}
 
 

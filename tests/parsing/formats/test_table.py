@@ -82,3 +82,22 @@ def test_a_text_that_quotes_a_marker_mentions_a_call():
 def test_the_parsers_of_an_origin_are_those_of_all_its_rows():
     assert list_parsers("hermes") == ["hermes", "qwen3_json", "granite4", "ernie45"]
     assert list_parsers("anthropic") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<|start|>assistant to=functions.get_weather<|channel|>analysis<|message|>{"city": "Oslo"}<|call|>',
+        '<function name="get_weather"><param name="city"><![CDATA[Oslo]]></param></function>',
+        '<functionname="get_weather"><paramname="city">Oslo</param></function>',
+        "```tool\ntool_name: get_weather\nbegin_arg: city\nOslo\nend_arg\n```",
+        "<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n"
+        "<arg_value:opensource>Oslo</arg_value:opensource><end_of_tool_call:opensource>",
+        "<tool_call>get_weather city=Oslo</tool_call>",
+        '<tool_call>{"name": "get_weather", "arguments": {"input": {"city": "Oslo"}}}</tool_call>',
+    ],
+)
+def test_what_models_vary_in_a_format_is_the_same_call(text):
+    whole = summarize(events_of(text))
+    assert [event.call.arguments for event in events_of(text) if isinstance(event, ParsedCall)] == [{"city": "Oslo"}]
+    assert summarize(events_of(text, range(1, len(text)))) == whole
