@@ -148,10 +148,12 @@ class Skimmer:
     That depends on the text's last word alone, with few exceptions, so it is remembered by that word.
     """
 
-    def __init__(self, tools: ToolIndex) -> None:
+    def __init__(self, tools: ToolIndex, unusual: str = "") -> None:
+        """`unusual` are more characters that anchors begin with."""
         self._tools = tools
         self._holds: dict[str, int] = {}
-        self._find_anchor = _ANCHOR_CHARACTER.search
+        anchor = re.compile(f"{_ANCHOR_CHARACTER.pattern}|[{re.escape(unusual)}]") if unusual else _ANCHOR_CHARACTER
+        self._find_anchor = anchor.search
 
     def count_held(self, text: str) -> int:
         """How many characters at the end of `text` have to be held back; -1 if something may begin in it."""

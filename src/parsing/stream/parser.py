@@ -81,7 +81,7 @@ class StreamParser:
         self._buffer = StreamBuffer()
         self._prefilter = Prefilter(formats.anchors, formats.unusual_characters)
         self._loops = LoopSkipper()
-        self._skimmer = Skimmer(tools)
+        self._skimmer = Skimmer(tools, formats.unusual_characters)
         self._can_skim = False  # whether a piece of prose needs nothing but to be shown
         self._block = BlockReader(self._buffer, classifier, previews=previews, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
