@@ -208,7 +208,8 @@ MORE_CLOSERS = (
 )  # fmt: skip
 
 # Markers that begin a call and stand nowhere else in running text.
-_TAGS = tuple({row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} | {"TOOL_CALL:"})
+_WORDS = {"<tool>", "<function>"}
+_TAGS = tuple({row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} - _WORDS | {"TOOL_CALL:"})
 
 
 def mentions_call(text: str) -> bool:
