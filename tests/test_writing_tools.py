@@ -21,7 +21,7 @@ CALL = re.compile(r"^(\w+) (\{.*?\}) -> (.*)$", re.MULTILINE)
 
 # In a process of its own: what a module adds stays in the program's one registry.
 RUN = """
-import json, os, sys
+import json, os, sys, tempfile
 from pathlib import Path
 from src import config
 from src.app.runtime import make_tools
@@ -32,6 +32,10 @@ registry = make_tools(settings)
 ctx = ToolContext(settings.root, environment=dict(os.environ))
 for name, arguments in json.loads(sys.argv[3]):
     print(json.dumps(registry.run(ToolCall("1", name, arguments), ctx).text))
+(module,) = [module for name, module in sys.modules.items() if "_module:" in name]
+for name, test in [each for each in vars(module).items() if each[0].startswith("test_")]:
+    test(*[Path(tempfile.mkdtemp(dir=sys.argv[2]))] * test.__code__.co_argcount)
+    print(json.dumps(name))
 """
 
 
@@ -70,6 +74,11 @@ def said(tmp_path_factory) -> list[str]:
 @pytest.mark.parametrize("number", range(len(CALLS)), ids=[f"{name} {arguments}"[:50] for name, arguments, _ in CALLS])
 def test_a_call_gives_what_the_page_says(said, number):
     assert said[number].replace("\n", " | ") == CALLS[number][2]
+
+
+def test_the_tests_of_the_page_pass(said):
+    assert said[len(CALLS) :] == re.findall(r"^def (test_\w+)", PAGE, re.MULTILINE)
+    assert len(said) >= len(CALLS) + 3
 
 
 def test_every_call_of_the_page_is_among_them():
