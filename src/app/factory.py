@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..config import Settings, read_guides, render_guides
@@ -69,7 +70,7 @@ class Factory:
     def rule_memory(self) -> RuleMemory:
         return RuleMemory(self.settings.state, self.settings.root)
 
-    @property
+    @cached_property
     def secrets(self) -> list[str]:
         """The API keys in use."""
         return self.settings.keys

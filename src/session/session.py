@@ -249,7 +249,7 @@ class Session:
             self._results.append(event.result)
             self._append("result", {"result": event.result.to_dict()})
             self._end_writes()
-        elif isinstance(event, Completed):
+        elif isinstance(event, Completed) and not event.response.calls:  # else the call that starts next syncs it
             self._sync()
 
     def _record_text(self, text: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, Union
 from urllib.parse import quote
 
@@ -90,6 +90,7 @@ _KEYS = (
     ("1//0", r"1//0[A-Za-z0-9_-]{30,}"),
     ("eyj", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),  # a JSON Web Token
 )
+MAX_SHORT_CHARS = 100  # of a text whose redaction is remembered
 MIN_KEY_CHARS = 15  # of the shortest of them
 _RUN = re.compile(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # every key lies within one
 
@@ -204,6 +205,10 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(form, MARK)
     if len(text) < MIN_KEY_CHARS and (text.isidentifier() or text.isalnum()):
         return text  # most names, ids and kinds in a record: every other shape holds a blank or punctuation
+    return _redact_short(text) if len(text) <= MAX_SHORT_CHARS else _redact_shapes(text)
+
+
+def _redact_shapes(text: str) -> str:
     lowered = text.lower()
     for shape in _BLOCK_SHAPES:
         if shape.words in lowered:
@@ -219,6 +224,9 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         for number in _find_lines(shape.words.split(), lowered):
             lines[number] = shape.substitute(lines[number])
     return "\n".join(lines)
+
+
+_redact_short = lru_cache(maxsize=256)(_redact_shapes)  # a call's id stands in four records
 
 
 def _find_lines(words: Iterable[str], text: str) -> set[int]:

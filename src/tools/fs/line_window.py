@@ -86,7 +86,7 @@ def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window
     room, ended, more = MAX_WINDOW_BYTES, True, ""
     while limit is None or len(shown) < limit:
         more, whole = _read_line(text, first + len(shown))
-        room -= len(more.encode("utf-8", "replace"))
+        room -= len(more) if more.isascii() else len(more.encode("utf-8", "replace"))
         if not more or room < 0:
             break
         shown.append(more)
@@ -101,7 +101,9 @@ def _read_line(text: io.TextIOWrapper, number: int) -> tuple[str, bool]:
     line = text.readline(MAX_LINE_CHARS + 1)
     if not line:
         return "", False
-    ended, rest = line.endswith("\n"), 0
+    ended, rest = line[-1] == "\n", 0
+    if ended and "\r" not in line and "\0" not in line:  # most lines
+        return f"{number}\t{line}", True
     if not ended and len(line) > MAX_LINE_CHARS:
         rest, ended = _skip_rest(text, MAX_COUNTED_CHARS)
         line, rest = line[:MAX_LINE_CHARS], rest + 1
