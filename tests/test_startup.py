@@ -36,7 +36,8 @@ NOT_FOR_A_QUESTION = {
     *("fastjsonschema", "prompt_toolkit", "regex", "requests", "rich", "yaml"),
     *("src.cli.chat.loop", "src.cli.demo", "src.session.export", "src.session.index"),
     *("src.providers.anthropic", "src.providers.gemini"),
-    *("src.security.sandbox.base", "src.security.sandbox.choose", "src.tools.process.run"),
+    *("src.session.replay", "src.tools.fs.grep", "src.tools.fs.walk", "src.tools.process.run"),
+    *("src.security.sandbox.base", "src.security.permissions.review", "src.security.sandbox.choose"),
 }
 
 

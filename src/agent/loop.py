@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Event as CancelToken
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import ContextTooLong, RequestFailed, WireError
 from ..security.permissions.approval import Approver
 from ..security.permissions.policy import Policy
-from ..security.permissions.review import ReviewBoard
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
@@ -32,6 +31,9 @@ from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
 from .steps import watch
+
+if TYPE_CHECKING:
+    from ..security.permissions.review import ReviewBoard
 
 MAX_MALFORMED_TURNS = 2  # in a row
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..security.permissions.approval import Answer, Approver, Request
 from ..security.permissions.policy import Decision, Policy
-from ..security.permissions.review import ReviewBoard
 from ..security.permissions.rules import Rule
 from ..tools.sdk.context import CommandReport, ToolContext
 from ..tools.sdk.registry import Registry, Tool
@@ -20,6 +19,9 @@ from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ..types.sandbox import Grant
 from .steps import wait_for
+
+if TYPE_CHECKING:
+    from ..security.permissions.review import ReviewBoard
 
 ADVICE = (
     "No sandbox holds commands to their access here, so every command asks. Install bubblewrap (the program bwrap), or "

@@ -11,14 +11,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event as CancelToken
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..config import Settings
 from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
 from ..providers.table import PROVIDERS
-from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers
 from ..transport import Client
 from ..transport.driver import drive, run
 from ..types.effects import Aside
@@ -27,6 +26,9 @@ from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
 from .endpoint import FACTS, make_client_options, make_model_options, random_id
 from .model import Model
+
+if TYPE_CHECKING:
+    from ..security.permissions.review import ReviewBoard
 
 T = TypeVar("T")
 
@@ -128,6 +130,8 @@ class Connections:
         review = self.settings.review
         if not review.models:
             return None
+        from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers  # start-up is measured
+
         reviewers = []
         for seat in parse_reviewers(review.models, tuple(PROVIDERS)):
             vllm = replace(

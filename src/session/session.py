@@ -16,7 +16,6 @@ from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
 from .journal import VERSION, Journal, Record, Redact
-from .replay import replay
 from .snapshots import RestoredFiles, RestoreFile, Snapshots, hash_file
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
@@ -70,6 +69,8 @@ class Session:
 
         Raises BotError if it cannot be read, or is open elsewhere.
         """
+        from .replay import replay  # start-up is measured
+
         journal = Journal(path, redact, old=True)
         try:
             found = replay(path)
@@ -99,6 +100,8 @@ class Session:
     @classmethod
     def copy(cls, path: Path, system: Sequence[Message], root: Path, journal: Journal) -> Session:
         """A copy of the session of a journal, which stays as it is. Raises BotError."""
+        from .replay import replay
+
         found = replay(path)
         source = cls(_with_system(system, found.messages), root)
         source._state = found.state
@@ -232,6 +235,8 @@ class Session:
         """The messages before a record, from the journal."""
         if not self.path:
             raise BotError("The summarized messages cannot be restored, because this conversation is not saved.")
+        from .replay import replay
+
         system = [message for message in self.messages[:1] if isinstance(message, SystemMessage)]
         return _with_system(system, replay(self.path, until).messages)
 

@@ -6,7 +6,6 @@ from itertools import takewhile
 from typing import Annotated, BinaryIO
 
 from ...errors import ToolError
-from ..fs.grep import LineMatcher, find_lines, read_blocks
 from ..fs.line_window import read_window
 from ..sdk.context import ToolContext
 from ..sdk.tool import tool
@@ -38,6 +37,8 @@ def tool_output_cache_grep(
     max_matches: MaxMatches = 100,
 ) -> str:
     """Search the whole output of an earlier call; shows line:text."""
+    from ..fs.grep import LineMatcher, find_lines, read_blocks  # start-up is measured
+
     refuse_many_lines(before, after)
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=not regex, ignore_case=False)
     with _open_output(ref_id, ctx) as file:

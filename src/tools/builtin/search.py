@@ -10,13 +10,14 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated
 
 from ...errors import ToolError
-from ..fs.grep import FoundLine, LineMatcher, drop_files_without_words, find_lines, read_blocks
-from ..fs.walk import Tree
 from ..sdk.context import ToolContext
 from ..sdk.tool import tool
 
 if TYPE_CHECKING:
     import regex
+
+    from ..fs.grep import FoundLine, LineMatcher
+    from ..fs.walk import Tree
 
 MAX_FILES_SHOWN = 1_000
 BATCH_FILES = 2_000  # one command line of ripgrep; if their paths do not fit on it, grep does without
@@ -35,6 +36,8 @@ def glob(
     path: Annotated[str, "Folder to search; default: the workspace"] = ".",
 ) -> str:
     """Find files by name, except those that .gitignore excludes."""
+    from ..fs.walk import Tree  # start-up is measured
+
     with Tree(path, ctx).open_root() as tree:
         found = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
     notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > MAX_FILES_SHOWN else []
@@ -54,6 +57,9 @@ def grep(
     max_matches: MaxMatches = 100,
 ) -> str:
     """Search text files, except those that .gitignore excludes; shows path:line:text."""
+    from ..fs.grep import LineMatcher, drop_files_without_words
+    from ..fs.walk import Tree
+
     refuse_many_lines(before, after)
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
     with Tree(path, ctx).open_root() as tree:
@@ -116,6 +122,8 @@ def _split_in_batches(files: Iterator[str]) -> Iterator[list[str]]:
 
 def _find_in_file(tree: Tree, path: str, matcher: LineMatcher, before: int, after: int) -> Iterator[FoundLine]:
     """Yield nothing for a file that is missing, unreadable or not text."""
+    from ..fs.grep import find_lines, read_blocks
+
     if tree.is_late():
         return
     try:
