@@ -87,6 +87,7 @@ class State:
         """Returns the runtime, and makes it if necessary. Raises BotError."""
         if self.runtime is None:
             self.runtime = self._make_runtime(self.model_name)
+            self.runtime.agent.set_mode(self.mode)  # which may have been switched before
             self.runtime.restore_todos(self.session)
         return self.runtime
 

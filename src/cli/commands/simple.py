@@ -6,10 +6,13 @@ import argparse
 import json
 import sys
 
+from ...agent.permission import PermissionGate
 from ...app.factory import Factory
-from ...app.runtime import make_tools
+from ...app.runtime import make_policy, make_tools
 from ...config import list_settings
+from ...security.permissions.approval import REFUSE_ALL
 from ...security.text.sanitize import sanitize
+from ...types.tool_schema import to_openai_tool
 from ..arguments import load_settings
 
 
@@ -25,11 +28,13 @@ def run_models(options: argparse.Namespace) -> int:
 
 
 def run_tools(options: argparse.Namespace) -> int:
-    """OpenAI's `tools`, as JSON on standard output. Raises ConfigError."""
-    tools = make_tools(load_settings(options))
+    """OpenAI's `tools` that the mode offers, as JSON on standard output. Raises ConfigError."""
+    settings = load_settings(options)
+    tools = make_tools(settings)
+    offered = PermissionGate(tools, REFUSE_ALL, make_policy(settings, None), None).list_offered()
     for notice in tools.notices:
         print(f"! {sanitize(notice)}", file=sys.stderr)
-    print(json.dumps(tools.openai_tools, indent=2, ensure_ascii=False))
+    print(json.dumps([*map(to_openai_tool, offered)], indent=2, ensure_ascii=False))
     return 0
 
 

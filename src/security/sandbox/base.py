@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
+from .git_config import find_value
 from .leftovers import Leftovers, SetAside
 from .limits import ResourceLimits
 from .snapshot import Snapshot
@@ -87,6 +88,7 @@ class SandboxBase(ABC):
         weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
         for name in ("tmp", "home"):
             (self.scratch / name).mkdir(mode=0o700)
+        _write_git_identity(view.home, self.scratch / "home")
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         self._snapshot = Snapshot(view.workspace)
         self._leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside")
@@ -148,6 +150,18 @@ class SandboxBase(ABC):
         """The variables given, with HOME and TMPDIR inside the sandbox."""
         caches = _list_cache_variables(self.cache) if access == "read" else {}
         return {**given, **caches, "HOME": home, "TMPDIR": temporary}
+
+
+def _write_git_identity(home: Path | None, target: Path) -> None:
+    """Give commands the user's name for commits, and nothing else of the user's git configuration."""
+    text = ""
+    for name in (".config/git/config", ".gitconfig"):
+        with suppress(OSError):
+            text += (home / name).read_text(encoding="utf-8", errors="replace") + "\n" if home else ""
+    known = {name: find_value(text, f"user.{name}") or "" for name in ("name", "email")}
+    lines = [f'\t{name} = "{value}"' for name, value in known.items() if value and not set('"\\') & set(value)]
+    if lines:
+        (target / ".gitconfig").write_text("\n".join(["[user]", *lines, ""]), encoding="utf-8")
 
 
 def _make_cache(wanted: Path | None, fallback: Path) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
 from src.cli.chat.loop import EXIT_HINT, Chat, ChatIO
-from src.cli.chat.slash.table import COMMANDS
+from src.cli.chat.slash.table import COMMANDS, run_command_at_question
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -236,3 +236,40 @@ class TestTheEditor:
         session = Session("/edit text")
         assert session.questions == []
         assert session.state.draft == "text"
+
+
+class TestModes:
+    def test_the_mode_is_shown_and_switched_also_of_an_agent_that_is_there(self):
+        change = ToolCall("c1", "change", {"path": "a"})
+        lines = ("hi", "/mode plan", "again", "/mode", "/mode yolo")
+        session = Session(*lines, turns=[says("Hello."), says("", change), says("Not then.")])
+        assert session.ran == []
+        assert "mode plan: reading is free, and nothing is changed" in session.aside.getvalue()
+        assert "* plan" in session.aside.getvalue()
+        assert "There is no mode yolo." in session.aside.getvalue()
+        assert "change" in session.model.asked[0].tools
+        assert "change" not in session.model.asked[1].tools
+
+    def test_a_mode_that_was_switched_to_before_the_first_question_holds(self):
+        session = Session("/mode plan", "hi", turns=[says("Hello.")])
+        assert "change" not in session.model.asked[0].tools
+
+    def test_shift_tab_goes_through_all_modes_but_full(self):
+        state = Session().state
+        seen = []
+        for _ in range(5):
+            state.switch_to_next_mode()
+            seen.append(state.mode)
+        assert seen == ["edits", "auto", "plan", "ask", "edits"]
+        state.switch_mode("full")
+        state.switch_to_next_mode()
+        assert state.mode == "plan"
+
+    def test_at_a_question_only_commands_run_that_leave_the_conversation(self):
+        session = Session()
+        for line in ("/mode auto", "/new", "/nosuch"):
+            run_command_at_question(session.state, line)
+        shown = session.aside.getvalue()
+        assert "mode auto" in shown
+        assert "/new has to wait until the question is answered." in shown
+        assert "There is no command /nosuch" in shown

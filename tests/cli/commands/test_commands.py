@@ -80,3 +80,10 @@ class TestConfig:
     def test_as_json(self, run):
         settings = json.loads(run("config", "--json")[1])
         assert settings["vllm.retries"] == {"value": 2, "from": "default"}
+
+
+def test_in_plan_the_tools_that_could_not_run_are_not_listed(capsys):
+    assert main(["tools", "--mode", "plan"]) == 0
+    tools = {each["function"]["name"]: each["function"] for each in json.loads(capsys.readouterr().out)}
+    assert {"write", "edit"}.isdisjoint(tools)
+    assert tools["exec"]["parameters"]["properties"]["access"]["enum"] == ["read"]

@@ -52,3 +52,11 @@ def test_a_protected_file_stays_as_it_is_whatever_the_access(run, workspace):
         run("echo x >> .git/config; mkdir -p .git/hooks; echo x > .git/hooks/post-checkout", access=access)
     assert (workspace / ".git" / "config").read_text() == "[core]\n"
     assert not (workspace / ".git" / "hooks" / "post-checkout").exists()
+
+
+def test_a_commit_has_the_users_name_and_nothing_else_of_the_users_configuration(make, home, workspace):
+    (home / ".gitconfig").write_text('[user]\n\tname = "A B"\n\temail = a@b.c\n[core]\n\tfsmonitor = touch ran\n')
+    run = make()
+    shown = run("git init -q && git commit -q --allow-empty -m x && git log --format='%an <%ae>'; cat ~/.gitconfig")
+    assert shown.startswith('A B <a@b.c>\n[user]\n\tname = "A B"\n\temail = "a@b.c"\n[exit code 0')
+    assert not (workspace / "ran").exists()

@@ -63,3 +63,9 @@ def test_all_is_taken_back_in_order():
     line = typed("one\rtwo\rthr")
     assert line.take_unsent() == "one\ntwo\nthr"
     assert (line.text, line.queue) == ("", [])
+
+
+def test_shift_tab_is_an_action_and_no_text():
+    typed = TypedInput()
+    typed.feed("a\x1b[Zb")
+    assert (typed.text, typed.actions) == ("ab", ["mode"])
