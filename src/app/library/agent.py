@@ -238,10 +238,8 @@ class Agent(BaseAgent):
         Raises BotError; LimitReached, which has the `result`, for an answer that was cut, unless `raise_on_limit` is
         false.
         """
-        with self.ask(question, tool_choice=tool_choice, schema=schema) as answering:
-            for _ in answering:
-                pass
-        return raise_if_cut(answering.result) if raise_on_limit else answering.result
+        result = self.ask(question, tool_choice=tool_choice, schema=schema).finish()
+        return raise_if_cut(result) if raise_on_limit else result
 
     def cancel(self) -> None:
         """Stop the run, from any thread: who iterates gets Cancelled. Without a run, nothing happens.

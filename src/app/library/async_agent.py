@@ -93,10 +93,8 @@ class AsyncAgent(AsyncOnly, BaseAgent):
         raise_on_limit: bool = True,
     ) -> Result[Any]:
         """As Agent.answer."""
-        async with self.ask(question, tool_choice=tool_choice, schema=schema) as answering:
-            async for _ in answering:
-                pass
-        return raise_if_cut(answering.result) if raise_on_limit else answering.result
+        result = await self.ask(question, tool_choice=tool_choice, schema=schema).finish()
+        return raise_if_cut(result) if raise_on_limit else result
 
     def cancel(self) -> None:
         """Stop the run, from any task or thread: who iterates gets Cancelled. Without a run, nothing happens."""

@@ -46,6 +46,13 @@ class AsyncRun(AsyncOnly):
         self._iterator = weakref.ref(iterator)
         return iterator
 
+    async def finish(self) -> Result[Any]:
+        """Wait for its end. Raises BotError, as iterating does."""
+        async with self:
+            async for _ in self._events:
+                pass
+        return self.result
+
     async def __anext__(self) -> Event:
         return await anext(self._events)
 

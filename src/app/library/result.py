@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ...errors import LimitReached
-from ...types.events import CallFinished, Completed, Event, LimitHit, Notice
+from ...types.events import (
+    CallFinished,
+    Completed,
+    Event,
+    LimitHit,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from ...types.messages import Usage
 from .conversation import add_usages
 
@@ -67,6 +76,8 @@ class RunRecord:
         self.value: object = None
 
     def add(self, event: Event) -> None:
+        if isinstance(event, (TextDelta, ToolCallDelta, ReasoningDelta)):  # most are
+            return
         if isinstance(event, Completed):
             self._completed.append(event)
         elif isinstance(event, CallFinished):

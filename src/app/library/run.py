@@ -39,6 +39,13 @@ class Run:
     def __aiter__(self) -> NoReturn:
         raise TypeError("Run is not asynchronous. Use `for`, or an agent of AsyncServer.")
 
+    def finish(self) -> Result[Any]:
+        """Wait for its end. Raises BotError, as iterating does."""
+        with self:
+            for _ in self._events:
+                pass
+        return self.result
+
     def __next__(self) -> Event:
         return next(self._events)
 

@@ -162,7 +162,9 @@ def _answer(
             outlet.report.take(event)
             yield event
             _limit_tokens(runtime, outlet.report, limits)
-            is_unasked = is_unasked or (isinstance(event, CallDenied) and event.reason.startswith(NO_APPROVER_MESSAGE))
+            is_unasked = is_unasked or (
+                isinstance(event, CallDenied) and event.reason.startswith(f"{NO_APPROVER_MESSAGE} (")
+            )
     if is_unasked:
         yield Notice("Calls did not run, as nobody is there to be asked: start with --yes to let them.")
     if unsaved := runtime.save_server_facts():

@@ -68,7 +68,7 @@ class NoApprover(NamedTuple):
         if request.call.guessed:
             return Answer(False, GUESSED_MESSAGE.format(reason=request.reason))
         if request.needs_person:
-            return Answer(False, f"nobody is there to be asked, and --yes does not answer this: {request.reason}.")
+            return Answer(False, f"{NO_APPROVER_MESSAGE}, and this call needs a person: {request.reason}.")
         return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{_suggest_less(request)}")
 
 

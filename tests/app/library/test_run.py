@@ -1,0 +1,220 @@
+"""Leaving a run early: the server's answer ends, and the next question is answered."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from src import AsyncServer, BotError, Cancelled, Server, TextDelta, ToolContext, tool
+from tests.app.library.servers import serve_one_call
+from tests.faults.scripts import HALF, HELLO
+from tests.faults.server import STALL, FaultServer
+
+
+@contextlib.contextmanager
+def serve_half():
+    """The address of a server that stalls in the middle of its first answer."""
+    with FaultServer([HALF, STALL], HELLO) as server:
+        yield f"http://127.0.0.1:{server.port}/v1"
+
+
+def read_half(run):
+    for event in run:
+        if isinstance(event, TextDelta):
+            return
+
+
+class TestInThreads:
+    @pytest.fixture
+    def agent(self):
+        with serve_half() as url, Server(url) as server:
+            yield server.agent(model="tiny", system="")
+
+    @pytest.fixture(autouse=True)
+    def without_a_list_of_models(self, monkeypatch):
+        monkeypatch.setattr("src.app.library.connection.BaseServer.resolve_model", take_the_name)
+
+    def check(self, agent):
+        """What was said stays, and the agent goes on."""
+        assert agent.conversation[-1].text.startswith("Half")
+        assert agent.answer("and now?").text == "Hello"
+
+    def test_a_break_ends_it_though_the_run_is_held(self, agent):
+        run = agent.ask("go")
+        read_half(run)
+        self.check(agent)
+        with pytest.raises(BotError, match="left before its end"):
+            _ = run.result
+
+    def test_so_does_close(self, agent):
+        run = agent.ask("go")
+        while not isinstance(next(run), TextDelta):
+            pass
+        run.close()
+        self.check(agent)
+
+    def test_so_does_an_exception(self, agent):
+        with pytest.raises(KeyError):
+            for event in agent.ask("go"):
+                if isinstance(event, TextDelta):
+                    raise KeyError
+        self.check(agent)
+
+    def test_so_does_the_end_of_a_with_block(self, agent):
+        with agent.ask("go") as run:
+            while not isinstance(next(run), TextDelta):
+                pass
+        self.check(agent)
+
+    def test_so_does_a_close_in_another_thread(self, agent):
+        begun, raised = threading.Event(), []
+
+        def read():
+            try:
+                for event in run:
+                    if isinstance(event, TextDelta):
+                        begun.set()
+            except BotError as error:
+                raised.append(error)
+
+        run = agent.ask("go")
+        thread = threading.Thread(target=read)
+        thread.start()
+        assert begun.wait(60)
+        run.close()
+        thread.join(60)
+        assert [type(error) for error in raised] == [Cancelled]
+        self.check(agent)
+
+    def test_a_run_that_is_not_begun_holds_nothing_up(self, agent):
+        agent.ask("never")
+        read_half(agent.ask("go"))
+        self.check(agent)
+
+
+class TestOnAsyncio:
+    @pytest.fixture(autouse=True)
+    def without_a_list_of_models(self, monkeypatch):
+        monkeypatch.setattr("src.app.library.connection.BaseServer.resolve_model", take_the_name)
+
+    def leave(self, leave):
+        async def run():
+            with serve_half() as url:
+                async with AsyncServer(url) as server:
+                    agent = server.agent(model="tiny", system="")
+                    await leave(agent)
+                    assert agent.conversation[-1].text.startswith("Half")
+                    assert (await agent.answer("and now?")).text == "Hello"
+
+        asyncio.run(run())
+
+    def test_a_break_ends_it_and_the_next_question_may_come_at_once(self):
+        async def leave(agent):
+            held = agent.ask("go")
+            async for event in held:
+                if isinstance(event, TextDelta):
+                    break
+            assert (await agent.answer("and now?")).text == "Hello"
+            with pytest.raises(BotError, match="left before its end"):
+                _ = held.result
+
+        async def run():
+            with serve_half() as url:
+                async with AsyncServer(url) as server:
+                    await leave(server.agent(model="tiny", system=""))
+
+        asyncio.run(run())
+
+    def test_so_does_a_cancelled_task(self):
+        async def leave(agent):
+            begun = asyncio.Event()
+
+            async def read():
+                async for event in agent.ask("go"):
+                    if isinstance(event, TextDelta):
+                        begun.set()
+
+            task = asyncio.create_task(read())
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        self.leave(leave)
+
+    @pytest.mark.parametrize("by", ["run", "agent", "close"])
+    def test_so_does_another_task(self, by):
+        async def leave(agent):
+            begun, run = asyncio.Event(), agent.ask("go")
+
+            async def read():
+                async for event in run:
+                    if isinstance(event, TextDelta):
+                        begun.set()
+
+            task = asyncio.create_task(read())
+            await begun.wait()
+            await run.close() if by == "close" else (run if by == "run" else agent).cancel()
+            with pytest.raises(Cancelled):
+                await task
+
+        self.leave(leave)
+
+
+def take_the_name(server, core):
+    yield from ()
+    return core.name
+
+
+class TestToolsOfARunThatIsLeft:
+    """A coroutine is cancelled; a function in a thread may end, and its result is kept."""
+
+    def test_a_coroutine_is_cancelled(self):
+        ended = []
+
+        @tool(risk="low")
+        async def weather(city: str) -> str:
+            """The weather in a city."""
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(city)
+            return "never"
+
+        async def run(url):
+            async with AsyncServer(url) as server:
+                agent = server.agent([weather])
+                task = asyncio.create_task(agent.answer("Rain?"))
+                while not any(type(each).__name__ == "Response" for each in agent.conversation):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                return agent.conversation[-1].results[0].text
+
+        with serve_one_call("weather", {"city": "Oslo"}) as url:
+            assert "did not finish" in asyncio.run(run(url))
+        assert ended == ["Oslo"]
+
+    def test_a_function_in_a_thread_is_told_and_its_result_is_kept(self):
+        @tool(risk="low")
+        def weather(city: str, ctx: ToolContext) -> str:
+            """The weather in a city."""
+            return "told to end" if ctx.cancelled.wait(30) else "rain"
+
+        async def run(url):
+            async with AsyncServer(url) as server:
+                agent = server.agent([weather])
+                async for event in agent.ask("Rain?"):
+                    if type(event).__name__ == "CallStarted":
+                        asyncio.get_running_loop().call_later(0.05, agent.cancel)
+                return agent.conversation[-1].results[0].text
+
+        async def run_to_the_end(url):
+            with pytest.raises(Cancelled):
+                await run(url)
+
+        with serve_one_call("weather", {"city": "Oslo"}) as url:
+            asyncio.run(run_to_the_end(url))
