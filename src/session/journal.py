@@ -168,21 +168,21 @@ def make_storable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def redact_value(value: JSON, redact: Redact) -> JSON:
+def redact_value(value: Any, redact: Redact) -> Any:
     """The value with every string in it redacted, but for base64 that must stay as it is: see _list_opaque."""
     if redact is str:
         return value
     if isinstance(value, str):
         return redact(value)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [redact_value(each, redact) for each in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         opaque = _list_opaque(value)
         return {redact(key): each if key in opaque else redact_value(each, redact) for key, each in value.items()}
     return value
 
 
-def _list_opaque(value: dict[str, JSON]) -> Sequence[str]:
+def _list_opaque(value: Mapping[str, JSON]) -> Sequence[str]:
     """The keys whose values are base64: the data of an image or sound, and what a provider wants back unchanged.
 
     Base64 may look like a key by chance, and one changed character spoils it.

@@ -11,10 +11,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from ... import __version__
 from ...errors import ConfigError
+from ...security.text.redact import redact
+from ...session.journal import redact_value
 from ...types.events import Completed, Event, LimitHit, ReasoningDelta, TextDelta
 from ..oneshot.json_output import describe_event
 
@@ -35,7 +38,7 @@ class TraceFile:
     """An Observer that appends to a file only its owner may read. Raises ConfigError."""
 
     def __init__(self, path: str, secrets: Iterable[str], now: Callable[[], float] = time.time) -> None:
-        self._secrets = tuple(secrets)
+        self._redact = partial(redact, secrets=tuple(secrets))
         self._now = now
         self._kind, self._pieces = "", list[str]()
         try:
@@ -73,7 +76,7 @@ class TraceFile:
         if self._descriptor is None:
             return
         try:
-            line = {"time": round(self._now(), 3), "type": kind, **_redact_all(fields, self._secrets)}
+            line = {"time": round(self._now(), 3), "type": kind, **redact_value(fields, self._redact)}
             os.write(self._descriptor, f"{json.dumps(line)}\n".encode())
         except OSError as error:
             print(f"! The trace ends here: {error.strerror}", file=sys.stderr)
@@ -99,16 +102,3 @@ def _list_response_fields(event: Completed) -> dict[str, Any]:
             for call in response.malformed
         ],
     }
-
-
-def _redact_all(value: Any, secrets: tuple[str, ...]) -> Any:
-    """The value with every string and key in it redacted."""
-    from ...security.text.redact import redact
-
-    if isinstance(value, str):
-        return redact(value, secrets)
-    if isinstance(value, Mapping):
-        return {redact(str(name), secrets): _redact_all(each, secrets) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_redact_all(each, secrets) for each in value]
-    return value
