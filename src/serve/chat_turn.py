@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from ..errors import BotError, RequestFailed, ServerError, ToolsUnsupported
+from ..errors import BotError, RequestFailed, ServerError, StreamCut, ToolsUnsupported, WireError
 from ..model.call_path import CallPath
 from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
@@ -20,6 +20,7 @@ from ..model.server import OK, ServerApi, read_refusal
 from ..model.token_budget import TokenBudget
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
+from ..providers.server_errors import is_error, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, dump_json, load_json
 from ..types.effects import EFFECTS, Aside, Effect, Fetch, Open, Read, Release, ReplyHead
@@ -31,6 +32,7 @@ from .guard import StreamGuard, WholeGuard, is_safe
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"
 _NO_CHOICE = b'"choices":[]'
+MIN_ERROR_STATUS = 400
 MAX_BODY_BYTES = 256 * 1024 * 1024
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
@@ -138,6 +140,8 @@ class ChatTurn:
             try:
                 path = yield from self._downgrade(path, refusal, optional)
             except ServerError:
+                if head.status < MIN_ERROR_STATUS:  # a redirect to another host
+                    raise
                 yield WholeAnswer(head.status, refused, head.content_type)
                 return
             self.report.extra_requests += 1
@@ -177,21 +181,24 @@ class ChatTurn:
         return None if hidden is None or shown is None else len(shown.tokens) > len(hidden.tokens)
 
     def _stream(self) -> GatewayTurn:
-        events, guards = EventDecoder(), dict[int, StreamGuard]()
+        """Raises ServerError for an error of the server inside the stream."""
+        events, guards, is_over = EventDecoder(), dict[int, StreamGuard](), False
         last: list[bytes] = []  # after the finish reasons: the usage
-        while (piece := (yield Read())) is not None:
-            chunks = [data for data in events.feed(piece) if data.strip() and data != DONE]
+        while not is_over and (piece := (yield Read())) is not None:
+            chunks = [data for data in events.feed(piece) if data.strip()]
+            if DONE in chunks:  # a server may keep the connection open
+                chunks, is_over = chunks[: chunks.index(DONE)], True
             last += [data for data in chunks if _NO_CHOICE in data]
-            try:
-                for index, part in self._split([data for data in chunks if _NO_CHOICE not in data]).items():
-                    if index not in guards:
-                        guards[index] = StreamGuard(self._request, self._new_id)
-                    if sent := guards[index].feed(part):
-                        yield Payload(sent)
-            except ServerError:  # the server's own error, inside the answer
-                yield Payload(chunks[-1:])
-                return
+            for index, part in self._split([data for data in chunks if _NO_CHOICE not in data]).items():
+                if index not in guards:
+                    guards[index] = StreamGuard(self._request, self._new_id)
+                if sent := guards[index].feed(part):
+                    yield Payload(sent)
+                if guards[index].assembler.repeats:
+                    raise WireError("The model repeated itself without end, so its answer was ended.")
         yield Release()
+        if not guards:
+            raise StreamCut("The server's answer was empty.")
         for guard in guards.values():
             guard.close()
             calls, text, is_replaced = yield from self._finish(guard.assembler)
@@ -213,9 +220,10 @@ class ChatTurn:
         yield Release()
         answer = as_dict(load_json(body))
         choices = as_dicts(answer.get("choices"))
+        if not choices and is_error(answer):
+            raise read_mid_stream_error(answer)
         if not choices or not all(isinstance(each.get("message"), dict) for each in choices):
-            yield WholeAnswer(head.status, body, head.content_type)
-            return
+            raise WireError("The server's answer is JSON, but not a chat completion.")
         settled = []
         for choice in choices:
             guard = WholeGuard(self._request, self._new_id, {**answer, "choices": [choice]})

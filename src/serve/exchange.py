@@ -13,8 +13,10 @@ from collections.abc import AsyncGenerator, Mapping
 from aiohttp import web
 
 from ..app.endpoint import random_id
-from ..errors import BotError, ClientError, Timeout
+from ..errors import BotError, ClientError, Timeout, WireError
 from ..model.server import OK
+from ..providers.server_errors import read_error_message
+from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async
 from .apis.dialects import Dialect
 from .chat_request import ChatBody
@@ -25,6 +27,9 @@ from .upstreams import Replica, Upstreams
 HEADER = "x-vllm-bot"
 
 log = logging.getLogger(__name__.rpartition(".")[0])
+
+
+_JSON = {"Content-Type": "application/json"}
 
 
 class NotGuarded(Exception):
@@ -80,9 +85,10 @@ class GuardedExchange:
         headers = {HEADER: turn.report.to_header()}
         if isinstance(first, Payload):
             return await self._stream(headers, first, outputs)
+        if first.status != OK and not _is_error(first.body):  # of something in between
+            return refuse(first.status, self._dialect.encode_error(first.status, read_error_message(first.body)))
         encode = self._dialect.encode_answer if first.status == OK else self._dialect.encode_refusal
-        headers["Content-Type"] = first.content_type
-        return web.Response(status=first.status, body=encode(first.body), headers=headers)
+        return web.Response(status=first.status, body=encode(first.body), headers={**headers, **_JSON})
 
     async def _stream(
         self, headers: Mapping[str, str], first: Payload, rest: AsyncGenerator[Output, None]
@@ -106,3 +112,11 @@ class GuardedExchange:
             await rest.aclose()
         await response.write_eof()
         return response
+
+
+def _is_error(body: bytes) -> bool:
+    """Whether it is an error in OpenAI's shape."""
+    try:
+        return "error" in as_dict(load_json(body))
+    except WireError:
+        return False
