@@ -14,6 +14,7 @@ from ..decode.xml import Markup
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _NUMBER = LazyPattern(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_CURRENCY = re.compile(r"\s*[$€£¥]\s?(?=\d)")
 _THOUSANDS = LazyPattern(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _CONVERSIONS = frozenset(
     ("int", "float", "str", "bool", "list", "tuple", "set")
@@ -38,7 +39,7 @@ def unwrap(value: Node, types: tuple[str, ...]) -> Any:
 
 
 def _parse_number(text: Any, kind: type = float) -> Any:
-    text = text.strip()
+    text = _CURRENCY.sub("", text).strip()
     if _THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
     if not _NUMBER.fullmatch(text) or len(text) > 400:
@@ -62,16 +63,19 @@ def _parse(text: Any, kind: type) -> Any:
 
 
 def _calculate(source: Any, kind: type = float) -> Any:
-    """The value of an arithmetic expression of constants."""
+    """The number that source text stands for: arithmetic on constants, or an amount of money."""
     number = eval_constant(source) if isinstance(source, str) else None
-    if number is None or (kind is int and number != number // 1):
+    if number is None:
+        return _parse_number(source, kind) if isinstance(source, str) else MISSING
+    if kind is int and number != number // 1:
         return MISSING
     return int(number) if kind is int else number
 
 
 def parse_literal(text: str) -> Node:
     value: Node = _parse(text, object)
-    return text if value is MISSING or isinstance(value, Source) else value
+    is_words = isinstance(value, Source) and eval_constant(value) is None
+    return text if value is MISSING or is_words else value
 
 
 def _parse_list(text: Any) -> Any:

@@ -44,6 +44,7 @@ _TYPE_NAMES = {
 }  # fmt: skip
 _SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
 _WRAPPER_KEYS = frozenset(("arguments", "args", "input", "parameters", "params", "kwargs"))
+_NAME_LEADS = ("params", "param", "parameters", "parameter", "args", "arg", "arguments")  # as in `params_x=1`
 _PAIR_TEXT = LazyPattern(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
 
@@ -296,6 +297,7 @@ def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) ->
     key, free = normalize(name), [known for known in tool.properties if known not in given]
     same = [known for known in free if normalize(known) == key]
     same = same or [known for known in free if normalize(known) in _GROUPS.get(key, ())]
+    same = same or [known for known in free if key in {lead + normalize(known) for lead in _NAME_LEADS}]
     return same[0] if len(same) == 1 else None
 
 

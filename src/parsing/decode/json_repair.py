@@ -157,15 +157,19 @@ class RepairReader:
     def _read_object(self) -> Node:
         result: dict[str, Node] = {}
         members: list[Node] = []
+        words = UnquotedText(self, result)
         self._enter(result)
         self._read_simple_members(result)
         while self._has_more("}"):
             start = self.position
             key = self._read_key()
             if key is None:
-                members.append(self.read_value("item"))  # a Python set
-                self.repairs["set"] = None
+                value = self.read_value("item")
+                if not words.extend(value):
+                    members.append(value)  # a Python set
+                    self.repairs["set"] = None
             else:
+                words.begin(key)
                 put(result, key, self._read_member_value())
                 self._read_simple_members(result)
             if self.position == start:
@@ -297,15 +301,18 @@ class RepairReader:
         keywords: dict[str, Node] = {}
         positional: list[Node] = []
         start, self.position = word.start(), word.end()
+        words = UnquotedText(self, keywords)
         self._enter(keywords)
         while self._has_more(")"):
             begin = self.position
             keyword = _KEYWORD.match(self.text, begin)
             if keyword:
                 self.position = keyword.end()
+                words.begin(_get_keyword(keyword))
                 put(keywords, _get_keyword(keyword), self.read_value("argument"))
             else:
-                positional.append(self.read_value("argument"))
+                value = self.read_value("argument")
+                positional += [] if words.extend(value) else [value]
             if self.position == begin:
                 raise self._make_error()
         return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
@@ -338,6 +345,27 @@ class RepairReader:
             return UnreadableValue("It ends too early.")
         rest = self.text[self.position : self.position + 20]
         return UnreadableValue(f"It cannot be read from {rest!r} on.")
+
+
+class UnquotedText:
+    """The member of an object or a call whose value is unquoted text, which may hold commas: `city=Paris, France`."""
+
+    def __init__(self, reader: RepairReader, members: dict[str, Node]) -> None:
+        self._reader = reader
+        self._members = members
+        self._key, self._start = "", 0
+
+    def begin(self, key: str) -> None:
+        """The value of `key` begins at the reader's position."""
+        self._key, self._start = key, self._reader.position
+
+    def extend(self, value: Node) -> bool:
+        """Whether `value`, which has no key, is more of the text; it is then added to it."""
+        said = self._members.get(self._key)
+        is_more = isinstance(said, Source) and (isinstance(value, Source) or (" " in said and type(value) is int))
+        if is_more:
+            self._members[self._key] = Source(self._reader.text[self._start : self._reader.position].strip())
+        return is_more
 
 
 def _estimate_cost(error: ValueError | RecursionError, text: str) -> int:

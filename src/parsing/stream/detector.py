@@ -230,7 +230,8 @@ class BlockDetector:
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
             return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
-        return BlockStart(at, at, "pythonic", "", explicit=False) if self._tools.find(match["name"]) else None
+        name = match["name"] or match["set_name"]
+        return BlockStart(at, at, "pythonic", "", explicit=False) if self._tools.find(name) else None
 
     def _detect_parenthesis(self, position: Position) -> Detection:
         text, at, _, line, _ = position

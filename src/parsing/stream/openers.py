@@ -48,7 +48,12 @@ OBJECT_NAME = PrefixMatcher(sequence(_OBJECT_KEY, SPACE, _OBJECT_VALUE))  # its 
 # A list of calls: of objects, of calls in Python's notation, of strings or tuples that hold them.
 _ITEM_QUOTE = either(sequence(some("[frb]", 1, 1), some(r"[\"']", 1, 1)), some(r"[\"'“‘`]", 0, 1))
 _ITEM_END = sequence(some(r"[\"'`]", 0, 1), SPACE, some(r"[(,]", 1, 1))
-_ITEM = either(group("object", "{"), sequence(maybe(some(r"[(\[]", 1, 1)), _ITEM_QUOTE, NAME, _ITEM_END))
+_STRING_SET = sequence("{", some("[\"']", 1, 1))  # `{'f(x=1)'}`
+_ITEM = either(
+    sequence(_STRING_SET, group("set_name", NAME_PATTERN), "("),
+    group("object", "{"),
+    sequence(maybe(some(r"[(\[]", 1, 1)), _ITEM_QUOTE, NAME, _ITEM_END),
+)
 CALL_LIST = PrefixMatcher(sequence("[", maybe(some(r"\[", 1, 1)), SPACE, _ITEM))
 
 # A fence or a quoting backtick, and the first character in it that begins no comment and names no variable.
@@ -69,7 +74,11 @@ FENCE_START = PrefixMatcher(
 _CALL_MARK = either(some(r"[({\[]", 1, 1), sequence(":", some(r"[\s*\"'`]", 1, 1)))
 FENCED_CALL = PrefixMatcher(
     sequence(
-        maybe(_ASSIGNMENT), maybe(any_of(("print(", "await "))), NAME, some(r"\s", 0, 8), group("mark", _CALL_MARK)
+        maybe(_ASSIGNMENT),
+        maybe(any_of(("print(", "await ", "return "))),
+        NAME,
+        some(r"\s", 0, 8),
+        group("mark", _CALL_MARK),
     )
 )
 

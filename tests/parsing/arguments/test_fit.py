@@ -2,10 +2,12 @@
 
 import pytest
 
+from src.parsing import extract_tool_calls
 from src.parsing.arguments.fit import MAX_DEPTH, ArgumentMismatch, Fitter
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.decode.json_repair import RepairReader
 from src.parsing.decode.xml import Markup
+from src.types.messages import ToolDefinition
 
 
 def tool(required=(), closed=False, **properties):
@@ -232,3 +234,38 @@ def test_arguments_in_one_key_are_unwrapped(given):
 
 def test_a_parameter_with_such_a_name_keeps_its_object():
     assert fit({"input": {"path": "a"}}, input={"type": "object"})[0] == {"input": {"path": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "properties", "arguments"),
+    [
+        (
+            "[f(city=San Francisco, CA, days=3)]",
+            {"city": STRING, "days": INTEGER},
+            {"city": "San Francisco, CA", "days": 3},
+        ),
+        ("f(on=May 5, 2024, unit=c)", {"on": STRING, "unit": STRING}, {"on": "May 5, 2024", "unit": "c"}),
+        ("f(params_x=5, args_y=1)", {"x": INTEGER, "y": INTEGER}, {"x": 5, "y": 1}),
+        ("[{'f(x=1)'}]", {"x": INTEGER}, {"x": 1}),
+        ("[f(x=$5000)]", {"x": NUMBER}, {"x": 5000}),
+        ('[f(x="€ 5,000.50")]', {"x": NUMBER}, {"x": 5000.5}),
+        ("```python\nreturn f(x=1)\n```", {"x": INTEGER}, {"x": 1}),
+        ("[f(x=[5, 3])]", {"x": {"type": "array", "items": {"type": "float"}}}, {"x": [5, 3]}),
+        ("[f(x=10-3)]", {"x": STRING}, {"x": "10-3"}),
+        ("[f(x=10-3)]", {"x": INTEGER}, {"x": 7}),
+        ("[f(x=10-3)]", {"x": {}}, {"x": 7}),
+        ("[f(x=10**3)]", {"x": NUMBER}, {"x": 1000}),
+        ("[f(x=-(1+2)/4)]", {"x": NUMBER}, {"x": -0.75}),
+        ("[f(x=[2*5])]", {"x": {"type": "array", "items": INTEGER}}, {"x": [10]}),
+    ],
+)
+def test_what_is_not_quoted_is_read_by_the_type_that_the_schema_asks_for(text, properties, arguments):
+    tool = ToolDefinition("f", "", {"type": "object", "properties": properties})
+    (call,) = extract_tool_calls(text, [tool]).calls
+    assert call.arguments == arguments
+
+
+@pytest.mark.parametrize("text", ["2**9999", "1/0"])
+def test_arithmetic_is_worked_out_within_bounds(text):
+    tool = ToolDefinition("f", "", {"type": "object", "properties": {"x": INTEGER}})
+    assert not extract_tool_calls(f"[f(x={text})]", [tool]).calls

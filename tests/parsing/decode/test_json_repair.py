@@ -34,6 +34,10 @@ REPAIRS = {
     "gemma's quotes": ('{city:<|"|>Oslo, {x}<|"|>}', {"city": "Oslo, {x}"}),
     "escape tags": ("{city:<escape>Oslo<escape>}", {"city": "Oslo"}),
     "arithmetic": ('{"a": 2*5, "b": 10**3, "c": -(1+2)/4}', {"a": "2*5", "b": "10**3", "c": "-(1+2)/4"}),
+    "unquoted text with commas": (
+        "{a: San Francisco, CA, b: May 5, 2024, c: 3}",
+        {"a": "San Francisco, CA", "b": "May 5, 2024", "c": 3},
+    ),
     "tuples": ("(1, 'a')", [1, "a"]),
     "triple quotes": ('{"a": """x "y" z"""}', {"a": 'x "y" z'}),
     "quotes not escaped": ('{"a": "print("x", "y")", "b": 1}', {"a": 'print("x", "y")', "b": 1}),
