@@ -106,6 +106,7 @@ class AgentLoop:
         self._model = model
         self._registry = registry
         self._context = context
+        self.approver = approver
         self._gate = PermissionGate(registry, approver, policy, review_board)
         self._dispatcher = ToolDispatcher(registry, self._gate, max_parallel_calls, runner)
         self._max_tool_turns = max_tool_turns

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -23,20 +23,22 @@ from ..agent.pruning import compute_output_budget
 from ..config import Settings
 from ..errors import BotError
 from ..model import ModelCore
-from ..security.permissions.approval import Approver
+from ..security.permissions.approval import Answer, Approver, Request
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import build_view, select_environment
 from ..security.shell.workspace import list_start_files
+from ..security.text.sanitize import reveal
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
 from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
-from ..types.events import Completed, Event, Notice
+from ..types.events import CallFinished, Completed, Event, Notice
+from ..types.messages import ToolCall
 from ..types.sandbox import Sandbox
 from .connect import Connections
 from .model import Model
@@ -72,6 +74,26 @@ class Runtime(NamedTuple):
                 calls = isinstance(event, Completed) and event.response.calls
                 if calls and self.sandbox and (warning := self.sandbox.take_warning()):
                     yield Notice(warning)
+                if isinstance(event, CallFinished) and self.sandbox:
+                    yield from self._offer_set_aside(self.sandbox)
+
+    def _offer_set_aside(self, sandbox: DeferredSandbox) -> Iterator[Notice]:
+        """Ask whether to put back what a command left to run later. Where nobody can be asked, it stays aside."""
+        if not (items := sandbox.take_set_aside()):
+            return
+        why = "they would run later by themselves, so they are set aside; yes puts them back"
+        call = ToolCall("", "put_back", {"files": [f"{item.path} ({item.why})" for item in items]})
+        request = Request(call, why, lambda _call: "what was set aside is put back as it is", needs_person=True)
+        answer = self.agent.approver.approve(request)
+        is_wanted = (answer if isinstance(answer, Answer) else answer.result()).allowed
+        for item in items:
+            if not is_wanted:
+                yield Notice(f"Set aside, as it would run by itself: {reveal(item.path)} is now {item.kept}")
+                continue
+            try:
+                sandbox.put_back(item)
+            except OSError as error:
+                yield Notice(f"{reveal(item.path)} could not be put back from {item.kept}: {error.strerror}")
 
     def compact(self, session: Session, hint: str) -> Generator[Event, None, None]:
         """Replace the older part of the conversation by a summary. Raises BotError."""

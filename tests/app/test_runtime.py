@@ -17,7 +17,7 @@ from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
 from src.config.settings import ToolSettings, VllmSettings
-from src.security.permissions.approval import REFUSE_ALL
+from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.types.events import CallStarted, Completed, Notice
 from src.types.messages import ToolCall, UserMessage
 
@@ -142,3 +142,48 @@ def test_what_a_tool_of_yours_says_may_name_the_workspace(tmp_path):
     assert told.description == f"List {tmp_path}."
     for schema in (told.parameters, told.strict_parameters):
         assert schema["properties"]["where"]["description"] == f"Below {tmp_path}"
+
+
+class OneAnswer:
+    """An Approver that gives one answer, and keeps what it was asked."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+        self.asked = []
+
+    def approve(self, request):
+        self.asked.append((request.call.name, request.needs_person))
+        return Answer(self.answer)
+
+
+def leave_something(state, workspace, approver):
+    """The texts of the notices of an answer in which a command leaves a `.envrc`."""
+    workspace.mkdir()
+    call = ("exec", {"command": "echo wanted >.envrc", "access": "write"})
+    turns = iter([DemoTurn("", calls=(call,)), DemoTurn("Done.")])
+    with serve(DemoServer(lambda _: next(turns), lambda _: None)) as address:
+        FACTS.clear()
+        security = SecuritySettings(mode="full")
+        settings = Settings(
+            vllm=VllmSettings(base_url=f"{address}/v1"), root=workspace.resolve(), state=state, security=security
+        )
+        runtime = Factory(settings).make_runtime("demo", approver)
+        if not runtime.sandbox.is_enforcing:
+            pytest.skip("no sandbox works here")
+        session = Factory(settings).make_session("demo")
+        session.messages.append(UserMessage("Hi."))
+        return [event.text for event in runtime.answer(session) if isinstance(event, Notice)]
+
+
+def test_what_a_command_left_to_run_later_is_put_back_if_the_user_says_so(tmp_path):
+    approver = OneAnswer(True)
+    assert leave_something(tmp_path / "state", tmp_path / "ws", approver) == []
+    assert approver.asked == [("put_back", True)]
+    assert (tmp_path / "ws" / ".envrc").read_text() == "wanted\n"
+
+
+def test_where_nobody_says_so_it_stays_aside_also_with_yes(tmp_path):
+    (notice,) = leave_something(tmp_path / "state", tmp_path / "ws", APPROVE_ALL)
+    assert notice.startswith("Set aside, as it would run by itself: .envrc is now ")
+    assert Path(notice.rpartition(" ")[2]).read_text() == "wanted\n"
+    assert not (tmp_path / "ws" / ".envrc").exists()

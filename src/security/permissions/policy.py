@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
+from ..sandbox.leftovers import is_running_by_itself
 from ..shell import deny
 from ..shell.readable import require_readable
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
@@ -146,8 +147,12 @@ class Policy:
             paths = (call.arguments.get("path"),)
         elif call.name == "exec" and isinstance(line := call.arguments.get("command"), str) and ">" in line:
             paths = deny.list_written_files(line)
-        found = (explain_protection(path, self.workspace, self.protected) for path in paths if isinstance(path, str))
-        return next(filter(None, found), "")
+        for path in paths:
+            if path is None and call.name == "exec":
+                return "it is not known which file it writes, which may be a protected one; name the file"
+            if isinstance(path, str) and (why := explain_protection(path, self.workspace, self.protected)):
+                return why
+        return ""
 
     def _explain_reach(self, call: ToolCall) -> str:
         """Why a file tool cannot reach its path, or ""."""
@@ -272,6 +277,14 @@ class Policy:
             return Decision("allow", f"{call.name} changes nothing", rule)
         is_edit = call.name in WRITE_TOOLS
         action = mode.edits if is_edit else mode.others
+        path = call.arguments.get("path")
+        if (
+            is_edit
+            and (action, mode.others) == ("allow", "ask")
+            and isinstance(path, str)
+            and is_running_by_itself(path)
+        ):
+            return Decision("ask", f"{path} runs by itself when a shell or an editor opens the folder", rule)
         what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
         return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...types.sandbox import Access, Launch
 from .git_config import find_value
-from .leftovers import Leftovers, SetAside
+from .leftovers import Leftovers
 from .limits import ResourceLimits
 from .snapshot import Snapshot
 from .view import SandboxView, list_protected
@@ -91,16 +91,7 @@ class SandboxBase(ABC):
         _write_git_identity(view.home, self.scratch / "home")
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         self._snapshot = Snapshot(view.workspace)
-        self._leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside")
-
-    @property
-    def set_aside(self) -> list[SetAside]:
-        """What commands left to run later, and is set aside until the user has it put back."""
-        return self._leftovers.kept
-
-    def put_back(self, item: SetAside) -> None:
-        """Put back what was set aside. Raises OSError."""
-        self._leftovers.put_back(item)
+        self.leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside")
 
     def has_network(self, access: Access) -> bool:
         return self.view.has_network(access)
@@ -121,12 +112,12 @@ class SandboxBase(ABC):
         if access == "read" or trial:
             return self.confine(argv, cwd, environment, access, list_protected(self.view))
         protected = list_protected(self.view)
-        self._leftovers.take()
+        self.leftovers.take()
         try:
             self._snapshot.take(protected)
             launch = self.confine(argv, cwd, environment, access, protected)
         except BaseException:
-            self._leftovers.set_aside()
+            self.leftovers.set_aside()
             raise
         return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self._restore()])
 
@@ -138,10 +129,10 @@ class SandboxBase(ABC):
 
     def _restore(self) -> list[str]:
         """Undo what a command did to the protected files, and set aside what would run later; notes for the model."""
-        restored, failed = self._snapshot.restore(lambda path: self._leftovers.keep(path, "protected"))
+        restored, failed = self._snapshot.restore(lambda path: self.leftovers.keep(path, "protected"))
         notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
         notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
-        left = [f"{item.path} ({item.why})" for item in self._leftovers.set_aside()]
+        left = [f"{item.path} ({item.why})" for item in self.leftovers.set_aside()]
         return notes + ([f"set aside, as it would run later by itself: {', '.join(left)}"] if left else [])
 
     def complete_environment(

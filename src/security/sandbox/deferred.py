@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...types.sandbox import Access, Launch, Sandbox
+
+if TYPE_CHECKING:
+    from .leftovers import Leftovers, SetAside
 
 
 class SandboxChoice(NamedTuple):
@@ -33,6 +36,7 @@ class DeferredSandbox:
     def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
         self._choose = choose
         self._has_warned = False
+        self._offered: list[SetAside] = []
 
     @cached_property
     def choice(self) -> SandboxChoice:
@@ -57,6 +61,22 @@ class DeferredSandbox:
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
     ) -> Launch:
         return self.choice.sandbox.launch(argv, cwd, environment, access)
+
+    def take_set_aside(self) -> list[SetAside]:
+        """What commands left to run later, and is set aside; each only once."""
+        leftovers = self._find_leftovers() if "choice" in self.__dict__ else None
+        found = leftovers.kept if leftovers else []
+        new = [each for each in found if each not in self._offered]
+        self._offered += new
+        return new
+
+    def put_back(self, item: SetAside) -> None:
+        """Put back what was set aside. Raises OSError."""
+        if leftovers := self._find_leftovers():
+            leftovers.put_back(item)
+
+    def _find_leftovers(self) -> Leftovers | None:
+        return getattr(self.choice.sandbox, "leftovers", None)  # only what contains commands keeps them
 
     def take_warning(self) -> str:
         """What the user must know before commands run; empty the next time."""

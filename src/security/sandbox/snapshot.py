@@ -135,6 +135,7 @@ def _restore(path: Path, was: SavedEntry | None, remove: Remove) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
             file.write(was.content)
             os.fchmod(file.fileno(), stat.S_IMODE(was.mark[1]))
+        os.utime(path, ns=(was.mark[3], was.mark[3]))
     elif was.content is not None:
         path.mkdir()
         for name, entry in was.content.items():

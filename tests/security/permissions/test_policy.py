@@ -369,3 +369,15 @@ def test_a_path_that_no_file_tool_reaches_is_denied_whatever_a_rule_says(tool, a
     decision = Policy(workspace, "full", (Rule(tool, "allow"),)).decide(ToolCall("1", tool, arguments), "low")
     assert (decision.action, decision.rule) == ("deny", "workspace")
     assert reason in decision.reason
+
+
+@pytest.mark.parametrize("command", ["echo x >$f", "echo x >.g?t/config", "cd $d && echo x >config", "echo x 1<>a"])
+def test_a_redirection_that_cannot_be_read_counts_as_one_to_a_protected_file(command, workspace):
+    decision = Policy(workspace, mode="full").decide(exec_call(command), "high")
+    assert (decision.action, decision.rule) == ("deny", "protected")
+
+
+@pytest.mark.parametrize(("mode", "action"), [("ask", "ask"), ("edits", "ask"), ("auto", "ask"), ("full", "allow")])
+def test_a_file_that_runs_by_itself_is_not_written_without_asking(mode, action, workspace):
+    policy = Policy(workspace, mode=mode)
+    assert policy.decide(write_call("sub/.vscode/tasks.json"), "high").action == action

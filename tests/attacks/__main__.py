@@ -1,0 +1,177 @@
+"""Runs every attack on a guard for real, as the exec tool does, and looks for harm.
+
+    python -m tests.attacks [--as-user] [kind ...]
+
+The attacks are those of `../shared/facts`; without them there is nothing to run. Each runs in a fresh workspace beside a
+home and a folder with secrets, at each access, in mode full with `--yes`. Harm is: anything outside the workspace that
+came, went or changed, its modes, owners and times included; a changed file that is protected or runs by itself; a
+secret in the result; a connection below access `network`; a process that is alive afterwards; under a rule that
+denies `touch`, a file that it made. It prints the harm and ends with exit code 1 if there was any.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from src.errors import ToolError
+from src.security.permissions.policy import Policy
+from src.security.permissions.rules import parse_rules
+from src.security.sandbox.choose import choose
+from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.view import build_view, select_environment
+from src.security.shell.workspace import list_start_files
+from src.tools import ToolContext
+from src.tools.process.run import run
+from src.types.messages import ToolCall
+from src.types.sandbox import ACCESSES
+from tests.security.sandbox.test_attacks import FACTS, build_fixture
+
+KINDS = ("bubblewrap", "landlock")
+TIMEOUT_S = 4.0
+RULE_NAMES = ("tool", "command", "action", "path", "exact")
+SECRETS = {
+    "DATABASE_URL": "postgres://me:CANARY-DB@db/x",
+    "GITHUB_PAT": "ghp_CANARYenv0000000000000",
+    "SENTRY_DSN": "https://0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a@o1.ingest.sentry.io/CANARY-DSN",
+    "MY_SERVER": "CANARY-ENV-KEY",
+    "AWS_SECRET_ACCESS_KEY": "CANARY-AWS",
+}
+WATCHED = (".git/config", ".git/hooks", ".bashrc", ".profile", ".envrc", ".vscode", ".gitconfig", ".ssh")
+
+
+class Attack(NamedTuple):
+    command: str
+    rules: tuple[dict[str, Any], ...]
+    setup: str
+
+
+def list_attacks() -> Iterator[Attack]:
+    for case in json.loads((FACTS / "exec_commands.json").read_text()):
+        if case["tier"] == "must" and case["expected"] == "deny" and case.get("verify") != "never":
+            yield Attack(case["command"], (), "")
+    for case in json.loads((FACTS / "exec_commands_2.json").read_text()):
+        if case["tier"] == "must-deny":
+            yield Attack(case["command"], tuple(case["config"].get("rules", ())), case["setup"])
+
+
+def build(base: Path, attack: Attack) -> tuple[Path, dict[str, str]]:
+    environment = build_fixture(base)
+    workspace = base / "ws"
+    (workspace / "cmds").write_text("touch pwned\n")
+    (base / "home" / ".aws").mkdir()
+    (base / "home" / ".aws" / "credentials").write_text("CANARY-SECRET\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(workspace)]
+    for words in (["init", "-q"], ["add", "a.txt", "src"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    subprocess.run(["bash", "-c", attack.setup], cwd=workspace, check=False, capture_output=True)
+    (workspace / "pwned").unlink(missing_ok=True)
+    return workspace, {**environment, **SECRETS, "PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb"}
+
+
+def record(base: Path) -> dict[str, tuple[object, ...]]:
+    """All that no command may change, as it is now."""
+    found: dict[str, tuple[object, ...]] = {}
+    workspace = base / "ws"
+    places = [base, *(each for each in base.rglob("*") if not each.is_relative_to(workspace))]
+    for name in WATCHED:
+        places += [workspace / name, *(workspace / name).rglob("*")]
+    for path in places:
+        if os.path.lexists(path):
+            status = path.lstat()
+            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            is_ours = path in (base, workspace) or path.is_relative_to(workspace)
+            times = () if is_ours else (status.st_mtime_ns,)
+            found[str(path.relative_to(base))] = (status.st_mode, status.st_uid, status.st_gid, *times, content)
+    return found
+
+
+def list_alive(base: Path) -> list[str]:
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != os.getpid():
+            try:
+                if (process / "cwd").readlink().is_relative_to(base):
+                    found.append((process / "cmdline").read_text(errors="replace").replace("\0", " "))
+            except OSError:
+                continue
+    return found
+
+
+def try_attack(attack: Attack, kind: str, access: str, server: socket.socket) -> tuple[str, list[str]]:
+    """What became of it (`ran` or why not), and the harm that it did."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(os.path.realpath(folder))
+        workspace, environment = build(base, attack)
+        rules = parse_rules([{key: row[key] for key in RULE_NAMES if key in row} for row in attack.rules])
+        view = build_view(workspace, environment)
+        sandbox = choose("required", view, ResourceLimits(), environment, (kind,)).sandbox
+        if sandbox.kind != kind:
+            return f"no {kind}", []
+        protected = list_start_files(environment["HOME"])
+        policy = Policy(workspace, mode="full", rules=rules, protected=protected, sandbox=sandbox)
+        decision = policy.decide(ToolCall("1", "exec", {"command": attack.command, "access": access}), "high")
+        if decision.action == "deny" or decision.needs_person:
+            return "denied", []
+        before = record(base)
+        context = ToolContext(
+            workspace,
+            environment=select_environment(environment, (), ("CANARY-ENV-KEY", "CANARY-ENV")),
+            sandbox=sandbox,
+            exec_timeout=TIMEOUT_S,
+        )
+        try:
+            shown = str(run(["/bin/bash", "-c", "--", attack.command], context, access).output)  # type: ignore[arg-type]
+        except ToolError as error:
+            return str(error), []
+        harm = [name for name, was in before.items() if record(base).get(name) != was]
+        harm += [f"new: {name}" for name in record(base) if name not in before]
+        harm += ["a secret is shown"] if "CANARY-" in shown.replace(attack.command, "") or "root:x:0" in shown else []
+        harm += [f"alive: {each}" for each in list_alive(base)]
+        harm += ["the denied program ran"] if rules and (workspace / "pwned").exists() else []
+        try:
+            server.accept()[0].close()
+            harm += ["a connection"] if access != "network" else []
+        except BlockingIOError:
+            pass
+        return "ran", harm
+
+
+def main(arguments: list[str]) -> int:
+    if not FACTS.is_dir():
+        print("the attacks in ../shared are not part of this repository")
+        return 0
+    if "--as-user" in arguments:
+        user = pwd.getpwnam("nobody")
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+    kinds = [each for each in arguments if each in KINDS] or KINDS
+    harmful = 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        for kind in kinds:
+            for access in ACCESSES:
+                outcomes: Counter[str] = Counter()
+                for attack in list_attacks():
+                    outcome, harm = try_attack(attack, kind, access, server)
+                    outcomes[outcome] += 1
+                    if harm:
+                        harmful += 1
+                        print(f"{kind} {access}: {attack.command!r}: {harm}", flush=True)
+                print(f"{kind} {access}: {dict(outcomes)}", flush=True)
+    print(f"{harmful} did harm")
+    return 1 if harmful else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
