@@ -22,7 +22,7 @@ from .xml import Markup, unwrap_arguments
 
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
-MAX_TAGS = 4096  # in one block, which is cut off behind them
+MAX_TAGS = 2048  # in one block, which is cut off behind them
 _SPACE = LazyPattern(r"\s*")
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")

@@ -14,6 +14,7 @@ from .tag_style import Tag, TagStyle
 
 _MAX_STATES = 12
 _MAX_DEPTH = 8
+_MAX_STEPS_BACK = 64  # searched for a key that stands twice; in the end it is refused in any case
 _MARGIN = 3  # a reading that costs less than this more is as good
 
 # What a reading costs.
@@ -164,7 +165,9 @@ class Readings:
     def _is_likely(self, step: ReadingStep, key: str) -> bool:
         """Whether the tool has the parameter and the call not yet."""
         before: ReadingStep | None = step
-        while before and before.kind != "call":
+        for _ in range(_MAX_STEPS_BACK):
+            if before is None or before.kind == "call":
+                break
             if before.kind == "key" and before.text == key:
                 return False
             before = before.before

@@ -90,7 +90,9 @@ class ReasoningReader:
             is_text = _is_mentioned(buffer.find_line(at), text[end : end + _SENTENCE_CHARS], final=final)
             if is_text is None:
                 return NeedMore(at)
-        return Skip(end) if is_text else Marker(at, end, role, closer)
+        if is_text:
+            return Skip(end)
+        return Marker(at, _find_last(text, at, end) if role == "surrounds" else end, role, closer)
 
     def pass_marker(self, marker: Marker) -> bool:
         """Moves behind the marker; whether reasoning follows."""
@@ -157,6 +159,15 @@ def _is_mentioned(line: str, following: str, *, final: bool) -> bool | None:
     if _REST_OF_SENTENCE.match(following):
         return True
     return None if not final and len(following) < _SENTENCE_CHARS and not following.strip(" \t") else False
+
+
+def _find_last(text: str, at: int, end: int) -> int:
+    """Where the last of the same markers in a row begins, whose surroundings decide on it; `end` if there is one."""
+    marker = text[at:end]
+    if not text.startswith(marker, end):
+        return end
+    run = re.compile(f"(?:{re.escape(marker)})+").match(text, at)
+    return run.end() - len(marker) if run else end
 
 
 def _count_overlap(text: str, marker: str, start: int) -> int:

@@ -127,3 +127,11 @@ class TestEnvelope:
         text = "Hi<|message_sep|>\n\nfunction call<|role_sep|>\n<|im_end|>\n<|im_start|>user <|im_end|> [unused1] [unused11]"
         assert summarize(events_of(text, range(1, len(text)))) == summarize(events_of(text))
         assert all(event.text for event in events_of(text) if isinstance(event, TextDelta))
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_the_same_marker_many_times_in_a_row_is_cut(size):
+    text = "Done." + "<|end|>" * 50 + " is how a turn ends."
+    whole = summarize(events_of(text))
+    assert summarize(events_of(text, range(size, len(text), size))) == whole
+    assert join_text(events_of("Done." + "<|end|>" * 50)) == "Done."
