@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from ...errors import ConfigError
@@ -158,8 +158,10 @@ class Registry:
 
 def registry_of(tools: Iterable[Callable[..., object]]) -> Registry:
     """A registry of these tools only; functions become tools. Raises TypeError, or ValueError if two have one name."""
-    if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools is a list of functions, and {tools!r} is none")
+    if callable(tools):
+        raise TypeError(f"tools is a list of functions: write tools=[{getattr(tools, '__name__', 'function')}]")
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools is a list of functions, and {tools!r:.80} is none")
     registry = Registry()
     for each in tools:
         registry.add(each)

@@ -56,7 +56,7 @@ def read_parameters(function: Callable[..., object], name: str, injected: type) 
     required: list[str] = []
     context_parameter = ""
     for parameter in _read_signature(function, name).parameters.values():
-        if parameter.annotation is injected:
+        if injected in (parameter.annotation, *get_args(parameter.annotation)):  # it may be `ToolContext | None`
             context_parameter = parameter.name
             continue
         try:

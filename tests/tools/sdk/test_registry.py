@@ -259,7 +259,17 @@ def test_functions_become_a_registry_of_their_own():
     assert [each.name for each in registry_of([hello, REGISTRY["read"]]).definitions] == ["hello", "read"]
 
 
-@pytest.mark.parametrize(("tools", "said"), [("hello", "tools is a list"), (5, "tools is a list"), ([5], "5 is none")])
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ("hello", "tools is a list"),
+        (5, "tools is a list"),
+        ([5], "5 is none"),
+        ({"hello": hello}, "tools is a list"),
+        (hello, r"write tools=\[hello\]"),
+        (make_tool(hello), r"write tools=\[hello\]"),
+    ],
+)
 def test_a_value_that_is_not_a_list_of_functions_is_refused(tools, said):
     with pytest.raises(TypeError, match=said):
         registry_of(tools)

@@ -384,6 +384,17 @@ def test_the_context_is_injected_and_not_described(tmp_path):
     assert registry.run(ToolCall("1", "keyword", {"flag": True}), ToolContext(tmp_path)).value is True
 
 
+def test_a_context_that_may_be_left_out_in_a_test_is_injected_too(tmp_path):
+    def name(city: str, ctx: ToolContext | None = None) -> str:
+        """Name it."""
+        return f"{city} in {ctx and ctx.workspace}"
+
+    made = tool(name)
+    assert list(made.definition.parameters["properties"]) == ["city"]
+    assert made("Oslo") == "Oslo in None"
+    assert made.execute({"city": "Oslo"}, ToolContext(tmp_path)).value == f"Oslo in {tmp_path}"
+
+
 def starred(*paths: str) -> str:
     """Show."""
     return ""
