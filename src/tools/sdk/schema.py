@@ -18,12 +18,10 @@ import pathlib
 import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, InitVar, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
-
-import msgspec
 
 from ...types.messages import JSON
 
@@ -119,6 +117,8 @@ def _keep(value: Any) -> Any:
 
 
 def _convert(hint: Any, value: Any) -> Any:
+    import msgspec  # start-up is measured
+
     return msgspec.convert(value, hint, dec_hook=_make_model)
 
 
@@ -220,9 +220,12 @@ def _strip_required(hint: object) -> object:
 
 
 def _from_dataclass(kind: Any) -> Schema:
-    hints = get_type_hints(kind, include_extras=True)
-    if hasattr(kind, "__pydantic_validator__") or any(isinstance(hint, InitVar) for hint in hints.values()):
+    has_more = any(
+        "InitVar" in str(hint) for each in kind.__mro__ for hint in vars(each).get("__annotations__", {}).values()
+    )
+    if hasattr(kind, "__pydantic_validator__") or has_more:
         raise TypeError(f"{kind.__name__} is no plain dataclass; write one of plain fields, or a pydantic BaseModel")
+    hints = get_type_hints(kind, include_extras=True)
     taken = {each.name: each for each in fields(kind) if each.init}
     schemas = {name: make_schema(hints[name]) for name in taken}
     return object_schema(

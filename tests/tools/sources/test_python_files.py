@@ -67,8 +67,8 @@ FAILING = [
         "/mine.py:2: there is a tool read already\nGive it another name.",
     ),
     (
-        "from vllm_bot.tools import tool\n@tool\ndef get(path) -> str:\n    'Get.'\n    return ''\n",
-        "/mine.py:2: TypeError: get(path): a type hint is missing",
+        "from vllm_bot.tools import tool\ndef get(path) -> str:\n    'Get.'\n    return ''\ntool(get)\n",
+        "/mine.py:5: TypeError: get(path): a type hint is missing",
     ),
 ]
 
