@@ -16,6 +16,7 @@ import msgspec
 
 from ..errors import WireError
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)  # json.dumps makes one a call
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 log = logging.getLogger(__name__.rpartition(".")[0])
@@ -82,10 +83,9 @@ def load_json(data: bytes) -> Any:
 def dump_json(value: object) -> str:
     """Compact JSON; NaN and infinities become null."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return _COMPACT.encode(value)
     except ValueError:
-        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        return json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
+        return _COMPACT.encode(json.loads(json.dumps(value), parse_constant=lambda _: None))
 
 
 def encode_json(value: object) -> bytes:

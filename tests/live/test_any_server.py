@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from src.app.model import Model
@@ -40,9 +42,21 @@ class TestTheModel:
         with Client(any_server.base_url, any_server.api_key) as client:
             yield client
 
-    @pytest.fixture
-    def model(self, client):
-        return Model(client, list_models(client)[0])
+    @pytest.fixture(params=["threads", "asyncio"])
+    def model(self, client, any_server, request):
+        """On both drivers."""
+        name = list_models(client)[0]
+        if request.param == "threads":
+            yield Model(client, name)
+            return
+        pytest.importorskip("aiohttp")
+        from src.transport.async_http import AsyncClient
+        from tests.bridge import BridgedModel
+
+        loop, other = asyncio.new_event_loop(), AsyncClient(any_server.base_url, any_server.api_key)
+        yield BridgedModel(loop, other, name)
+        loop.run_until_complete(other.close())
+        loop.close()
 
     def test_the_answer_comes_in_pieces_that_make_up_the_whole(self, model):
         *deltas, completed = model.respond([UserMessage("Count to four hundred.")])

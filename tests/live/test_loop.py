@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -135,3 +136,24 @@ class TestTheApiKey:
         answer = program.ask(server._replace(api_key="wrong-key-in-the-test"), "Say hello.", debug="2")
         assert answer.code == 1
         assert "wrong-key-in-the-test" not in answer.stderr + answer.stdout
+
+
+@BOTH
+def test_an_agent_on_asyncio_runs_both_calls_of_a_turn(server):
+    pytest.importorskip("aiohttp")
+    from src import AsyncServer, tool
+
+    texts = {"notes.txt": "The heron stands in the reeds.", "list.txt": "rope, lamp, bread"}
+
+    @tool(risk="low")
+    async def read(path: str) -> str:
+        """Read a file."""
+        return texts[path]
+
+    async def ask():
+        async with AsyncServer(server.base_url, api_key=server.api_key) as asked:
+            return await asked.agent([read]).answer("Quote notes.txt and list.txt, please.")
+
+    result = asyncio.run(ask())
+    assert [call.result.value for call in result.calls] == list(texts.values())
+    assert "rope, lamp, bread" in result.text
