@@ -55,11 +55,12 @@ class Outlet(Protocol):
 
 
 @contextmanager
-def open_outlet(output: str, model: str = "") -> Iterator[Outlet]:
+def open_outlet(output: str, model: str = "", *, raw: bool = False) -> Iterator[Outlet]:
     """Shows a run, and its end however it ends."""
     began, ended_by = time.monotonic(), None
     with _reserve_stdout() as stdout:
-        outlet = OUTLETS[output](RunReport(model), stdout)
+        report = RunReport(model)
+        outlet = TextOutlet(report, stdout, raw=raw) if output == "text" else OUTLETS[output](report, stdout)
         try:
             yield outlet
         except BaseException as error:
@@ -213,11 +214,14 @@ def _limit_time(seconds: float | None, cancelled: threading.Event | None) -> Ite
 
 
 class TextOutlet:
-    """The answer as text: streamed on a terminal, else printed whole."""
+    """The answer as text: streamed on a terminal, else printed whole.
 
-    def __init__(self, report: RunReport, stdout: TextIO) -> None:
+    `raw`: a pipe or a file gets the model's exact text, with escape sequences.
+    """
+
+    def __init__(self, report: RunReport, stdout: TextIO, *, raw: bool = False) -> None:
         self.report = report
-        self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False)
+        self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False, raw=raw and not stdout.isatty())
         self._streaming = stdout.isatty()
         self._answering = False
 
@@ -271,7 +275,6 @@ class JsonOutlet:
 
 
 OUTLETS: dict[str, Callable[[RunReport, TextIO], Outlet]] = {
-    "text": TextOutlet,
     "json": JsonOutlet,
     "stream-json": partial(JsonOutlet, streaming=True),
 }

@@ -105,16 +105,16 @@ def _shorten(value: JSON) -> str:
 class PlainScreen:
     """A plain Display that only appends lines. `answer` gets the model's text, `aside` everything else.
 
-    `thoughts`: show thoughts; `styled`: dim them.
+    `thoughts`: show thoughts; `styled`: dim them; `raw`: leave escape sequences in the model's text.
     """
 
-    def __init__(self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool) -> None:
+    def __init__(self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool, raw: bool = False) -> None:
         self._answer = answer
         self._aside = aside
         self.thinking = "show" if thoughts else "hide"
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._styled = styled
-        self._clean = Sanitizer().feed if answer.isatty() else str  # a file gets the model's exact text
+        self._clean = str if raw else Sanitizer().feed
         self._clean_thought = Sanitizer().feed
         self._open: TextIO | None = None  # the stream with an unfinished line
         self._thinking = False

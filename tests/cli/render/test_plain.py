@@ -77,9 +77,9 @@ def test_an_outcome_is_one_short_line(result, line):
     assert describe_result(result) == line
 
 
-def drawn(*events, thoughts=False, styled=False):
+def drawn(*events, thoughts=False, styled=False, raw=False):
     answer, aside = io.StringIO(), io.StringIO()
-    screen = PlainScreen(answer, aside, thoughts=thoughts, styled=styled)
+    screen = PlainScreen(answer, aside, thoughts=thoughts, styled=styled, raw=raw)
     for event in events:
         screen.draw(event)
     return answer.getvalue(), aside.getvalue()
@@ -147,5 +147,7 @@ def test_how_a_command_ended_is_on_its_line():
     assert describe_result(result) == "2 lines [exit code 1]"
 
 
-def test_output_to_a_file_is_the_models_text():
-    assert drawn(TextDelta("a\u200fb\rc"))[0] == "a\u200fb\rc"
+def test_output_to_a_file_has_no_escape_sequences_unless_it_is_raw():
+    text = "a\x1b]52;c;eA==\x07b\u200fc"
+    assert drawn(TextDelta(text))[0] == "abc"
+    assert drawn(TextDelta(text), raw=True)[0] == text
