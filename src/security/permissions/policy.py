@@ -92,7 +92,7 @@ class Policy:
     def can_offer(self, tool: str, risk: Risk, access: Access | None = None) -> bool:
         """Whether some call of the tool may run, perhaps after asking."""
         return (
-            risk == "low"
+            (risk == "low" and access in (None, "read"))
             or tool == "exec"
             or MODES[self.mode].others != "deny"
             or (access is not None and includes(MODES[self.mode].free_access, access))
@@ -134,12 +134,15 @@ class Policy:
                 return Decision("deny", why, check)
         for action in ("deny", "ask"):
             for rule in self._list_matching(action, call):
-                return Decision(action, RULE_REASONS[action], str(rule), _get_named_access(call) or access)
+                needed = (_get_named_access(call) or "read") if call.name == "exec" else access
+                return Decision(action, RULE_REASONS[action], str(rule), needed)
         if call.name == "exec":
             return self._find_unreadable(call) or self._decide_command(call)
         for rule in self._list_matching("allow", call):
             return Decision("allow", RULE_REASONS["allow"], str(rule), access)
-        return self._decide_by_access(access) if access and risk != "low" else self._decide_by_mode(call, risk)
+        if access is None or (risk == "low" and access == "read"):
+            return self._decide_by_mode(call, risk)
+        return self._decide_by_access(access)
 
     def _explain_protection(self, call: ToolCall) -> str:
         paths: Iterable[object] = ()
@@ -147,8 +150,9 @@ class Policy:
             paths = (call.arguments.get("path"),)
         elif call.name == "exec" and isinstance(line := call.arguments.get("command"), str) and ">" in line:
             paths = deny.list_written_files(line)
+        only_reads = _get_named_access(call) in (None, "read")
         for path in paths:
-            if path is None and call.name == "exec":
+            if path is None and call.name == "exec" and not (only_reads and self.is_enforced):
                 return "it is not known which file it writes, which may be a protected one; name the file"
             if isinstance(path, str) and (why := explain_protection(path, self.workspace, self.protected)):
                 return why
@@ -210,6 +214,7 @@ class Policy:
             return Decision("ask", why, "read", named or "read", needs_person=True)
         if granted := self._find_granted(line, commands):
             access, label = granted
+            access = access if includes(self.widest_access, access) else self.widest_access
             if named is None or includes(access, named):
                 return Decision("allow", "a rule allows it", label, named or access)
         decision = self._decide_by_access(named or "read")

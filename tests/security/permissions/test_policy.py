@@ -100,6 +100,10 @@ class TestModes:
         policy = Policy(workspace, "auto", sandbox=ENFORCING)
         assert policy.decide(OTHER, "high", access) == policy.decide(exec_call("make", access), "high")
 
+    @pytest.mark.parametrize(("access", "action"), [("read", "allow"), ("write", "ask"), ("network", "ask")])
+    def test_a_low_risk_does_not_make_a_command_free_that_may_do_more_than_read(self, access, action, workspace):
+        assert Policy(workspace, sandbox=ENFORCING).decide(OTHER, "low", access).action == action
+
     @pytest.mark.parametrize("mode", ["plan", "ask", "edits", "auto"])
     def test_where_nothing_enforces_every_command_asks(self, mode, workspace):
         decision = Policy(workspace, mode).decide(exec_call("ls"), "high")
@@ -247,6 +251,20 @@ class TestCommands:
         )
         assert policy.decide(exec_call(command), "high").action == action
         assert policy.decide(exec_call(f"{command} -k"), "high").action == "ask"
+
+    def test_in_plan_a_command_reads_only_whatever_a_rule_grants(self):
+        policy = Policy(Path("/"), "plan", (Rule("exec", "allow", "make"),), sandbox=ENFORCING)
+        assert policy.decide(exec_call("make"), "high").access == "read"
+        assert policy.decide(exec_call("make", "write"), "high").action == "deny"
+
+    def test_a_rule_that_asks_names_the_access(self):
+        policy = Policy(Path("/"), "full", (Rule("exec", "ask", "make"),), sandbox=ENFORCING)
+        assert policy.decide(exec_call("make"), "high")[:4:3] == ("ask", "read")
+
+    @pytest.mark.parametrize(("access", "action"), [(None, "allow"), ("read", "allow"), ("write", "deny")])
+    def test_a_redirection_that_cannot_be_read_may_be_to_a_protected_file(self, access, action):
+        policy = Policy(Path("/"), "full", sandbox=ENFORCING)
+        assert policy.decide(exec_call("echo x > $file", access), "high").action == action
 
     def test_a_rule_of_the_whole_tool_allows_every_line(self):
         assert Policy(Path("/"), "ask", (Rule("exec", "allow"),)).decide(exec_call("$x"), "high").action == "allow"
