@@ -36,6 +36,7 @@ _SIGNATURE = LazyPattern(  # `read(path: string, lines?: integer)`, as prompts d
 _NO_FENCE = LazyPattern(r"\s*(?:`{3}\w*\s)?\s*")
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 
+_NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
 _QUOTED = LazyPattern(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
 _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
@@ -76,6 +77,10 @@ class CallClassifier:
         self._made: list[ToolCall] = []
         self._ids: list[str] = []  # reserved and not used yet
         self._is_presented = False  # the text before the block presents it as an example or a quotation
+
+    def has_name(self, text: str) -> bool:
+        """Whether a word of the text is an offered tool's name."""
+        return any(map(self._tools.names_tool, _NAME_WORD.findall(text)))
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None

@@ -35,6 +35,7 @@ from .prefix_regex import PrefixMatcher
 
 MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were none and are searched again
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
+MAX_DATA_CHARS = 400  # of an object that is held back, unless a tool's name stands in them
 CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
 _BRACKETED_KINDS = frozenset(("json", "named", "pythonic", "attributes"))
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
@@ -68,7 +69,8 @@ class BlockReader:
         self._body = BlockBody("", False, None)
         self._decoded: DecodedBlock | None = None  # of a block of tags, which are read while it is followed
         self._after = 0  # where the text behind the block begins in the buffer
-        self._is_rejected = False  # the block was too long, and is emitted already
+        self._is_rejected = False  # the block was too long and is emitted already, or it is text
+        self.is_undecided = False  # the block may be mere data, which its first characters decide
         self._line = self._lead = ""  # the line and the text before the block
         self._index = 0  # of the next call in the answer
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
@@ -80,6 +82,7 @@ class BlockReader:
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed, self._is_rejected, self._decoded = None, False, None
+        self.is_undecided = block.kind == "json" and not block.explicit
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[":
             text = buffer.text[body : body + MAX_STRICT_CHARS]
@@ -88,7 +91,9 @@ class BlockReader:
             except (ValueError, RecursionError):
                 pass
             else:
-                self._settle(BlockBody(text[:length], True, (node,)), body + length)
+                buffer.take(body + length)
+                if not self._give_back_data(text[:length]):
+                    self._settle(BlockBody(text[:length], True, (node,)), body + length)
                 return True
         if block.kind in TAG_KINDS:
             self.follower = self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
@@ -110,11 +115,15 @@ class BlockReader:
             text = "".join(follower.parts)
             if isinstance(follower, TagReader):
                 self._decoded = follower.read(text).decode()
-            self._settle(BlockBody(text, True, None), end)
+            if not self._give_back_data(text):
+                self._settle(BlockBody(text, True, None), end)
         elif follower.size > MAX_BLOCK_CHARS:
             self.follower = None
             self._reject_long("".join(follower.parts))
+        elif self.is_undecided and follower.size > MAX_DATA_CHARS and self._give_back_data("".join(follower.parts)):
+            self.follower = None
         else:
+            self.is_undecided = self.is_undecided and follower.size <= MAX_DATA_CHARS
             self._at = -1
             if self._previews:
                 self._preview(follower)
@@ -209,7 +218,7 @@ class BlockReader:
             if may_end and not final:
                 return False
             if not may_end:
-                self._give_back(self._join_raw())
+                self._give_back(raw := self._join_raw(), len(raw))
                 return True
         while True:
             taken = self._take_closer(text, final)
@@ -257,7 +266,7 @@ class BlockReader:
             decoded, raw, origin, explicit=block.explicit, after_text=after_text, lead=self._lead
         )
         if not calls:
-            self._give_back(raw)
+            self._give_back(raw, len(raw))
             return
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
@@ -270,8 +279,16 @@ class BlockReader:
         buffer.has_bare_values = block.kind in TAG_KINDS or any(quote in body.text for quote in TOKEN_QUOTES)
         buffer.skip(self._after)
 
-    def _give_back(self, raw: str) -> None:
-        """Returns the block to the text; blocks are searched for inside it while the budget lasts."""
+    def _give_back_data(self, body: str) -> bool:
+        """Returns a long object to the text if no tool's name stands in its beginning; whether it did."""
+        if not self.is_undecided or len(body) <= MAX_DATA_CHARS or self._classifier.has_name(body[:MAX_DATA_CHARS]):
+            return False
+        self._is_rejected, self._after = True, self._buffer.start
+        self._give_back(self._head + body, len(self._head) + MAX_DATA_CHARS)
+        return True
+
+    def _give_back(self, raw: str, size: int) -> None:
+        """Returns the block to the text; in `size` characters of it blocks are searched for while the budget lasts."""
         buffer, block = self._buffer, self._block
         self.in_call_fence = False
         if self._at >= 0:
@@ -281,8 +298,8 @@ class BlockReader:
         if self._head.startswith("```") and not buffer.in_fence:
             buffer.toggle_fence()
             buffer.seek(buffer.start + 3)
-        elif not block.explicit and len(raw) <= self.rescan:
-            self.rescan -= len(raw)
+        elif not block.explicit and size <= self.rescan:
+            self.rescan -= size
             buffer.seek(buffer.start + len(self._head) + 1)
         else:
-            buffer.seek(buffer.start + len(raw))
+            buffer.seek(buffer.start + size)

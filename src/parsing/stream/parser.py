@@ -148,9 +148,11 @@ class StreamParser:
         if dropped := buffer.drop_emitted():
             self._block.drop(dropped)
         self._can_skim = self._state == "prose" and buffer.is_skimmable and (not buffer.called or self._is_clear_line())
-        self._is_inside = isinstance(follower, BracketMatcher) and not self._previews and not buffer.text
+        self._is_inside = not (self._previews or buffer.text or self._block.is_undecided)
         if self._is_inside and isinstance(follower, BracketMatcher):
             self._follow_inside(follower)
+        else:
+            self._is_inside = False
         return buffer.take_events()
 
     def _read_prose(self, final: bool) -> bool:

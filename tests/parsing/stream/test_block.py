@@ -1,9 +1,11 @@
 """One block: followed to its end, cut off, previewed while it is written, given back as text."""
 
+import json
+
 import pytest
 
-from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls
-from src.parsing.stream.block import MAX_STRICT_CHARS
+from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
+from src.parsing.stream.block import MAX_DATA_CHARS, MAX_STRICT_CHARS
 from src.parsing.stream.brackets import MAX_BLOCK_CHARS
 from src.types.events import ToolCallDelta
 from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
@@ -100,3 +102,36 @@ class TestTooLong:
         piece = '\\"' + "x" * 1_998
         events = [event for _ in range(8_300) for event in parser.feed(piece)]
         assert len(list_malformed(events + parser.close())) == 1
+
+
+class TestData:
+    """A JSON document is no call, and is shown as it comes."""
+
+    DOCUMENT = json.dumps(
+        {"id": 1, "description": "x", "items": [{"id": n, "type": "y" * 20} for n in range(400)]}, indent=1
+    )
+
+    @pytest.mark.parametrize("fence", ["", "```json\n"])
+    @pytest.mark.parametrize("size", [1, 7, 100])
+    def test_it_is_held_back_for_few_characters(self, fence, size):
+        parser, text, shown = StreamParser(TOOLS), fence + self.DOCUMENT, 0
+        for at in range(0, len(text), size):
+            shown += len(join_text(parser.feed(text[at : at + size])))
+            assert at + size - shown <= len(fence) + MAX_DATA_CHARS + size
+        assert shown + len(join_text(parser.close())) == len(text)
+
+    def test_any_pieces_give_the_same(self):
+        for text in (self.DOCUMENT, f"```json\n{self.DOCUMENT}\n```\n", self.DOCUMENT * 20):
+            whole = summarize(events_of(text))
+            assert summarize(events_of(text, range(300, len(text), 333))) == whole
+            assert summarize(events_of(text[:9_000], range(1, 9_000))) == summarize(events_of(text[:9_000]))
+            assert join_text(events_of(text)) == text
+
+    def test_a_long_call_whose_name_comes_early_is_one(self):
+        call = json.dumps({"id": "1", "name": "read", "arguments": {"path": "x" * 5_000}})
+        for cuts in ((), range(1, len(call))):
+            assert len(gathered(events_of(call, cuts)).calls) == 1
+
+    def test_a_short_call_whose_name_comes_last_is_one(self):
+        call = json.dumps({"arguments": {"path": "x" * 300}, "name": "read"})
+        assert len(gathered(events_of(call, range(1, len(call)))).calls) == 1
