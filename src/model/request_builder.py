@@ -100,7 +100,8 @@ class RequestBuilder:
             if name not in path.disabled_fields
         }
         self.given = [text for each in inputs for text in each.texts]
-        if path.mode != "native" and "structured_outputs" not in options and (wish := render_choice(choice)):
+        is_held = path.mode == "text" and "structured_outputs" in options  # by the grammar, to what the prompt asks for
+        if path.mode != "native" and not is_held and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
             model,
@@ -162,9 +163,11 @@ class RequestBuilder:
         options["return_token_ids"] = True
         if tools and (path.mode == "template" or (path.mode == "native" and choice == "none")):
             options["skip_special_tokens"] = False  # in many formats the markers are special tokens
-        allow_grammar = allow_grammar or choice not in ("auto", "none")  # a call that is forced is no mention of one
+        is_forced = choice not in ("auto", "none")
+        allow_grammar = allow_grammar or is_forced  # a call that is forced is no mention of one
         wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
-        if tools and path.mode == "text" and choice != "none" and wanted:
+        writes_calls = path.mode == "text" or (path.mode == "template" and is_forced)
+        if tools and writes_calls and choice != "none" and wanted:
             options["structured_outputs"] = self._grammars((tools, choice))
         return options
 

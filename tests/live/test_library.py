@@ -49,6 +49,12 @@ async def weather_async(city: Literal["Oslo", "Bergen"]) -> str:
     return f"{city}: rain"
 
 
+@tool(risk="low")
+def look(outside: bool) -> str:
+    """Look at the sky."""
+    return f"looked, outside: {outside}"
+
+
 @dataclass
 class Umbrella:
     needed: bool
@@ -77,17 +83,17 @@ class TestASmallToolLoopLands:
     @ON_FOUR
     def test_with_a_forced_tool(self, server: RigServer) -> None:
         with Server(server.base_url, api_key=server.api_key) as shared:
-            agent = shared.agent([weather], tool_choice=Named("weather"))
-            result = agent.answer(QUESTION, raise_on_limit=False)
-        assert result.calls[0].result.text in ("Oslo: rain", "Bergen: rain")
+            agent = shared.agent([weather, look], tool_choice=Named("look"))
+            result = agent.answer("Look outside.", raise_on_limit=False)
+        assert result.calls[0].result.text.startswith("looked, outside:")
 
     @ON_FOUR
     def test_with_a_forced_tool_in_a_loop_of_ones_own(self, server: RigServer) -> None:
-        messages = [UserMessage(QUESTION)]
+        messages = [UserMessage("Look outside.")]
         with Server(server.base_url, api_key=server.api_key) as shared, shared.model() as model:
-            steps = model.respond(messages, [weather.definition], Named("weather"))
+            steps = model.respond(messages, [weather.definition, look.definition], Named("look"))
             (response,) = [event.response for event in steps if isinstance(event, Completed)]
-        results = ToolResults(tuple(map(weather.run, response.requested_calls)))
+        results = ToolResults(tuple(map(look.run, response.requested_calls)))
         assert [result.kind for result in results.results] == ["text"]
 
     @ON_FOUR

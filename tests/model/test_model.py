@@ -364,6 +364,11 @@ class TestToolChoice:
         assert served.sent["messages"][-1]["content"] == "go"
         assert served.notices == []
 
+    def test_so_it_is_where_the_template_shows_the_tools_beside_the_wish(self):
+        served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], path=CallPath("template"))
+        self.ask(served, Named("read"))
+        assert "at_least_one" in served.sent["structured_outputs"]["structural_tag"]
+
     @pytest.mark.parametrize(
         "options",
         [
