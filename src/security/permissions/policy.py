@@ -37,7 +37,6 @@ RULE_REASONS: Mapping[Action, str] = {  # in the order in which they decide
 }
 VERBS: Mapping[Action, str] = {"allow": "is free", "ask": "asks", "deny": "is not possible"}
 GUESSED = "its text could be read in more than one way, so the call had to be guessed"
-LOSSY_REPAIRS = frozenset({"quotes inside a string", "unquoted text"})  # repairs that may lose a part of an argument
 _READERS = "[ cat cd cmp diff egrep fgrep file grep head jq ls rg stat tail test tree type wc which"
 READERS = frozenset(_READERS.split())
 GIT_READERS = (("git", "grep"), ("git", "diff"))
@@ -83,8 +82,6 @@ class Policy:
             why, rule = GUESSED, "guessed"
         elif decision.action == "allow" and call.echo:  # it may come from a file, not from the model's intention
             why, rule = "it merely repeats text from a message or a tool result", "echo"
-        elif decision.action == "allow" and risk != "low" and LOSSY_REPAIRS.intersection(call.repaired):
-            why, rule = "its quoting is ambiguous, so its arguments had to be guessed", "repaired"
         if not why or decision.action == "deny":
             return decision
         return decision._replace(action="ask", reason=why, rule=rule, needs_person=True)

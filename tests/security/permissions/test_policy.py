@@ -309,13 +309,6 @@ class TestCommands:
         assert {policy.decide(exec_call(command), "high").action for command in commands} == {"deny"}
 
 
-@pytest.mark.parametrize("repair", ["quotes inside a string", "unquoted text"])
-def test_a_call_whose_text_had_to_be_guessed_asks(repair, workspace):
-    call = ToolCall("1", "write", {"path": "a", "content": "x"}, "text", (repair,))
-    assert Policy(workspace, "edits").decide(call, "high").rule == "repaired"
-    assert Policy(workspace, "full").decide(call, "high").needs_person
-
-
 @pytest.mark.parametrize("mode", ["ask", "edits", "auto", "full"])
 def test_a_guessed_call_asks_in_every_mode_and_whatever_rules_allow(mode, workspace):
     call = ToolCall("1", "write", {"path": "a", "content": "x"}, guessed=True)
