@@ -263,3 +263,13 @@ def test_where_nothing_enforces_the_first_question_tells_how_to_get_a_sandbox():
     turn.run(("exec", {"command": "ls"}), ("exec", {"command": "ls -l"}))
     assert ["bubblewrap" in each.advice for each in turn.approver.asked] == [True, False]
     assert [each.wider for each in turn.approver.asked] == [(), ()]
+
+
+def test_with_nobody_to_ask_the_result_says_what_may_have_been_the_cause():
+    turn = Turn()
+    turn.registry, turn.approver = REGISTRY, REFUSE_ALL
+    sandbox = LabelledSandbox()
+    turn.policy = Policy(Path("/"), sandbox=sandbox)
+    (value,) = turn.run(("exec", {"command": TestCommands.NEEDS_WRITE}), sandbox=sandbox).values
+    assert "the workspace is read-only for access=read; call again with access=write" in value
+    assert value.endswith("access=write was refused: nobody is there to be asked.]")

@@ -69,6 +69,8 @@ class NoApprover(NamedTuple):
             return Answer(False, GUESSED_MESSAGE.format(reason=request.reason))
         if request.needs_person:
             return Answer(False, f"{NO_APPROVER_MESSAGE}, and this call needs a person: {request.reason}.")
+        if request.has_begun:  # its result says why it may have failed
+            return Answer(False, f"{NO_APPROVER_MESSAGE}.")
         return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{_suggest_less(request)}")
 
 
