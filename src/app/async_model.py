@@ -34,7 +34,7 @@ class AsyncModel(BaseModel):
         if not model:
             try:
                 core, client = connected._core, connected._client
-                core.name = take_only(await run_async(core.server.known_models(), client), base_url)
+                core.name = take_only(await run_async(core.server.find_models(), client), base_url)
             except BaseException:
                 await connected.close()
                 raise

@@ -87,7 +87,7 @@ class Model(BaseModel):
         connected = cls(Client(**make_client_options(settings)), model, **options)
         if not model:
             try:
-                names = run(connected.core.server.known_models(), connected._client)
+                names = run(connected.core.server.find_models(), connected._client)
                 connected.core.name = take_only(names, base_url)
             except BaseException:
                 connected.__exit__()

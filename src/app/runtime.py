@@ -161,7 +161,7 @@ def make_runtime(
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=_make_compactor(connections, model),
-        output_budget=lambda: compute_output_budget(model.core.known_context_length),
+        output_budget=lambda: compute_output_budget(model.core.context_limit),
         review_board=connections.make_review_board(),
     )
     return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled)

@@ -113,7 +113,7 @@ class ModelCore:
         return self.server.context_length(self.name)
 
     @property
-    def known_context_length(self) -> int | None:
+    def context_limit(self) -> int | None:
         """As far as it was asked for; it was before each request."""
         return (self.server.info.context_lengths or {}).get(self.name)
 
@@ -340,7 +340,7 @@ class ModelCore:
 
     def _limit_answer(self) -> int:
         """In characters: what no answer that fits into the context has."""
-        return MAX_CHARS_PER_TOKEN * (self.known_context_length or DEFAULT_CONTEXT_TOKENS)
+        return MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
 
     def _cut_answer(self, decoder: Decoder, turn: ResponseAssembler, is_shown: bool) -> Iterator[ModelEvent]:
         """End an answer that is longer than its model's context, as if it had ended at max_tokens."""

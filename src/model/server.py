@@ -60,7 +60,7 @@ class ServerApi:
             yield from self.hint_base_url(error)
             raise
 
-    def known_models(self) -> Aside[list[str]]:
+    def find_models(self) -> Aside[list[str]]:
         """As list_models, but asked for only if they are not known, and by one conversation for all."""
         if self.info.models is None:
             yield from self._facts.ask_once(("models", self._address), self.list_models)

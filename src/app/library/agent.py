@@ -102,7 +102,7 @@ class BaseAgent:
                 self._policy,
                 max_tool_turns=self._options.max_tool_turns,
                 compactor=Compactor(core, leaves_out=True) if self._options.compact else None,
-                output_budget=lambda: compute_output_budget(core.known_context_length),
+                output_budget=lambda: compute_output_budget(core.context_limit),
                 runner=self._runner,
             )
         return self._loops[key]

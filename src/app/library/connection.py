@@ -81,7 +81,7 @@ class BaseServer:
         if core.name and self.provider != "vllm":  # other lists leave out names that work
             return core.name
         try:
-            names = yield from core.server.known_models()
+            names = yield from core.server.find_models()
         except ServerError:
             if core.name:  # a proxy without a list
                 return core.name
