@@ -1,9 +1,9 @@
 """A seccomp filter as bytes: the system calls that are refused to commands in a sandbox. Pure.
 
 It lists what is refused, not what is allowed, since commands are arbitrary programs. Each call listed reaches around
-the view of the files, into other processes, or into the kernel. They fail with EPERM; clone3 fails with ENOSYS, since
-a filter cannot see its flags and every libc then falls back to clone. Sources of the numbers: the kernel's
-asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
+the view of the files, into other processes, or into the kernel. They fail with EPERM, those on extended attributes with
+EOPNOTSUPP; clone3 fails with ENOSYS, since a filter cannot see its flags and every libc then falls back to clone.
+Sources of the numbers: the kernel's asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ REFUSED = {  # call: its numbers by column
     "ioperm": (173, NO_CALL), "acct": (163, 89), "vhangup": (153, 58), "settimeofday": (164, 170),
     "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
+ATTRIBUTES = ("xattr", "xattrat")  # refused as a file system without them does: `cp -p` goes on after that
 TRUNCATE = (76, 45)
 MODES = (  # change mode, owner or times of a file, of which Landlock knows nothing
     (90, NO_CALL), (91, 52), (268, 53), (452, 452), (92, NO_CALL), (93, 55), (94, NO_CALL), (260, 54), (132, NO_CALL),
@@ -78,10 +79,11 @@ def build_filter(
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
-    refused = [*REFUSED.values(), *(() if may_truncate else (TRUNCATE,)), *(() if may_change_modes else MODES)]
-    for numbers in refused:
+    more = [*(() if may_truncate else (TRUNCATE,)), *(() if may_change_modes else MODES)]
+    refused = [*REFUSED.items(), *(("", numbers) for numbers in more)]
+    for name, numbers in refused:
         if numbers[column] != NO_CALL:
-            steps += _fail_if(EQUAL, numbers[column], errno.EPERM)
+            steps += _fail_if(EQUAL, numbers[column], errno.EOPNOTSUPP if name.endswith(ATTRIBUTES) else errno.EPERM)
     steps += _fail_if(EQUAL, CLONE3[column], errno.ENOSYS)
     steps += _filter_call(
         CLONE[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *_fail_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)]

@@ -38,6 +38,11 @@ def test_a_command_that_writes_has_the_caches_of_the_workspace(run):
     assert run("env | grep -c CACHE", access="write") == "0\n[exit code 1]"
 
 
+def test_copies_keep_their_modes_and_times(run):
+    shown = run("touch -d 2001-01-01 a && chmod 640 a && cp -p a b && stat -c %a b && date -r b +%Y")
+    assert shown == "640\n2001\n[exit code 0]"
+
+
 @pytest.mark.parametrize(("access", "is_connected"), [("read", False), ("write", False), ("network", True)])
 def test_only_a_command_with_access_network_reaches_a_server(run, access, is_connected):
     with socket.create_server(("127.0.0.1", 0)) as server:
