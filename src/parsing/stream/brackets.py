@@ -95,8 +95,10 @@ class BracketMatcher:
         for mark in _MARKS.finditer(text):
             character = mark[0]
             if character == '"':
-                if not in_string and self._find_last(text[: mark.start()]) not in _OPENS_STRING:
-                    return False
+                if not in_string:
+                    before = text[: mark.start()].rstrip()
+                    if (before[-1] if before else self._find_last()) not in _OPENS_STRING:
+                        return False
                 in_string = not in_string
             elif character == "\\":
                 return False
@@ -108,13 +110,12 @@ class BracketMatcher:
         self.parts.append(text)
         return True
 
-    def _find_last(self, before: str) -> str:
-        """The last character of `before`, and of what was passed before it, that is no whitespace."""
-        solid = before.rstrip()
-        passed = reversed(self.parts)
-        while not solid and (part := next(passed, "")):
-            solid = part.rstrip()
-        return solid[-1:]
+    def _find_last(self) -> str:
+        """The last character of what was passed that is no whitespace."""
+        for part in reversed(self.parts):
+            if solid := part.rstrip():
+                return solid[-1]
+        return ""
 
     def _scan_string(self, text: str, position: int, start: int) -> int:
         """The position behind the string, or behind what is certainly inside it."""
