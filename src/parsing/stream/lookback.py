@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..arguments.tool_index import ToolIndex
@@ -86,8 +87,12 @@ def find_plain_word(text: str, floor: int) -> str:
     """The number or the ASCII word behind a space that the text ends in; empty if it may begin `TOOL_CALL` or `to=`."""
     space = text.rfind(" ")
     word = text[space + 1 :]
-    plain = word.isascii() and (word.isalpha() or word.isdigit()) and not _OWN_WORD.match(word)
-    return word if plain and space >= floor and text.find("to=", floor) < 0 else ""
+    return word if space >= floor and _is_plain_word(word) and text.find("to=", floor) < 0 else ""
+
+
+@lru_cache(maxsize=1024)  # answers repeat their words
+def _is_plain_word(word: str) -> bool:
+    return word.isascii() and (word.isalpha() or word.isdigit()) and not _OWN_WORD.match(word)
 
 
 def is_word_char(character: str) -> bool:
