@@ -7,6 +7,7 @@ reading costs about the same, or a tag is missing, the calls are `guessed`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, TagSyntax, compile_open
 from ..stream.brackets import BracketMatcher
 from .call_shapes import DecodedBlock, RawCall
 from .json_repair import RepairReader
-from .nodes import Node, UnreadableValue, put
+from .nodes import Node, UnreadableValue
 from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
 from .xml import Markup, unwrap_arguments
@@ -25,6 +26,7 @@ _MAX_CALLS = 64  # in one block
 MAX_TAGS = 2048  # in one block, which is cut off behind them
 _SPACE = LazyPattern(r"\s*")
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
+_MARKER_CHARS = 62
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
 
 
@@ -168,17 +170,25 @@ class TagReader:
         """Ends the block, unless a closing tag follows soon."""
         assert self._style  # noqa: S101 - the state says so
         start, window = _skip_space(text, at), at + LOOK_AHEAD_CHARS
+        own = self._style.tags.match(text, start)
+        if _OTHER_MARKER.match(text, start) and not (own and self._closes(own)):
+            return _Progress(at, True, False)
+        may_be_marker = text[start : start + 1] == "<" and len(text) - start <= _MARKER_CHARS
+        if may_be_marker and text[start + 1 : start + 2] != "/" and not self._final:
+            return _Progress(at, False, False)
         for found in self._style.tags.finditer(text, start, min(window, len(text))):
-            tag = self._style.classify(found)
-            if tag.kind in "cb" or (
-                not self._style.is_element and (tag.kind == "p" or (tag.kind, tag.start) == ("P", start))
-            ):
+            if self._closes(found):
                 self._is_complete = False
                 return _Progress(at, False, True)
-            if tag.kind in "CB":
+            if found.lastgroup in ("C", "B"):
                 return _Progress(at, True, False)
-        is_sure = self._final or len(text) >= window or _OTHER_MARKER.match(text, start) is not None
-        return _Progress(at, is_sure, False)
+        return _Progress(at, self._final or len(text) >= window, False)
+
+    def _closes(self, found: re.Match[str]) -> bool:
+        """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""
+        assert self._style  # noqa: S101 - tags are found with a style
+        kind = self._style.classify(found).kind
+        return kind in "cb" or (kind == "p" and not self._style.is_element)
 
     def read(self, text: str) -> TagBlock:
         """The calls of the block, whose text, and what came behind it, is `text`."""
@@ -252,7 +262,10 @@ class _TagCallBuilder:
                 self.guessed |= not _NEEDS_SECTION.search(value)
             else:
                 value = self._cut_newlines(value)
-            put(self._arguments, self._key.text.strip(), _read_value(value, self._key.attributes, self._style))
+            key = self._key.text.strip()
+            if key in self._arguments:  # with the same value, too: one of the two may be a part of another value
+                raise UnreadableValue(f"The key {key[:64]!r} stands twice.")
+            self._arguments[key] = _read_value(value, self._key.attributes, self._style)
 
     def _cut_newlines(self, value: str) -> str:
         """The value without the newlines that the format writes around it, or that many models write there."""

@@ -136,7 +136,7 @@ class Readings:
             elif not (style.is_element and tag.kind in "pP" and tag.word != state.key):
                 yield from self._iter_in_value(tag, style, state, reading)
             else:
-                yield _Move(state, reading, 0, reading.step)
+                yield _Move(state, reading, self._weigh_boundary(tag, reading.step), reading.step)
         elif state.place in ("section", "section end"):
             yield from _iter_in_section(tag, state, reading)
         elif state.place == "done":
@@ -173,12 +173,16 @@ class Readings:
             before = before.before
         return self._rank(before.text if before else "", key) > 0
 
+    def _weigh_boundary(self, tag: Tag, step: ReadingStep) -> int:
+        """What it costs to take a tag for text that begins a required argument where one may begin."""
+        begins = tag.kind == "P" and tag.is_next and self._previous == "p"
+        return _REQUIRED if begins and self._rank(find_name(step), tag.word) == 2 else 0
+
     def _iter_in_value(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
         step, depth = reading.step, state.depth
         if tag.kind in "PCB":
-            follows = tag.kind == "P" and tag.is_next and self._previous == "p"
-            required = _REQUIRED if follows and self._rank(find_name(step), tag.word) == 2 else 0
-            yield _Move(state._replace(depth=min(depth + 1, _MAX_DEPTH)), reading, _QUOTED + required, step)
+            quoted = _QUOTED + self._weigh_boundary(tag, step)
+            yield _Move(state._replace(depth=min(depth + 1, _MAX_DEPTH)), reading, quoted, step)
             if tag.kind == "P" and not depth and not style.is_element:
                 unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
                 closes = ReadingStep(step, "end", "", tag.start, tag.start)

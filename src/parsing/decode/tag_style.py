@@ -119,7 +119,9 @@ def _compile_argument(argument: TagSyntax, key: Opening, call: TagSyntax, openin
     before, ends = re.escape(lead[1]), call.call_end.split()
     # The first of several tags that end a call ends no argument.
     other = rf"(?!{_compile_closing(ends[0], opening)})" if len(ends) > 1 else ""
-    opens = rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
+    first = call.call.partition(">")[0] + ">"  # of several tags that begin a call: it begins no argument
+    begins = "" if before or "{" in first else _OTHER_GROUPS.sub("(?:", compile_opening(first, of_call=False).pattern)
+    opens = (rf"(?!{begins})" if begins else "") + rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
     return {"P": opens, "p": rf"{other}{before}</(?P<closed>{_WORD})\s?>"}
 
 

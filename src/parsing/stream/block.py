@@ -10,6 +10,7 @@ from typing import Union
 
 from ...types.events import ToolCallDelta
 from ...types.lazy_pattern import LazyPattern
+from ...types.messages import MalformedCall
 from ..classify import CallClassifier
 from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import parse_strict
@@ -270,6 +271,8 @@ class BlockReader:
             return
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
+        if buffer.has_bare_values and any(isinstance(call, MalformedCall) for call in calls):
+            buffer.doubt()  # what cannot be read may be the rest of the call before
         for call in calls:
             buffer.emit_call(call, raw)
             raw = ""
