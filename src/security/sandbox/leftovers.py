@@ -97,7 +97,9 @@ class Leftovers:
             found: dict[Path, SetAside] = {}
             for _ in range(2):  # what stays of the first may lead to more
                 for path in list(self._list_running_files()):
-                    if self._has_changed(path) and (why := self._judge(path)):
+                    if not self._has_changed(path) or not self._is_inside(path.parent):
+                        continue  # a folder on the way may be a link out of the workspace
+                    if why := self._judge(path):
                         text = (_read(path) or b"").decode("utf-8", "replace")
                         found[path] = self._move(path, why)
                         if path.name in CONFIGS:

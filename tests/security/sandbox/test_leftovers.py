@@ -119,6 +119,17 @@ def test_what_does_not_run_by_itself_is_not_spoken_of(run):
     assert not is_running_by_itself(".vscode/extensions.json")
 
 
+@pytest.mark.parametrize("link", ["sub/.git/modules", "sub/.git/rebase-merge", ".idea/runConfigurations"])
+def test_nothing_outside_is_set_aside_through_a_link(link, run, workspace):
+    outside = workspace.parent / "mine"
+    outside.mkdir()
+    for name in ("config", "HEAD", "git-rebase-todo", "x.xml"):
+        (outside / name).write_text("exec mine\n")
+    run(f"git init -q sub; mkdir -p {Path(link).parent}; ln -s {outside} {link}")
+    assert sorted(each.name for each in outside.iterdir()) == ["HEAD", "config", "git-rebase-todo", "x.xml"]
+    assert (outside / "config").read_text() == "exec mine\n"
+
+
 def test_what_was_set_aside_can_be_put_back(workspace, tmp_path):
     leftovers = Leftovers(workspace, tmp_path / "aside")
     leftovers.take()
