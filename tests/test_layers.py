@@ -79,6 +79,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "threading": {"agent", "app", "cli", "model", "security", "tools", "transport"},
 }
 MAY_USE = {  # package from outside -> the rooms that use it
+    "requests": {"transport"},
     "urllib3": {"transport"},
     "certifi": {"transport"},
     "aiohttp": {"serve", "transport"},

@@ -27,13 +27,13 @@ NOT_BEFORE_THE_PROMPT = {
     "sqlite3",
     "importlib.metadata",
 }
-THIRD_PARTY = {"urllib3", "yaml", "regex", "fastjsonschema", "msgspec"}
+THIRD_PARTY = {"requests", "urllib3", "yaml", "regex", "fastjsonschema", "msgspec"}
 BEHIND_THE_PROMPT = {"agent", "model", "parsing", "providers", "tools", "transport"}
 
 
 NOT_FOR_A_QUESTION = {
     *("asyncio", "ctypes", "html", "sqlite3", "subprocess"),
-    *("fastjsonschema", "prompt_toolkit", "regex", "requests", "rich", "yaml"),
+    *("fastjsonschema", "prompt_toolkit", "regex", "rich", "yaml"),
     *("src.cli.chat.loop", "src.cli.demo", "src.session.export", "src.session.index"),
     *("src.providers.anthropic", "src.providers.gemini"),
     *("src.session.replay", "src.tools.fs.grep", "src.tools.fs.walk", "src.tools.process.run"),

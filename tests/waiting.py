@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 600.0  # then it hangs, on however busy a machine
+PATIENCE_S = 180.0  # then it hangs, on however busy a machine
 POLL_S = 0.005
 
 

@@ -1,7 +1,7 @@
 """Connections to a server, which all clients with the same address, key and route share, in any thread.
 
-A pool of urllib3 keeps them. What urllib3's PoolManager and requests do for each request, such as to look for a pool
-and for proxies, is done once here: it costs as much as the request itself.
+Requests go through an adapter of requests over one pool of urllib3. What a Session does for each request, such as to
+look for a pool, proxies and cookies, is done once here: it costs more than the request itself.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from weakref import WeakSet, WeakValueDictionary
 
+import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import LocationParseError
+from urllib3.exceptions import HTTPError, LocationParseError, MaxRetryError
 from urllib3.util import parse_url
 
 from ..errors import ClientError
@@ -35,8 +37,7 @@ class SharedPool:
         self._cookies: dict[str, str] = {}  # a load balancer's, which lead to the replica that has the prompt cached
         self._base_url = base_url
         self._route = route
-        self._prefix = ""  # of a request's path
-        self._connections: urllib3.HTTPConnectionPool | None = None
+        self._connections: _PoolAdapter | None = None
 
     @classmethod
     def join(cls, user: object, base_url: str, api_key: str, route: Route) -> SharedPool:
@@ -60,31 +61,62 @@ class SharedPool:
         """The answer, its body unread. `url` is of this server. Raises ClientError, and urllib3's."""
         if self._cookies:
             headers = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
-        answer = self._connect().urlopen(
-            method,
-            self._prefix + _clean_path(url),
-            body,
-            headers,
-            retries=False,
-            redirect=False,
-            assert_same_host=False,  # for a proxy, the whole address is sent
-            timeout=timeout,
-            preload_content=False,
-        )
+        prepared = requests.PreparedRequest()
+        prepared.method, prepared.url, prepared.body = method, url, body
+        prepared.headers = requests.structures.CaseInsensitiveDict(headers)
+        prepared.headers["Content-Length"] = str(len(body or b""))
+        try:
+            response = self._connect().send(
+                prepared, stream=True, timeout=cast(Any, timeout)
+            )  # the stubs lack urllib3's
+        except requests.RequestException as error:
+            raise _unwrap(error) from None
+        answer: urllib3.BaseHTTPResponse = response.raw
         self.may_have_kept = self.may_have_kept or answer.headers.get("Connection", "").lower() != "close"
         for cookie in answer.headers.getlist("Set-Cookie"):
             name, _, value = cookie.partition(";")[0].partition("=")
             self._cookies[name.strip()] = value.strip()
         return answer
 
-    def _connect(self) -> urllib3.HTTPConnectionPool:
+    def _connect(self) -> _PoolAdapter:
         with _LOCK:
             if self._connections is None:
                 address = urlsplit(self._base_url)
-                if address.scheme == "http" and self._route.proxy.startswith("http"):
-                    self._prefix = _make_origin(address)  # the proxy sends the request on
-                self._connections = _make_pool(address, self._route)
+                by_proxy = address.scheme == "http" and self._route.proxy.startswith("http")
+                prefix = _make_origin(address) if by_proxy else ""  # the proxy sends the request on
+                self._connections = _PoolAdapter(_make_pool(address, self._route), prefix)
             return self._connections
+
+
+class _PoolAdapter(HTTPAdapter):
+    """Sends every request on one pool. `prefix`: of a request's path."""
+
+    def __init__(self, pool: urllib3.HTTPConnectionPool, prefix: str) -> None:
+        super().__init__()
+        self.max_retries = urllib3.Retry(False)  # errors come as they are
+        self._pool = pool
+        self._prefix = prefix
+
+    def get_connection_with_tls_context(self, *_: object, **__: object) -> urllib3.HTTPConnectionPool:
+        return self._pool
+
+    def cert_verify(self, *_: object) -> None:
+        """The pool's TLS context has the certificates."""
+
+    def request_url(self, request: requests.PreparedRequest, _: object) -> str:
+        return self._prefix + _clean_path(request.url or "")
+
+    def close(self) -> None:
+        self._pool.close()
+        super().close()
+
+
+def _unwrap(error: requests.RequestException) -> Exception:
+    """urllib3's error in one of requests."""
+    inner = error.args[0] if error.args else None
+    if isinstance(inner, MaxRetryError) and inner.reason is not None:
+        return inner.reason
+    return inner if isinstance(inner, (HTTPError, OSError)) else error
 
 
 _POOLS: WeakValueDictionary[tuple[object, ...], SharedPool] = WeakValueDictionary()

@@ -6,7 +6,7 @@ Values hold every marker, tag, separator and quote of every format. Run as a scr
 import collections
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
@@ -120,7 +120,6 @@ def test_no_value_is_changed_in_silence(row):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
-@settings(max_examples=25, deadline=None)
 @given(pieces=st.lists(PIECES, max_size=8), size=st.integers(1, 40))
 def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
     text, arguments = write_call(row, "".join(pieces))

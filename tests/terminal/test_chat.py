@@ -214,7 +214,7 @@ class TestAtThePrompt:
         usage = {"prompt_tokens": 900, "completion_tokens": 100}
         chat = chat(["1", {"content": "", "usage": usage}])
         chat.line("hi")
-        chat.shows(r"tiny  native calls  context 1,000 of 4,000 \(25%\)  tokens 900 in, 100 out")
+        chat.shows(r"mode ask  tiny  native calls  context 1,000 of 4,000 \(25%\)")
 
     def test_ctrl_z_and_back(self, chat):
         chat = chat(["1"])
@@ -507,7 +507,7 @@ class TestAtAnApproval:
         assert "\x1b[32m" in chat.raw
 
     def test_the_whole_command_is_shown_and_changed_and_run(self, chat):
-        chat = chat([call("exec", command="echo one")], ["Done."])
+        chat = chat([call("exec", command="echo one", access="write")], ["Done."])
         chat.line("go")
         chat.shows("command: echo one")
         chat.shows(r"Run it\? \[y/N\]")
@@ -520,17 +520,22 @@ class TestAtAnApproval:
         assert "two" in chat.server.requests[1]["messages"][-1]["content"]
 
     def test_words_go_to_the_model_instead(self, chat):
-        chat = chat([call("exec", command="rm x")], ["As you like."])
+        chat = chat([call("exec", command="rm x", access="write")], ["As you like."])
         chat.line("go")
         chat.shows(r"Run it\? \[y/N\]")
-        chat.line("move it to trash instead 日本")
+        chat.line(": move it to trash instead 日本")
         chat.shows("^As you like.$")
         assert "move it to trash instead 日本" in chat.server.requests[1]["messages"][-1]["content"]
 
     def test_always_holds_from_now_on(self, chat):
-        chat = chat([call("exec", command="echo one")], ["1."], [call("exec", command="echo one")], ["2."])
+        chat = chat(
+            [call("exec", command="echo one", access="write")],
+            ["1."],
+            [call("exec", command="echo one", access="write")],
+            ["2."],
+        )
         chat.line("go")
-        chat.shows("a: run it, and always allow")
+        chat.shows("a: always; this adds the rule exec:echo one")
         chat.shows(r"Run it\? \[y/N\]")
         chat.line("a")
         chat.shows("^1.$")
@@ -540,7 +545,7 @@ class TestAtAnApproval:
         assert chat.everything.count("Run it?") == 1
 
     def test_ctrl_c_stops_the_turn(self, chat):
-        chat = chat([call("exec", command="echo one")], ["Well."])
+        chat = chat([call("exec", command="echo one", access="write")], ["Well."])
         chat.line("go")
         chat.shows(r"Run it\? \[y/N\]")
         chat.keys(CTRL_C)
@@ -548,7 +553,7 @@ class TestAtAnApproval:
         chat.prompts()
 
     def test_ctrl_d_is_a_no(self, chat):
-        chat = chat([call("exec", command="echo one")], ["Well."])
+        chat = chat([call("exec", command="echo one", access="write")], ["Well."])
         chat.line("go")
         chat.shows(r"Run it\? \[y/N\]")
         chat.keys(CTRL_D)

@@ -21,13 +21,13 @@ HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
 READ = [{"content": f"Reading.\n{CALL_TEXT}"}, {"finish": "stop"}]
 WRITE = [{"content": 'TOOL_CALL: {"name": "write", "args": {"path": "new.txt", "content": "x"}}'}, {"finish": "stop"}]
 SLEEPY = """
-import time
+import threading
 from vllm_bot import tool
 
 @tool(risk="low")
 def doze() -> str:
     'Sleep.'
-    time.sleep(3600)
+    threading.Event().wait(3600)
 """
 CUT = b'data: {"choices": [{"delta": {"content": "Half an ans"}}]}\n\n'
 
