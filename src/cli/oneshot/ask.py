@@ -23,7 +23,7 @@ from ...app.factory import Factory
 from ...app.runtime import Runtime
 from ...errors import Cancelled, ConfigError, LimitReached
 from ...security.permissions.approval import NO_APPROVER_MESSAGE
-from ...security.text.sanitize import sanitize
+from ...security.text.sanitize import SequenceRemover, sanitize
 from ...session.session import Session
 from ...types.events import CallDenied, Completed, Event, Notice, TextDelta, TurnStarted
 from ...types.messages import Message, Response, Text, UserMessage
@@ -221,7 +221,8 @@ class TextOutlet:
 
     def __init__(self, report: RunReport, stdout: TextIO, *, raw: bool = False) -> None:
         self.report = report
-        self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False, raw=raw and not stdout.isatty())
+        clean = None if stdout.isatty() else str if raw else SequenceRemover().feed
+        self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False, clean=clean)
         self._streaming = stdout.isatty()
         self._answering = False
 

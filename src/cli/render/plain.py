@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
@@ -105,16 +106,18 @@ def _shorten(value: JSON) -> str:
 class PlainScreen:
     """A plain Display that only appends lines. `answer` gets the model's text, `aside` everything else.
 
-    `thoughts`: show thoughts; `styled`: dim them; `raw`: leave escape sequences in the model's text.
+    `thoughts`: show thoughts; `styled`: dim them; `clean`: makes the answer harmless, by default for a terminal.
     """
 
-    def __init__(self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool, raw: bool = False) -> None:
+    def __init__(
+        self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool, clean: Callable[[str], str] | None = None
+    ) -> None:
         self._answer = answer
         self._aside = aside
         self.thinking = "show" if thoughts else "hide"
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._styled = styled
-        self._clean = str if raw else Sanitizer().feed
+        self._clean = clean or Sanitizer().feed
         self._clean_thought = Sanitizer().feed
         self._open: TextIO | None = None  # the stream with an unfinished line
         self._thinking = False

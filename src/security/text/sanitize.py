@@ -11,6 +11,7 @@ it drops nothing and shows all of that as escapes.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 MAX_STRING_CHARS = 65_536  # of a payload without an end: it hides no more than this, and no further line
 MAX_CONTROL_CHARS = 64  # parameters of a control sequence
@@ -24,6 +25,7 @@ _DROPPED = (  # invisible, or with an effect on the text around them
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _SPECIAL = re.compile(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
 _SELECTOR = re.compile(f"[{_SELECTORS}]")
+_INTRODUCERS = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")  # of escape sequences
 
 _INTRODUCED = {"[": "control", "]": "string", "P": "string", "_": "string", "^": "string", "X": "string"}
 _C1 = {"\x9b": "control", "\x9d": "string", "\x90": "string", "\x9f": "string", "\x9e": "string", "\x98": "string"}
@@ -33,6 +35,8 @@ _STRING_ENDS = frozenset("\x07\x9c\x18\x1a")
 class Sanitizer:
     """Sanitizes one text in chunks."""
 
+    _sought: ClassVar[re.Pattern[str]] = _SPECIAL  # what is not let through as it is
+
     def __init__(self) -> None:
         self._state = "text"  # text, escape, control, string
         self._length = 0  # of the sequence so far
@@ -40,7 +44,7 @@ class Sanitizer:
 
     def feed(self, text: str) -> str:
         """The next chunk, without what a terminal would obey."""
-        if self._state == "text" and self._last != "\r" and not _SPECIAL.search(text):
+        if self._state == "text" and self._last != "\r" and not self._sought.search(text):
             self._last = text[-1:] or self._last
             return text
         out: list[str] = []
@@ -85,6 +89,18 @@ class Sanitizer:
         self._last = last
         if character == "\x1b" or character in _C1:
             self._state, self._length = _C1.get(character, "escape"), 0
+        return ""
+
+
+class SequenceRemover(Sanitizer):
+    """Removes escape sequences with their payload, and nothing else: for a file or a pipe."""
+
+    _sought: ClassVar[re.Pattern[str]] = _INTRODUCERS
+
+    def _replace(self, character: str) -> str:
+        if not _INTRODUCERS.match(character):
+            return character
+        self._state, self._length = _C1.get(character, "escape"), 0
         return ""
 
 

@@ -77,9 +77,9 @@ def test_an_outcome_is_one_short_line(result, line):
     assert describe_result(result) == line
 
 
-def drawn(*events, thoughts=False, styled=False, raw=False):
+def drawn(*events, thoughts=False, styled=False, clean=None):
     answer, aside = io.StringIO(), io.StringIO()
-    screen = PlainScreen(answer, aside, thoughts=thoughts, styled=styled, raw=raw)
+    screen = PlainScreen(answer, aside, thoughts=thoughts, styled=styled, clean=clean)
     for event in events:
         screen.draw(event)
     return answer.getvalue(), aside.getvalue()
@@ -147,7 +147,6 @@ def test_how_a_command_ended_is_on_its_line():
     assert describe_result(result) == "2 lines [exit code 1]"
 
 
-def test_output_to_a_file_has_no_escape_sequences_unless_it_is_raw():
-    text = "a\x1b]52;c;eA==\x07b\u200fc"
-    assert drawn(TextDelta(text))[0] == "abc"
-    assert drawn(TextDelta(text), raw=True)[0] == text
+def test_what_makes_the_answer_harmless_may_be_given():
+    assert drawn(TextDelta("a\x1b[1mb"))[0] == "ab"
+    assert drawn(TextDelta("a\x1b[1mb"), clean=str)[0] == "a\x1b[1mb"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from src.security.text.sanitize import MAX_STRING_CHARS, Sanitizer, reveal, sanitize
+from src.security.text.sanitize import MAX_STRING_CHARS, Sanitizer, SequenceRemover, reveal, sanitize
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts" / "io_cases.json"
 FORBIDDEN = re.compile(
@@ -141,3 +141,13 @@ def test_the_given_cases():
     checked = [case for case in cases if case["expected"] in expected]
     assert len(checked) >= 6
     assert [case["class"] for case in checked if not expected[case["expected"]](case["input"])] == []
+
+
+@given(st.text(st.sampled_from("ab\x1b[]P\x07\x9b\x9c0;m\r\n\u2028\x85\u200b\x00")), st.integers(0, 20))
+def test_for_a_pipe_only_escape_sequences_are_removed(text, cut):
+    remover = SequenceRemover()
+    removed = remover.feed(text[:cut]) + remover.feed(text[cut:])
+    assert removed == SequenceRemover().feed(text)
+    assert "\x1b" not in removed and "\x9b" not in removed
+    plain = text.translate(dict.fromkeys(map(ord, "\x1b\x9b\x9c\x07")))
+    assert SequenceRemover().feed(plain) == plain
