@@ -154,3 +154,28 @@ def test_a_file_that_is_known_only_when_the_line_runs_is_unknown(line):
 @pytest.mark.parametrize("line", ["echo 'a > $x'", "grep -E '<a>$' f", 'echo "a->b" | cat'])
 def test_a_quoted_sign_redirects_nothing(line):
     assert list(list_written_files(line)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("git --no-pager push", "denied"),
+        ("git -C sub push", "denied"),
+        ("git status", "clear"),
+        ("git push origin", "denied"),
+        ("git", "unreadable"),
+        ("git log push", "clear"),
+    ],
+)
+def test_a_rule_of_two_words_skips_options_between_them_alone(line, verdict):
+    assert judge_line(line, ["git", "push"]).verdict == verdict
+
+
+@pytest.mark.parametrize("line", ["cat << E\nx", "ls \u200b", "xargs", "timeout 5"])
+def test_a_line_without_its_end_or_its_command_cannot_be_read(line):
+    assert judge_line(line, ["touch"]).verdict == "unreadable"
+
+
+@pytest.mark.parametrize("line", ["echo x > a\0b", "echo x > \ud800", f"echo x > {'a' * 1_000_000}"])
+def test_of_a_line_that_cannot_be_looked_at_no_file_is_known(line):
+    assert list(list_written_files(line)) == [None]
