@@ -179,7 +179,8 @@ def _find_input(message: Message) -> _Input:
         texts = [message.text]
     elif isinstance(message, ToolResults):
         texts = [result.text for result in message.results]
-    return _Input([*map(GivenText, texts)], any(map(mentions_call, texts)))
+    is_user = isinstance(message, UserMessage)
+    return _Input([GivenText(text, is_user=is_user) for text in texts], any(map(mentions_call, texts)))
 
 
 def _make_plain(tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:

@@ -31,18 +31,22 @@ _LABELS = frozenset(
 
 
 class GivenText:
-    """A text that the model was given."""
+    """A text that the model was given. `is_user`: of the user's, in which only a call as it stands there counts."""
 
-    __slots__ = ("_plain", "_text")
+    __slots__ = ("_is_user", "_plain", "_text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_user: bool = False) -> None:
         self._text = text
+        self._is_user = is_user
         self._plain: tuple[str, ...] = ()
 
     def holds_call(self, call: SoughtCall) -> bool:
         """Whether the call stands in the text, or the block that it came in."""
         if call.name_part not in self._text:
             return False
+        if self._is_user:
+            self._plain = self._plain or ("".join(self._text.split()),)
+            return len(call.written) >= _MIN_ECHO_CHARS and call.written in self._plain[0]
         if not self._plain:
             self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", self._text)): None})
         if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in self._plain):
@@ -64,6 +68,7 @@ class SoughtCall:
         self.name = simplify(name)
         self.name_part = max(re.split(r"[\W_]+", name), key=len)  # stands in every text that holds the call
         self.block = simplify(raw)
+        self.written = "".join(raw.split())
         self.arguments = arguments
         leaves = list(_iter_leaves(arguments))
         variants = [[simplify(leaf) for leaf in leaves], [simplify(_LINE_PREFIX.sub("", leaf)) for leaf in leaves]]
