@@ -163,8 +163,10 @@ class BlockDetector:
         name = match["attributed"]
         if self._tools.find(name) is None:
             return Skip(match.end())
-        body = start if opener.startswith("[") else match.start("attributed")
-        return BlockStart(start, body, "attributes", opener, name)
+        begin = match.start("attributed")
+        bracket = match.string.rfind("[", start, begin)  # of `[Calling tool=`, which nothing but the end of the call closes
+        is_open = bracket > match.string.rfind("]", start, begin)
+        return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
         text, at, floor, _, _ = position

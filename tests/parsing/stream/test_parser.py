@@ -290,6 +290,7 @@ SHAPES = {
     "keywords in ReAct": "Action: read\nAction Input: path='a'\n",
     "behind thoughts in a channel": '<|channel>thought\nI need it.\n<channel|>call:read{path:<|"|>a<|"|>}',
     "a turn's end behind it": '<|tool_call>call:read{path:<|"|>a<|"|>}<turn|>',
+    "words in a marker behind another": '[TOOL_CALL]<tool_call>read path="a"</tool_call>',
     "arguments encoded as a string under the name": '[{"read": "{\\"path\\": \\"a\\"}"}]',
 }
 
