@@ -80,7 +80,7 @@ class CallClassifier:
 
     def has_name(self, text: str) -> bool:
         """Whether a word of the text is an offered tool's name."""
-        return any(map(self._tools.names_tool, _NAME_WORD.findall(text)))
+        return any(map(self._tools.names.names_tool, _NAME_WORD.findall(text)))
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None
@@ -139,7 +139,7 @@ class CallClassifier:
         """
         if _QUOTED.search(lead):
             return False
-        if self.resolve_name(name) or self._tools.mentions_name(raw):
+        if self.resolve_name(name) or self._tools.names.mention.search(raw):
             return True
         is_apart = _LINE_START.search(lead) is not None or bool(name and self._tools.find_nearest(name))
         return is_apart and not _TEMPLATE.search(raw)
@@ -168,7 +168,7 @@ class CallClassifier:
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*decoded.repairs, *renamed, *fitter.changes)
         guessed = decoded.guessed or self._is_presented or not GUESSES.isdisjoint(repaired)
-        guessed = guessed or not self._tools.is_exact(call.name)
+        guessed = guessed or not self._tools.names.is_exact(call.name)
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
         return replace(made, echo=True) if self._is_echo(made, raw) else made
 

@@ -111,7 +111,11 @@ class BlockDetector:
         match = openers.ELEMENT.match(text, at)
         if match and match["name"] in self._tools.tools and _starts_line(position.line):
             return BlockStart(at, at, "element", "", match["name"], False)
-        if not match and openers.ELEMENT.is_prefix(text, at) and self._tools.is_name_prefix(text[at + 1 : at + 100]):
+        if (
+            not match
+            and openers.ELEMENT.is_prefix(text, at)
+            and self._tools.names.is_name_prefix(text[at + 1 : at + 100])
+        ):
             return NeedMore(at)
         return None
 
@@ -164,7 +168,9 @@ class BlockDetector:
         if self._tools.find(name) is None:
             return Skip(match.end())
         begin = match.start("attributed")
-        bracket = match.string.rfind("[", start, begin)  # of `[Calling tool=`, which nothing but the end of the call closes
+        bracket = match.string.rfind(
+            "[", start, begin
+        )  # of `[Calling tool=`, which nothing but the end of the call closes
         is_open = bracket > match.string.rfind("]", start, begin)
         return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
 
@@ -227,7 +233,7 @@ class BlockDetector:
         match = openers.CALL_LIST.match(text, at)
         if not match:
             name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
-            may_name_tool = len(text) - at < 20 or self._tools.is_name_prefix(name) or _DOTTED.fullmatch(name)
+            may_name_tool = len(text) - at < 20 or self._tools.names.is_name_prefix(name) or _DOTTED.fullmatch(name)
             return NeedMore(at) if openers.CALL_LIST.is_prefix(text, at) and may_name_tool else None
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
@@ -301,7 +307,7 @@ class BlockDetector:
         if not matcher.is_prefix(text, at):
             return None
         name = text[at : at + 100].rpartition("=")[2].strip().removeprefix("print(").removeprefix("await")
-        return NeedMore(at) if self._tools.is_name_prefix(name.strip()) and at < len(text) else None
+        return NeedMore(at) if self._tools.names.is_name_prefix(name.strip()) and at < len(text) else None
 
     def _detect_fenced(self, text: str, at: int) -> Detection:
         """The block whose first word is at `at`."""

@@ -116,21 +116,21 @@ def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
 
 
 def _begins_nothing(tools: ToolIndex, word: str) -> bool:
-    return word.isdigit() or not (word.casefold() in KEYWORD_PREFIXES or tools.is_name_prefix(word))
+    return word.isdigit() or not (word.casefold() in KEYWORD_PREFIXES or tools.names.is_name_prefix(word))
 
 
 def _may_begin(tools: ToolIndex, word: PrecedingWord) -> bool:
     bare = word.name.rstrip(":")
     if word.gap or word.mark or bare != word.name:
-        return tools.names_tool(bare) or bare.casefold() in KEYWORDS
-    return tools.is_name_prefix(bare) or bare.casefold() in KEYWORD_PREFIXES
+        return tools.names.names_tool(bare) or bare.casefold() in KEYWORDS
+    return tools.names.is_name_prefix(bare) or bare.casefold() in KEYWORD_PREFIXES
 
 
 def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:
     """The name of an offered tool before the anchor."""
     words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS), position.before)
     whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
-    word = next((word for word in whole if tools.names_tool(word.name.rstrip(":"))), None)
+    word = next((word for word in whole if tools.names.names_tool(word.name.rstrip(":"))), None)
     return None if word and word.start == word.begin and word.previous in _GLUE else word
 
 

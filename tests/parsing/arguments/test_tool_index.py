@@ -60,19 +60,24 @@ def test_a_name_that_two_tools_share_finds_neither():
     assert box.find("a.run").name == "a.run"
 
 
+def test_a_schema_is_that_of_its_own_index_though_the_names_are_the_same():
+    first, second = (ToolIndex([{"name": "read", "parameters": {"required": [key]}}]) for key in ("path", "file"))
+    assert (first.find("read").required, second.find("read").required) == (("path",), ("file",))
+
+
 def test_the_nearest_names_are_offered_to_a_model_that_erred():
     assert BOX.find_nearest("get_wether") == ["get_weather"]
 
 
 def test_every_beginning_of_a_name_may_begin_one_and_other_words_do_not():
-    assert all(BOX.is_name_prefix("get_weather"[:end]) for end in range(12))
-    assert BOX.is_name_prefix("functions.get_w")
-    assert not BOX.is_name_prefix("hello")
+    assert all(BOX.names.is_name_prefix("get_weather"[:end]) for end in range(12))
+    assert BOX.names.is_name_prefix("functions.get_w")
+    assert not BOX.names.is_name_prefix("hello")
 
 
 def test_before_a_bracket_only_usual_namespaces_belong_to_a_name():
-    assert BOX.names_tool("functions.get_weather")
-    assert not BOX.names_tool("file.get_weather")
+    assert BOX.names.names_tool("functions.get_weather")
+    assert not BOX.names.names_tool("file.get_weather")
 
 
 def test_any_number_of_names_can_be_looked_up():
