@@ -8,7 +8,7 @@ that the chat shows its prompt before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,13 @@ from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
 from ..types.messages import JSON, Message, SystemMessage
+from ..types.process import StartedProcess
 from .state_files import RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
     from threading import Event as CancelToken
 
     from ..security.permissions.approval import Approver
-    from ..tools.sdk.context import BeforeWrite
     from .connect import Connections
     from .runtime import Runtime
 
@@ -53,14 +53,17 @@ class Factory:
 
         return Connections(self.settings, self.sleep, self.cancelled)
 
-    def make_runtime(self, model_name: str, approver: Approver, before_write: BeforeWrite | None = None) -> Runtime:
-        """The agent on this model. `before_write` receives a file's content before a tool writes it.
+    def make_runtime(
+        self, model_name: str, approver: Approver, find_session: Callable[[], Session] | None = None
+    ) -> Runtime:
+        """The agent on this model. `find_session`: where the files that tools write and the processes they start are
+        recorded.
 
         Raises ConfigError for tools, rules or reviewers that cannot be used.
         """
         from .runtime import make_runtime
 
-        return make_runtime(self.connections, model_name, approver, before_write)
+        return make_runtime(self.connections, model_name, approver, find_session)
 
     @property
     def server_memory(self) -> ServerMemory:
@@ -87,7 +90,7 @@ class Factory:
 
     def make_store(self) -> Store:
         """Where conversations are saved, with secrets removed."""
-        return Store(self.settings.state, self.redact)
+        return Store(self.settings.state, self.redact, find_living=_find_living)
 
     def make_session(self, model_name: str, store: Store | None = None) -> Session:
         """A new conversation, which is saved where there is a store."""
@@ -119,3 +122,9 @@ class Factory:
 
             rules = neutralize_with_note(rules)
         return [SystemMessage("\n\n".join(filter(None, [*notes, rules])))]
+
+
+def _find_living(known: Iterable[StartedProcess]) -> Mapping[StartedProcess, Sequence[int]]:
+    from ..tools.process.proc import find_living  # start-up is measured
+
+    return find_living(known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -34,11 +34,11 @@ from ..security.text.sanitize import reveal
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
-from ..tools.sdk.context import BeforeWrite
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
 from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.messages import ToolCall
+from ..types.process import StartedProcess
 from ..types.sandbox import Sandbox
 from .connect import Connections
 from .model import Model
@@ -133,7 +133,7 @@ class Runtime(NamedTuple):
 
 
 def make_runtime(
-    connections: Connections, model_name: str, approver: Approver, before_write: BeforeWrite | None
+    connections: Connections, model_name: str, approver: Approver, find_session: Callable[[], Session] | None
 ) -> Runtime:
     """See Factory.make_runtime."""
     settings = connections.settings
@@ -155,7 +155,7 @@ def make_runtime(
     agent = AgentLoop(
         model.core,
         make_tools(settings),
-        replace(context, before_write=before_write) if before_write else context,
+        _record_in(find_session, context) if find_session else context,
         approver,
         make_policy(settings, sandbox),
         max_tool_turns=settings.agent.max_tool_turns,
@@ -165,6 +165,18 @@ def make_runtime(
         review_board=connections.make_review_board(),
     )
     return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled)
+
+
+def _record_in(find_session: Callable[[], Session], context: ToolContext) -> ToolContext:
+    """The context, with the files that tools write and the processes they start recorded."""
+
+    def record_write(path: str, content: bytes | None) -> None:
+        find_session().record_write(path, content)
+
+    def record_process(process: StartedProcess) -> None:
+        find_session().record_process(process)
+
+    return replace(context, before_write=record_write, on_start=record_process)
 
 
 def _make_compactor(connections: Connections, model: Model) -> Compactor:

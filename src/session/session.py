@@ -8,21 +8,28 @@ if it cannot be written, the conversation exists only in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
+from ..types.process import StartedProcess
 from .journal import VERSION, Journal, Record, Redact
 from .snapshots import RestoredFiles, RestoreFile, Snapshots, hash_file
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
+FindLiving = Callable[[Iterable[StartedProcess]], Mapping[StartedProcess, Sequence[int]]]
 NOT_SAVED = "This conversation is no longer saved and cannot be resumed later: {why}"
 MAX_PARTIAL_CHARS = 2_000_000  # of an answer that are saved before it is complete
 TOO_LONG = f"This answer has more than {MAX_PARTIAL_CHARS:,} characters; the rest of it is saved only when it ends."
+
+
+def ignore_processes(known: Iterable[StartedProcess]) -> Mapping[StartedProcess, Sequence[int]]:  # noqa: ARG001
+    return {}
 
 
 class Undone(NamedTuple):
@@ -57,15 +64,23 @@ class Session:
         self._state = SessionState(meta=dict(meta or {}))
         self._recorded_count = 0  # number of messages that are recorded
         self._results: list[ToolResult] = []  # of the last answer, recorded already
+        self._lock = Lock()  # calls in threads of their own record processes
         self._in_turn = False
         self._has_warned = False
         self._notices: list[str] = []  # for the user, with the next event
 
     @classmethod
     def resume(
-        cls, path: Path, system: Sequence[Message], root: Path, redact: Redact = str
+        cls,
+        path: Path,
+        system: Sequence[Message],
+        root: Path,
+        redact: Redact = str,
+        find_living: FindLiving = ignore_processes,
     ) -> tuple[Session, list[str]]:
         """The session of a journal, with the current system prompt, and notices for the user.
+
+        `find_living`: of the processes that ran last those that live, each with the numbers of all that it started.
 
         Raises BotError if it cannot be read, or is open elsewhere.
         """
@@ -85,6 +100,7 @@ class Session:
         session._append("resumed", {"torn": True} if found.torn else {})
         if found.partial:
             session._append("response", {"message": found.partial.to_dict()})
+        living = [_describe_living(each, pids) for each, pids in find_living(found.state.processes).items()]
         for lost in found.lost:
             session._append("result", {"result": lost.to_dict()})
         journal.sync()
@@ -92,6 +108,7 @@ class Session:
         if found.lost:
             names = ", ".join(result.name for result in found.lost)
             notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
+        notices += living
         workspace = str(session.meta.get("workspace", root))
         if workspace != str(root):
             notices.append(f"This conversation took place in {workspace}; the tools now work in {root}.")
@@ -200,6 +217,10 @@ class Session:
             return
         self._append("write", {"path": str(self._root / path), "before": before, "call": self._state.running})
 
+    def record_process(self, process: StartedProcess) -> None:
+        """Record a process that a call has started; any thread may call it."""
+        self._append("process", process._asdict())
+
     def rename(self, name: str) -> None:
         self._append("rename", {"name": name})
 
@@ -301,11 +322,12 @@ class Session:
         """Write a record and apply it. `clean`: its secrets have been removed already."""
         if not self._state.next and kind != "meta":
             self._append("meta", {"version": VERSION, **self.meta})
-        record = Record(kind, self._state.next, fields)
-        self._state.next += 1  # first, so that no number is used twice after an interrupt
-        if self._journal:
-            self._journal.write(record, clean=clean)
-        self._state.apply(record)
+        with self._lock:
+            record = Record(kind, self._state.next, fields)
+            self._state.next += 1  # first, so that no number is used twice after an interrupt
+            if self._journal:
+                self._journal.write(record, clean=clean)
+            self._state.apply(record)
 
     def _sync(self) -> None:
         if self._journal:
@@ -323,6 +345,11 @@ class Session:
 def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
     """The messages with this system prompt instead of their own."""
     return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
+
+
+def _describe_living(process: StartedProcess, pids: Sequence[int]) -> str:
+    shown, numbers = " ".join(process.command.split()), " ".join(map(str, pids))
+    return f"Still running from before: {shown} (`kill {numbers}` ends it)."
 
 
 def _hash_if_readable(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..types.messages import JSON, Response
+from ..types.process import StartedProcess
 from .journal import Record
 
 TODO_WRITE = "todo_write"  # the tool whose last successful call is the list of things to do
@@ -86,6 +87,7 @@ class SessionState:
     compactions: list[Compaction] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    processes: list[StartedProcess] = field(default_factory=list)  # of the calls of the last answer
     open_writes: list[int] = field(default_factory=list)  # indexes of the writes of the running call
     started: list[StartedCall] = field(default_factory=list)
     running: str = ""  # the id of the call that started last
@@ -145,7 +147,7 @@ class SessionState:
             message = record.fields.get("message")
             self.points.append(Point(record.number, str(message.get("text", "")) if isinstance(message, dict) else ""))
         elif record.kind == "response":
-            self._response, self._todo_calls = record, None
+            self._response, self._todo_calls, self.processes = record, None, []
             if self._last_kind == "delta":  # the pieces of this answer
                 self.entries.pop()
         self.entries.append(self._entry(record))
@@ -160,6 +162,11 @@ class SessionState:
         self._attach(record)
         self.running = str(record.fields.get("id"))
         self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name"))))
+
+    def _start_process(self, record: Record) -> None:
+        pid, start, command = (record.fields.get(name) for name in StartedProcess._fields)
+        if isinstance(pid, int):
+            self.processes.append(StartedProcess(pid, str(start), str(command)))
 
     def _attach(self, record: Record) -> None:
         """Add a call, a result or another piece to the last entry."""
@@ -250,6 +257,7 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     **dict.fromkeys(("system", "user", "order", "response"), SessionState._add_message),
     "delta": SessionState._add_delta,
     "call": SessionState._start_call,
+    "process": SessionState._start_process,
     "result": SessionState._end_call,
     "meta": SessionState._set_meta,
     "rename": SessionState._rename,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..errors import BotError
 from ..types.messages import JSON, Message
 from .journal import Journal, Locked, Redact, make_storable
-from .session import Session
+from .session import FindLiving, Session, ignore_processes
 
 if TYPE_CHECKING:  # sqlite3 is loaded only to look for a session
     from .index import Index, Match, Summary
@@ -28,12 +28,22 @@ MAX_IDS_SHOWN = 5  # in an error message
 
 
 class Store:
-    """`state` is the program's state folder, which is made when there is something to save."""
+    """`state` is the program's state folder, which is made when there is something to save.
 
-    def __init__(self, state: Path, redact: Redact = str, now: Callable[[], float] = time.time) -> None:
+    `find_living`: of processes those that live.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        redact: Redact = str,
+        now: Callable[[], float] = time.time,
+        find_living: FindLiving = ignore_processes,
+    ) -> None:
         self.folder = state / FOLDER_NAME
         self._redact = redact
         self._now = now
+        self._find_living = find_living
 
     def create(self, messages: Sequence[Message], root: Path, meta: Mapping[str, JSON]) -> Session:
         """A session that begins with these messages; its file is made with the first question."""
@@ -49,7 +59,7 @@ class Store:
         """The session that `find` finds, or a copy if it is open elsewhere; and notices. Raises BotError."""
         session = self.find(name_or_id, root)
         try:
-            return Session.resume(self.journal_path(session), system, root, self._redact)
+            return Session.resume(self.journal_path(session), system, root, self._redact, self._find_living)
         except Locked:
             copy = Session.copy(self.journal_path(session), system, root, self.create_journal())
             return copy, [f"The session {session} is open elsewhere: this is a copy."]

@@ -14,6 +14,7 @@ from src.session.session import MAX_PARTIAL_CHARS, TOO_LONG, Session
 from src.session.snapshots import MAX_UNUSED_S
 from src.types.events import CallStarted, Compacted, Notice, TextDelta
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
+from src.types.process import StartedProcess
 from tests.doubles import POLICY, ScriptedModel, context, perform, says, toolbox
 
 from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, start_session
@@ -165,6 +166,36 @@ class TestInterrupted:
         second, notices = open_store(tmp_path).resume("", SYSTEM, tmp_path)
         assert second.messages == first.messages
         assert notices == []
+
+    def test_a_process_of_the_last_calls_that_still_lives_is_named(self, tmp_path):
+        session = start_session(tmp_path)
+        session.messages.append(UserMessage("hi"))
+        server = StartedProcess(71, "now 5", "make serve")
+        for process in (server, StartedProcess(72, "now 6", "ls")):
+            session.record_process(process)
+        session.close()
+        asked = []
+
+        def find_living(known):
+            asked.extend(known)
+            return {server: [71, 75]}
+
+        resumed, notices = open_store(tmp_path, find_living=find_living).resume("", SYSTEM, tmp_path)
+        assert [each.pid for each in asked] == [71, 72]
+        assert notices == ["Still running from before: make serve (`kill 71 75` ends it)."]
+        assert resumed._state.processes == session._state.processes
+
+    def test_a_process_of_an_earlier_answer_is_not_looked_for(self, tmp_path):
+        session = start_session(tmp_path)
+        session.record_process(StartedProcess(71, "now 5", "ls"))
+        ask(session, "hi", says("done"))
+        assert session._state.processes == []
+
+    def test_a_process_record_that_is_damaged_changes_nothing(self, tmp_path):
+        session = start_session(tmp_path, says("1"))
+        session._append("process", {"pid": "x"})
+        session.close()
+        assert resume_session(tmp_path)._state.processes == []
 
     def test_a_question_without_an_answer_is_removed(self, tmp_path):
         session = start_session(tmp_path, says("1"))

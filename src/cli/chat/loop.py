@@ -130,14 +130,10 @@ class Chat:
 
 def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
     """The state of a new chat. `approver` is called when the runtime is made."""
-
-    def before_write(path: str, content: bytes | None) -> None:
-        state.session.record_write(path, content)
-
     factory = Factory(target.settings)
 
     def make(name: str) -> Runtime:
-        return factory.make_runtime(name, approver(), before_write)
+        return factory.make_runtime(name, approver(), lambda: state.session)
 
     state = State(target.settings, screen, debug, make, target.model, factory.make_store())
     state.context_length, state.known_path = target.context, target.path.mode if target.path else ""

@@ -155,7 +155,7 @@ def _answer(
     yield from map(Notice, notices)
     session.meta.setdefault("model", target.model)
     approver = choose_approver(yes, settings)
-    runtime = factory.with_settings(settings).make_runtime(target.model, approver, session.record_write)
+    runtime = factory.with_settings(settings).make_runtime(target.model, approver, lambda: session)
     runtime.restore_todos(session)
     is_unasked = False
     with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:

@@ -31,12 +31,12 @@ from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from .output import Output
+from .proc import PROC, identify, list_processes
 from .supervisor import END_TIMEOUT_S, KILL_GRACE_S, LINGER_S, Supervisor
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-PROC = Path("/proc")
 POLL_S = 0.05  # seconds between checks for the program's end and for cancellation
 INTERRUPT_GRACE_S = 1.0  # seconds from a user's Ctrl-C to SIGKILL
 READ_BYTES = 1 << 16
@@ -82,6 +82,7 @@ def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: G
             launch.tidy_up()
             raise
         try:
+            ctx.on_start(identify(process.pid, argv))
             with interrupts.allowed():
                 deadline = time.monotonic() + ctx.exec_timeout
                 has_ended = _read_until_end(process, output.feed, deadline, ctx.raise_if_cancelled)
@@ -279,23 +280,11 @@ def _kill_writers(process: Popen[bytes]) -> None:
     if not PROC.is_dir():
         return
     pipe = (PROC / f"self/fd/{_pipe_of(process).fileno()}").readlink()
-    for pid, _group in _find_living(os.getsid(0)):
+    for each in list_processes():
         with suppress(OSError):  # the process has ended by now, or belongs to another user
-            if pid != os.getpid() and any(each.readlink() == pipe for each in (PROC / f"{pid}/fd").iterdir()):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _find_living(session: int) -> Iterator[tuple[int, int]]:
-    """Number and group of each living process of the session; without an init, dead ones stay."""
-    for process in PROC.iterdir():
-        if not process.name.isdecimal():
-            continue
-        with suppress(OSError):  # the process has ended by now
-            if os.getsid(int(process.name)) == session:  # first, since reading a file of /proc is thirty times slower
-                stat = (process / "stat").read_text(errors="replace")
-                state, _parent, group, *_ = stat.rpartition(")")[2].split()
-                if state not in "ZX":
-                    yield int(process.name), int(group)
+            is_ours = each.session == os.getsid(0) and each.pid != os.getpid()
+            if is_ours and any(file.readlink() == pipe for file in (PROC / f"{each.pid}/fd").iterdir()):
+                os.kill(each.pid, signal.SIGKILL)
 
 
 def describe_exit(code: int) -> str:

@@ -16,9 +16,10 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+
+from .proc import DEAD, list_processes
 
 KILL_GRACE_S = 0.5  # from SIGTERM to SIGKILL
 END_TIMEOUT_S = 5.0  # after SIGKILL; on an idle machine a process ends within 10 ms
@@ -27,7 +28,6 @@ PAUSE_S = 0.01  # between two looks at processes
 MAX_ROUNDS = 50  # of stopping processes that start others
 MAX_FD = 1 << 16
 LEFT_OVER = b"l"
-PROC = Path("/proc")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGPIPE)
 IS_LINUX = sys.platform == "linux"
@@ -53,7 +53,7 @@ class Supervisor:
             if pid := os.fork():
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 os._exit(_supervise(pid, order_fd, report_fd))
-            os.setsid()
+            os.setpgid(0, 0)  # so that `kill 0` does not reach the supervisor; the session is the one that is recorded
             _set_option(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # it was killed before the option was set
                 os._exit(1)
@@ -104,7 +104,7 @@ class _Family:  # pragma: no cover - lives in the supervisor
                 os.killpg(self.pid, 0)
                 return {-self.pid}
             return set()
-        parents = {pid: parent for pid, (parent, state) in _list_processes() if state not in "ZX"}
+        parents = {each.pid: each.parent for each in list_processes() if each.state not in DEAD}
         found, before = {os.getpid()}, 0
         while len(found) != before:
             before = len(found)
@@ -175,12 +175,3 @@ def _send_each(pids: set[int], number: int) -> None:  # pragma: no cover - runs 
     for pid in pids:
         with suppress(OSError):  # it has just ended, or belongs to another user
             os.kill(pid, number)
-
-
-def _list_processes() -> Iterator[tuple[int, tuple[int, str]]]:  # pragma: no cover - runs in the supervisor
-    """The number of each process, with that of its parent, and its state."""
-    for folder in PROC.iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError):  # it has just ended
-                state, parent, *_ = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                yield int(folder.name), (int(parent), state)

@@ -17,6 +17,7 @@ from threading import Event
 from typing import Any, NamedTuple, TypeVar, Union, cast
 
 from ...errors import ToolError
+from ...types.process import StartedProcess
 from ...types.sandbox import Access, Grant, Sandbox
 from ..process.async_loop import AsyncLoop, CurrentLoop
 from .dependencies import (
@@ -40,8 +41,15 @@ T = TypeVar("T")
 BeforeWrite = Callable[[str, Union[bytes, None]], None]
 
 
+OnStart = Callable[[StartedProcess], None]  # called when a command has started, perhaps by several threads
+
+
 def _ignore_write(path: str, before: bytes | None) -> None:
     """No undo is wanted."""
+
+
+def _ignore_start(process: StartedProcess) -> None:
+    """Nothing is recorded."""
 
 
 @dataclass
@@ -90,6 +98,7 @@ class ToolContext:
     exec_max_output: int = 30_000  # characters
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
     before_write: BeforeWrite = _ignore_write
+    on_start: OnStart = _ignore_start
     sandbox: Sandbox | None = None  # None: commands run without one
     access: Grant | None = None  # what this call was allowed; None: what it names
     report: CommandReport = field(default_factory=CommandReport, repr=False)

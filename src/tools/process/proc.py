@@ -1,0 +1,70 @@
+"""The processes of this machine, from Linux's /proc. Elsewhere there are none to be found. Source: proc(5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ...types.process import StartedProcess
+
+PROC = Path("/proc")
+MAX_COMMAND_CHARS = 200
+DEAD = "ZX"  # states: without an init, dead ones stay
+
+
+class ProcessStatus(NamedTuple):
+    """`start`: in ticks since the machine started."""
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    start: int
+
+
+def list_processes() -> Iterator[ProcessStatus]:
+    for folder in PROC.iterdir() if PROC.is_dir() else ():
+        if folder.name.isdecimal():
+            with suppress(OSError):  # it has just ended
+                yield _read_status(int(folder.name))
+
+
+def _read_status(pid: int) -> ProcessStatus:
+    state, *numbers = (PROC / f"{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    parent, group, session = map(int, numbers[:3])
+    return ProcessStatus(pid, state, parent, group, session, int(numbers[18]))
+
+
+def identify(pid: int, argv: Sequence[str]) -> StartedProcess:
+    """A process of ours that has just been started, as the leader of a session."""
+    start = ""
+    with suppress(OSError):
+        start = f"{_find_namespace()} {_read_status(pid).start}"
+    command = argv[-1] if "-c" in argv[1:2] else " ".join(argv)
+    return StartedProcess(pid, start, command[:MAX_COMMAND_CHARS])
+
+
+def find_living(known: Iterable[StartedProcess]) -> dict[StartedProcess, list[int]]:
+    """Of the processes those that live, or whose session does, each with the numbers of what lives."""
+    sessions = {each.pid: each for each in known if each.start.partition(" ")[0] == _find_namespace() != ""}
+    found: dict[StartedProcess, list[int]] = {}
+    if not sessions:
+        return found
+    for each in list_processes():
+        leader = sessions.get(each.session)
+        # The number of a session is not used again while a process is in it, so an older process cannot be in it.
+        if leader and each.state not in DEAD and each.start >= int(leader.start.partition(" ")[2]):
+            found.setdefault(leader, []).append(each.pid)
+    return found
+
+
+@lru_cache(1)
+def _find_namespace() -> str:
+    """A word for this run of the machine and the container that this is; "" if it is not known."""
+    with suppress(OSError):
+        return f"{(PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(PROC / 'self/ns/pid').readlink()}"
+    return ""

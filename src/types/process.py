@@ -1,0 +1,16 @@
+"""A process of this machine, such that it can be recognized later."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class StartedProcess(NamedTuple):
+    """`start` differs from that of any other process that has had this number: see src/tools/process/proc.py.
+
+    `command`: its first characters.
+    """
+
+    pid: int
+    start: str
+    command: str

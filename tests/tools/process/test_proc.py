@@ -1,0 +1,56 @@
+"""Processes are recognized later, also when only what they started lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from src.tools.process.proc import find_living, identify
+from src.types.process import StartedProcess
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+
+
+def start(command):
+    words = ["/bin/sh", "-c", command]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    process.stdout.readline()  # it has begun
+    return process, identify(process.pid, words)
+
+
+def test_a_process_is_found_while_it_lives():
+    process, known = start("echo begun; read line")
+    assert known.command == "echo begun; read line"
+    assert find_living([known]) == {known: [process.pid]}
+    process.communicate()
+    assert find_living([known]) == {}
+
+
+def test_what_it_started_is_found_when_it_is_killed_itself():
+    process, known = start("exec 3<&0; { echo begun; read line <&3; } & wait")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (left,) = find_living([known])[known]
+    assert left != process.pid
+    process.stdin.close()
+    process.stdout.read()  # until it has ended
+    process.stdout.close()
+    assert find_living([known]) == {}
+
+
+def test_another_process_that_has_the_number_now_is_not_found():
+    process, known = start("echo begun; read line")
+    machine, ticks = known.start.split(" ")
+    earlier = known._replace(start=f"{machine} {int(ticks) + 1}")
+    elsewhere = known._replace(start=f"another-machine {ticks}")
+    unknown = StartedProcess(process.pid, "", "")
+    assert find_living([earlier]) == find_living([elsewhere]) == find_living([unknown]) == {}
+    process.communicate()
+
+
+def test_a_command_without_a_shell_is_named_by_its_words():
+    assert identify(os.getpid(), ["rg", "--", "x"]).command == "rg -- x"
