@@ -16,6 +16,7 @@ from typing import get_args
 
 from ...types.sandbox import Access
 from . import seccomp
+from .attributes import list_numbers
 from .base import DisabledExec, NoSandbox, SandboxBase
 from .bubblewrap import BubblewrapSandbox
 from .deferred import SandboxChoice
@@ -82,19 +83,18 @@ def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
         raise SandboxUnusable("not in this kernel, or switched off")
     internet = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)
     filters = {
-        access: _build_filter(
-            internet if view.has_network(access) else (), may_truncate=abi >= 3, may_change_modes=access != "read"
-        )
+        access: _build_filter(internet if view.has_network(access) else (), may_truncate=abi >= 3, reports=True)
         for access in get_args(Access)
     }
-    return LandlockSandbox(abi, view, limits, filters)
+    return LandlockSandbox(abi, seccomp.MACHINES[platform.machine()].column, view, limits, filters)
 
 
-def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True, may_change_modes: bool = True) -> bytes:
+def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True, reports: bool = False) -> bytes:
     machine = platform.machine()
     if machine not in seccomp.MACHINES:
         raise SandboxUnusable(f"no filter is known for {machine}")
-    return seccomp.build_filter(machine, families, may_truncate=may_truncate, may_change_modes=may_change_modes)
+    reported = list_numbers(seccomp.MACHINES[machine].column) if reports else ()
+    return seccomp.build_filter(machine, families, may_truncate=may_truncate, reported=reported)
 
 
 def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:

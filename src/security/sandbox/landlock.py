@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
+from .attributes import NEW_LISTENER, SECCOMP, SET_MODE_FILTER, AttributeBroker
 from .base import SandboxBase
 from .limits import ResourceLimits
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
@@ -44,12 +45,15 @@ _syscall.restype = ctypes.c_long
 
 
 class LandlockSandbox(SandboxBase):
-    """`abi` is the version of Landlock."""
+    """`abi` is the version of Landlock, `column` that of the machine in the tables of system calls."""
 
     kind = "landlock"
 
-    def __init__(self, abi: int, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]) -> None:
+    def __init__(
+        self, abi: int, column: int, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]
+    ) -> None:
         super().__init__(view, limits, filters)
+        self._column = column
         self.is_enforcing = abi >= 3  # before, a command could empty a file that it may only read
         self._abi = abi
         network = "with the network" if view.network else "no network, not even its own"
@@ -73,18 +77,23 @@ class LandlockSandbox(SandboxBase):
         else:
             writable = [self.view.workspace, temporary, home]
         fd = create_ruleset(readable, writable, self._abi, network=has_network)
-        confine = Confinement(fd, self.filters[access], root=os.geteuid() == 0)
+        broker = AttributeBroker(writable, self._column)
+        confine = Confinement(fd, self.filters[access], SECCOMP[self._column], broker, root=os.geteuid() == 0)
         set_limits = self.limits.make_setter()
 
         def before_exec() -> None:  # pragma: no cover - runs in the child, between fork and exec
             set_limits()
             confine()
 
+        def settle() -> None:
+            os.close(fd)
+            broker.close()
+
         return Launch(
             argv,
             {**self._list_toolchains(), **self.complete_environment(environment, str(home), str(temporary), access)},
             before_exec,
-            settle=lambda: os.close(fd),
+            settle=settle,
         )
 
     def _list_toolchains(self) -> dict[str, str]:
@@ -142,22 +151,30 @@ def _allow(ruleset_fd: int, path: Path, rights: int) -> None:
 class Confinement:
     """Call it in the child between fork and exec: the rules then hold for the child and all that it starts."""
 
-    def __init__(self, ruleset_fd: int, filter_program: bytes, *, root: bool) -> None:
+    def __init__(
+        self, ruleset_fd: int, filter_program: bytes, seccomp_call: int, broker: AttributeBroker, *, root: bool
+    ) -> None:
         self._ruleset = ctypes.c_int(ruleset_fd)
+        self._seccomp_call = seccomp_call
+        self._broker = broker
         self._filter = SockFprog(len(filter_program) // 8, filter_program)
         self._address = ctypes.byref(self._filter)
         self._dropped = [each for each in range(LAST_CAPABILITY) if root and each not in KEPT_CAPABILITIES]
         self._zero = ctypes.c_ulong(0)
         self._one = ctypes.c_ulong(1)
+        self._set_filter, self._new_listener = ctypes.c_uint(SET_MODE_FILTER), ctypes.c_uint(NEW_LISTENER)
 
     def __call__(self) -> None:  # pragma: no cover - runs in the child, between fork and exec
         for each in self._dropped:
             _prctl(PR_CAPBSET_DROP, ctypes.c_ulong(each), self._zero, self._zero, self._zero)  # fails past the last
-        if (
-            _prctl(PR_SET_NO_NEW_PRIVS, self._one, self._zero, self._zero, self._zero)
-            or _syscall(RESTRICT_SELF, self._ruleset, ctypes.c_uint(0))
-            or _prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), self._address, self._zero, self._zero)
+        if _prctl(PR_SET_NO_NEW_PRIVS, self._one, self._zero, self._zero, self._zero) or _syscall(
+            RESTRICT_SELF, self._ruleset, ctypes.c_uint(0)
         ):
+            raise _last_error("the sandbox")
+        listener = _syscall(self._seccomp_call, self._set_filter, self._new_listener, self._address)
+        if listener >= 0:
+            self._broker.send_listener(listener)
+        elif _prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), self._address, self._zero, self._zero):
             raise _last_error("the sandbox")
 
 

@@ -37,6 +37,7 @@ REFUSED = {  # call: its numbers by column
     # not covered by Landlock; programs go on without it
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
     "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463), "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
     # around a filter, or into the kernel
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "bpf": (321, 280),
     "userfaultfd": (323, 282), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
@@ -49,47 +50,47 @@ REFUSED = {  # call: its numbers by column
 }  # fmt: skip
 ATTRIBUTES = ("xattr", "xattrat")  # refused as a file system without them does: `cp -p` goes on after that
 TRUNCATE = (76, 45)
-MODES = (  # change mode, owner or times of a file, of which Landlock knows nothing
-    (90, NO_CALL), (91, 52), (268, 53), (452, 452), (92, NO_CALL), (93, 55), (94, NO_CALL), (260, 54), (132, NO_CALL),
-    (235, NO_CALL), (261, NO_CALL), (280, 88),
-)  # fmt: skip
 SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
 X32 = 0x40000000  # calls of the x32 ABI have numbers of their own on x86_64
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
-KEYBOARD = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into the terminal
+REFUSED_IOCTLS = (
+    0x5412, 0x541C,  # TIOCSTI, TIOCLINUX: type into the terminal
+    0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602,  # change flags of a file that can only be read
+)  # fmt: skip
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # socket families
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|..., BPF_RET
 NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data, little endian
-ALLOW, FAIL = 0x7FFF0000, 0x00050000
+ALLOW, FAIL, REPORT = 0x7FFF0000, 0x00050000, 0x7FC00000
 
 Step = tuple[int, int, int, int]  # code, jump if true, jump if false, value
 
 
 def build_filter(
-    machine: str, families: Sequence[int], *, may_truncate: bool = True, may_change_modes: bool = True
+    machine: str, families: Sequence[int], *, may_truncate: bool = True, reported: Sequence[int] = ()
 ) -> bytes:
     """The filter, as an array of struct sock_filter. `families`: the socket families that are allowed.
 
-    `may_truncate`: whether truncate(2), which Landlock before ABI 3 does not cover, is allowed; `may_change_modes`:
-    whether the mode, owner and times of files may be changed. Raises KeyError for a machine that is not in MACHINES.
+    `may_truncate`: whether truncate(2), which Landlock before ABI 3 does not cover, is allowed; `reported`: the numbers
+    of the calls that a listener carries out. Raises KeyError for a machine that is not in MACHINES.
     """
     arch, column = MACHINES[machine]
     fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
-    more = [*(() if may_truncate else (TRUNCATE,)), *(() if may_change_modes else MODES)]
-    refused = [*REFUSED.items(), *(("", numbers) for numbers in more)]
+    refused = [*REFUSED.items(), *(() if may_truncate else (("truncate", TRUNCATE),))]
     for name, numbers in refused:
         if numbers[column] != NO_CALL:
             steps += _fail_if(EQUAL, numbers[column], errno.EOPNOTSUPP if name.endswith(ATTRIBUTES) else errno.EPERM)
+    for call in reported:
+        steps += [(EQUAL, 0, 1, call), (RETURN, 0, 0, REPORT)]
     steps += _fail_if(EQUAL, CLONE3[column], errno.ENOSYS)
     steps += _filter_call(
         CLONE[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *_fail_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)]
     )
-    typed = [step for request in KEYBOARD for step in _fail_if(EQUAL, request, errno.EPERM)]
-    steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *typed])
+    ioctls = [step for request in REFUSED_IOCTLS for step in _fail_if(EQUAL, request, errno.EPERM)]
+    steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *ioctls])
     known: list[Step] = []
     for family in families:
         known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]

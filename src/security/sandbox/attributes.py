@@ -1,0 +1,190 @@
+"""Changes the mode, owner and times of files for a command in a sandbox, only where the command may write.
+
+Landlock knows nothing of these, and a seccomp filter does not see which file a call means. So the filter reports such
+a call to this program (SECCOMP_RET_USER_NOTIF), which opens the file itself, looks where it is, and carries out the
+change on what it has opened: the command cannot exchange the path in between. Where this program cannot listen, since
+a container does, each such call fails. Sources: seccomp_unotify(2), openat2(2) on O_PATH, proc(5).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+SECCOMP, SET_MODE_FILTER, NEW_LISTENER = (317, 277), 1, 1 << 3
+RECEIVE, SEND, CHECK_ID = 0xC0502100, 0xC0182101, 0x40082102  # ioctls of a listener
+NOTIFICATION, RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+AT_FDCWD, NO_FOLLOW, EMPTY_PATH = -100, 0x100, 0x1000
+OWN_FOLDERS = (b"/proc/self/", b"/proc/thread-self/")
+MAX_PATH_BYTES = 4096
+NO_CALL = -1
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class AttributeCall(NamedTuple):
+    """A system call. `numbers`: on x86_64 and aarch64. Of its arguments, -1 for none, the places of the folder, of the
+    path (without one, the folder is the file), of the value and of the flags. `unit`: of fractions of a second, in ns.
+    """
+
+    numbers: tuple[int, int]
+    kind: str
+    folder: int
+    path: int
+    value: int
+    flags: int = -1
+    unit: int = 1
+    follows_link: bool = True
+
+
+CALLS = (
+    AttributeCall((90, NO_CALL), "mode", -1, 0, 1),  # chmod
+    AttributeCall((91, 52), "mode", 0, -1, 1),  # fchmod
+    AttributeCall((268, 53), "mode", 0, 1, 2),  # fchmodat
+    AttributeCall((452, 452), "mode", 0, 1, 2, 3),  # fchmodat2
+    AttributeCall((92, NO_CALL), "owner", -1, 0, 1),  # chown
+    AttributeCall((93, 55), "owner", 0, -1, 1),  # fchown
+    AttributeCall((94, NO_CALL), "owner", -1, 0, 1, follows_link=False),  # lchown
+    AttributeCall((260, 54), "owner", 0, 1, 2, 4),  # fchownat
+    AttributeCall((132, NO_CALL), "times", -1, 0, 1, unit=0),  # utime
+    AttributeCall((235, NO_CALL), "times", -1, 0, 1, unit=1000),  # utimes
+    AttributeCall((261, NO_CALL), "times", 0, 1, 2, unit=1000),  # futimesat
+    AttributeCall((280, 88), "times", 0, 1, 2, 3),  # utimensat
+)
+
+
+def list_numbers(column: int) -> list[int]:
+    """The numbers of the calls on a machine: see MACHINES in seccomp.py."""
+    return [call.numbers[column] for call in CALLS if call.numbers[column] != NO_CALL]
+
+
+class AttributeBroker:
+    """For one command. `send_listener` is for the child, once it has the filter; call `close` when it has ended."""
+
+    def __init__(self, writable: Sequence[Path], column: int) -> None:
+        self._writable = [Path(os.path.realpath(each)) for each in writable]
+        self._calls = {call.numbers[column]: call for call in CALLS}
+        self._socket, self._child_socket = socket.socketpair()
+        self._thread = Thread(target=self._serve, daemon=True, name="attributes")
+        self._thread.start()
+
+    def send_listener(self, fd: int) -> None:  # pragma: no cover - runs in the child, between fork and exec
+        self._child_socket.sendmsg([b"l"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))])
+
+    def close(self) -> None:
+        self._child_socket.shutdown(socket.SHUT_RDWR)  # the thread wakes up
+        self._thread.join()
+        self._child_socket.close()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        data, passed, _, _ = self._socket.recvmsg(1, socket.CMSG_SPACE(4))
+        if not data:
+            return
+        (listener,) = struct.unpack("i", passed[0][2][:4])
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        poll.register(self._socket, select.POLLIN)
+        try:
+            while poll.poll() == [(listener, select.POLLIN)]:
+                with suppress(OSError):  # the caller has just ended
+                    self._answer(listener)
+        finally:
+            os.close(listener)
+
+    def _answer(self, listener: int) -> None:
+        received = fcntl.ioctl(listener, RECEIVE, bytes(NOTIFICATION.size))
+        id_, pid, _, number, _, _, *arguments = NOTIFICATION.unpack(received)
+        code = 0
+        try:
+            change = Change(pid, self._calls[number], arguments)
+            try:
+                fcntl.ioctl(listener, CHECK_ID, id_.to_bytes(8, "little"))  # it was the caller's memory that was read
+                change.apply(self._writable)
+            finally:
+                change.close()
+        except OSError as error:
+            code = error.errno or errno.EPERM
+        except struct.error:
+            code = errno.EFAULT
+        fcntl.ioctl(listener, SEND, RESPONSE.pack(id_, 0, -code, 0))
+
+
+class Change:
+    """What a call of a process would do. The file is opened, so that it stays the same.
+
+    Raises OSError, struct.error.
+    """
+
+    def __init__(self, pid: int, call: AttributeCall, arguments: Sequence[int]) -> None:
+        self._kind = call.kind
+        self._values = arguments[call.value : call.value + 2]
+        self._times: bytes | None = None
+        flags = arguments[call.flags] if call.flags >= 0 else 0
+        folder = _to_signed(arguments[call.folder]) if call.folder >= 0 else AT_FDCWD
+        place = os.fsencode(f"/proc/{pid}/cwd" if folder == AT_FDCWD else f"/proc/{pid}/fd/{folder}")
+        has_path = call.path >= 0 and (arguments[call.path] or call.kind != "times")
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            path = _read_path(memory.fileno(), arguments[call.path]) if has_path else b""
+            if call.kind == "times" and self._values[0]:
+                self._times = _read_times(memory.fileno(), self._values[0], call.unit)
+        if has_path and not path and not flags & EMPTY_PATH:
+            raise FileNotFoundError(errno.ENOENT, "an empty path")
+        own = next((each for each in OWN_FOLDERS if path.startswith(each)), b"")
+        if own:
+            path = os.fsencode(f"/proc/{pid}/") + path[len(own) :]
+        is_link = not call.follows_link or flags & NO_FOLLOW
+        self._fd = os.open(
+            b"%s/%s" % (place, path) if path and not path.startswith(b"/") else path or place,
+            os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link and path else 0),
+        )
+
+    def apply(self, writable: Sequence[Path]) -> None:
+        """Raises PermissionError if the file is not in one of these folders."""
+        link = Path(f"/proc/self/fd/{self._fd}")
+        if not any(link.readlink().is_relative_to(each) for each in writable):
+            raise PermissionError(errno.EPERM, "out of the folders that the command may write")
+        if self._kind == "mode":
+            link.chmod(self._values[0] & 0o7777)
+            return
+        if self._kind == "owner":
+            owner, group = (ctypes.c_uint(each & 0xFFFFFFFF) for each in self._values)
+            failed = libc.fchownat(self._fd, b"", owner, group, EMPTY_PATH)
+        else:
+            failed = libc.utimensat(self._fd, b"", self._times, EMPTY_PATH)
+        if failed:
+            raise OSError(ctypes.get_errno(), "refused")
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _to_signed(value: int) -> int:
+    return ctypes.c_int(value & 0xFFFFFFFF).value
+
+
+def _read_path(memory: int, address: int) -> bytes:
+    path, end, _ = os.pread(memory, MAX_PATH_BYTES, address).partition(b"\0")
+    if not end:
+        raise OSError(errno.ENAMETOOLONG, "a path without an end")
+    return path
+
+
+def _read_times(memory: int, address: int, unit: int) -> bytes:
+    """Two struct timespec: of the last access and of the last change."""
+    if not unit:
+        return struct.pack(
+            "=4q", *(part for each in struct.unpack("=2q", os.pread(memory, 16, address)) for part in (each, 0))
+        )
+    seconds, fraction, later_seconds, later_fraction = struct.unpack("=4q", os.pread(memory, 32, address))
+    return struct.pack("=4q", seconds, fraction * unit, later_seconds, later_fraction * unit)

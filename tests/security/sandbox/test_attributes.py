@@ -1,0 +1,178 @@
+"""No command changes the mode, the owner or the times of a file outside; of its own files it can.
+
+By each system call that changes them, by their numbers, and by what programs do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from src.security.sandbox import attributes
+from src.types.sandbox import ACCESSES
+
+IS_X86 = platform.machine() == "x86_64"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are Linux's system calls")
+
+TRY_EACH = """
+import ctypes, json, os, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+call.restype = ctypes.c_long
+numbers, path = json.loads(sys.argv[1]), os.fsencode(sys.argv[2])
+try:
+    fd = os.open(path, os.O_RDONLY)
+except OSError:
+    fd = os.open(path, os.O_PATH)
+name, times, folder = ctypes.c_char_p(path), (ctypes.c_long * 4)(5, 0, 5, 0), ctypes.c_int(-100)
+mode, owner, none = ctypes.c_uint(0o640), ctypes.c_uint(os.getuid()), ctypes.c_int(0)
+given = {
+    "chmod": (name, mode), "fchmod": (fd, mode), "fchmodat": (folder, name, mode), "fchmodat2": (folder, name, mode, none),
+    "chown": (name, owner, owner), "fchown": (fd, owner, owner), "lchown": (name, owner, owner),
+    "fchownat": (folder, name, owner, owner, none), "utime": (name, times), "utimes": (name, times),
+    "futimesat": (folder, name, times), "utimensat": (folder, name, times, none),
+}
+for key, number in numbers.items():
+    print(key, "done" if call(ctypes.c_long(number), *given[key]) == 0 else os.strerror(ctypes.get_errno()))
+"""
+NAMES = ["chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"]
+NAMES += ["utime", "utimes", "futimesat", "utimensat"]
+NUMBERS = {
+    name: call.numbers[0 if IS_X86 else 1]
+    for name, call in zip(NAMES, attributes.CALLS, strict=True)
+    if call.numbers[0 if IS_X86 else 1] != attributes.NO_CALL
+}
+COMMANDS = [
+    "chmod 777 {out}",
+    "chmod -R 777 ..",
+    "cd .. && chmod 777 secret",
+    "cd / && chmod 777 .{out}",
+    "chmod 777 /proc/self/root{out}",
+    "chmod 777 /proc/self/cwd/../secret",
+    "ln -s {out} link; chmod 777 link; touch -d 2001-01-01 link",
+    "ln {out} hard; chmod 777 hard",
+    "ln -s .. up; chmod 777 up/secret; touch -h -d 2001-01-01 up/secret",
+    "touch -h -d 2001-01-01 {out}",
+    "chown $(id -u):$(id -g) {out}; chown -h $(id -u) {out}; chgrp $(id -g) {out}",
+    "mkdir d; cp -a d e; mv e ../e; chmod 700 ..; touch -h -d 2001-01-01 ..",
+    "exec 9<..; chmod 700 /proc/self/fd/9; touch -h -d 2001-01-01 /dev/fd/9/",
+    "chattr +d {out}; chattr +A ..",
+    "cp --preserve=all /dev/null a; cp -a a {out}; rsync -a a {out}; install -m 777 a {out}",
+]
+
+
+def describe(path):
+    found = path.lstat()
+    return (found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_what_is_outside_keeps_its_mode_owner_and_times(run, workspace, access):
+    secret = workspace.parent / "secret"
+    secret.chmod(0o644)
+    before = [describe(each) for each in (secret, workspace.parent)]
+    for command in COMMANDS:
+        run(command.format(out=secret), access=access)
+        assert [describe(each) for each in (secret, workspace.parent)] == before, command
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_no_system_call_changes_a_file_outside(run, workspace, access):
+    secret = workspace.parent / "secret"
+    (workspace / "try.py").write_text(TRY_EACH)
+    before = describe(secret)
+    shown = run(f"python3 try.py '{json.dumps(NUMBERS)}' {secret}", access=access)
+    assert "done" not in shown
+    assert describe(secret) == before
+
+
+def test_each_system_call_changes_a_file_of_the_workspace(run, workspace):
+    (workspace / "try.py").write_text(TRY_EACH)
+    target = workspace / "file"
+    target.touch()
+    target.chmod(0o600)
+    shown = run(f"python3 try.py '{json.dumps(NUMBERS)}' file")
+    assert [line for line in shown.splitlines() if " done" not in line] == ["[exit code 0]"], shown
+    assert (target.stat().st_mode & 0o7777, target.stat().st_mtime) == (0o640, 5)
+
+
+def test_programs_change_modes_and_times_of_their_own_files(run, workspace):
+    shown = run(
+        "umask 022; touch -d 2001-01-01T00:00:00Z a && chmod 750 a && cp -a a b && ln -s ../secret link && "
+        "touch -h -d 2001-01-01T00:00:00Z link && mkdir d && chmod u-w d && stat -c '%a %Y' a b d/. link"
+    )
+    lines = shown.splitlines()
+    assert lines[:2] == ["750 978307200"] * 2
+    assert (lines[3], lines[4]) == ("777 978307200", "[exit code 0]")
+    assert lines[2].split()[0] == "555"
+
+
+def test_a_command_that_only_reads_changes_modes_below_tmp_only(run, workspace):
+    (workspace / "a").touch()
+    (workspace / "a").chmod(0o600)
+    shown = run("touch $TMPDIR/t && chmod 700 $TMPDIR/t && stat -c %a $TMPDIR/t; chmod 777 a", access="read")
+    assert shown.splitlines()[0] == "700"
+    assert (workspace / "a").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_path_that_is_exchanged_meanwhile_leads_nowhere_else(run, workspace):
+    """The command swaps two links to its own file and to one outside, while threads change the mode behind them."""
+    secret = workspace.parent / "secret"
+    secret.chmod(0o600)
+    (workspace / "race.py").write_text(
+        textwrap.dedent("""
+        import os, sys, threading
+        open("mine", "w").close()
+        buffer = bytearray(b"./mine\\0" + bytes(20))
+        import ctypes
+        raw = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+        chmod = ctypes.CDLL(None).chmod
+        ended = []
+        def exchange():
+            while not ended:
+                buffer[:10] = b"../secret\\0"
+                buffer[:7] = b"./mine\\0"
+        threading.Thread(target=exchange).start()
+        done = [chmod(raw, 0o777) for _ in range(3000)]
+        ended.append(1)
+        print(done.count(0) > 0)
+        """)
+    )
+    assert run("python3 race.py").splitlines()[0] == "True"
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_calls_are_those_of_this_machine():
+    """By libc's own functions: the kernel's numbers in the table are those that programs use."""
+    if not IS_X86:
+        pytest.skip("the numbers are read from x86_64's header")
+    header = subprocess.run(
+        ["bash", "-c", "cat /usr/include/*/asm/unistd_64.h /usr/include/asm/unistd_64.h 2>/dev/null"],
+        capture_output=True,
+        text=True,
+    ).stdout
+    known = dict(line.split()[1:3] for line in header.splitlines() if line.startswith("#define __NR_"))
+    if not known:
+        pytest.skip("there is no header of the kernel")
+    wrong = {
+        name: known.get(f"__NR_{name}") for name, number in NUMBERS.items() if known.get(f"__NR_{name}") != str(number)
+    }
+    assert {name for name in wrong if wrong[name] is not None} == set()
+
+
+def test_a_change_is_refused_if_the_caller_has_ended():
+    with pytest.raises(OSError):
+        attributes.Change(2**22 + 1, attributes.CALLS[0], [0] * 6)
+
+
+def test_a_path_without_an_end_is_refused(tmp_path):
+    (tmp_path / "memory").write_bytes(b"a" * 5000)
+    fd = os.open(tmp_path / "memory", os.O_RDONLY)
+    with pytest.raises(OSError, match="without an end"):
+        attributes._read_path(fd, 0)
+    os.close(fd)
