@@ -74,8 +74,9 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
     "logging": {"cli", "providers", "serve", "tools", "transport"},  # providers log the events they skip
     "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
-    "socket": {"transport"},
-    # security counts running commands; session: they are recorded by threads; agent, app, transport: another thread may cancel a run; model: facts have a lock
+    "socket": {"security", "transport"},  # security: a pair, over which the sandbox's child sends a descriptor
+    # security counts running commands; session: they are recorded by threads; agent, app, transport: another thread may
+    # cancel a run; model: facts have a lock
     "threading": {"agent", "app", "cli", "model", "security", "session", "tools", "transport"},
 }
 MAY_USE = {  # package from outside -> the rooms that use it

@@ -161,13 +161,14 @@ class World:
         return str(path)
 
     def normalize(self, text: str, port: int = 0) -> str:
-        """The text without what differs from run to run: paths, ports, ids, times."""
+        """The text without what differs from run to run: paths, ports, ids, processes, times."""
         text = text.replace(str(self.base), "{base}").replace(str(ROOT), "{root}")
         if port:
             text = text.replace(f"127.0.0.1:{port}", "127.0.0.1:{port}")
         text = re.sub(r"\d{8}-\d{6}-[a-z2-9]{4}", "{session}", text)
         text = re.sub(r"\bo[0-9a-f]{8}\b", "{output}", text)
         text = _number_matches(r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9]{9}(?![A-Za-z0-9_]))(?=\w+[A-Z0-9])\w{9}", text)
+        text = re.sub(r'(\\*"pid\\*":)\d+,(\\*"start\\*":\\*")[^"\\]*', r"\1 0,\2{start}", text)
         text = re.sub(r'(\\*"(?:seconds|time|created|used|size)\\*":) ?[\d.]+', r"\1 0", text)
         text = re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?", "{date}", text)
         return re.sub(r"\b\d+\.\d s\b", "0.0 s", text)
