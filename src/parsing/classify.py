@@ -19,6 +19,7 @@ from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.nodes import Node
+from .decode.scalars import WINDOWS_PATH
 from .echo import GivenText, SoughtCall
 
 _PLACEHOLDER_NAMES = frozenset(
@@ -41,7 +42,7 @@ _QUOTED = LazyPattern(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
 _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 # Repairs that may lose a part of an argument, or give it to another parameter.
-GUESSES = frozenset(("quotes inside a string", "unquoted text", POSITIONAL))
+GUESSES = frozenset(("quotes inside a string", "unquoted text", POSITIONAL, WINDOWS_PATH))
 _SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
 _EXAMPLE = LazyPattern(
     r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
@@ -77,6 +78,7 @@ class CallClassifier:
         self._made: list[ToolCall] = []
         self._ids: list[str] = []  # reserved and not used yet
         self._is_presented = False  # the text before the block presents it as an example or a quotation
+        self._is_broken = False  # a block with bare values could not be read: what follows may be part of a value
 
     def has_name(self, text: str) -> bool:
         """Whether a word of the text is an offered tool's name."""
@@ -108,10 +110,19 @@ class CallClassifier:
         return self._ids.pop(0) if self._ids else self._new_id()
 
     def classify(
-        self, decoded: DecodedBlock, raw: str, origin: str, *, explicit: bool, after_text: bool, lead: str = ""
+        self,
+        decoded: DecodedBlock,
+        raw: str,
+        origin: str,
+        *,
+        explicit: bool,
+        is_bare: bool = False,
+        after_text: bool,
+        lead: str = "",
     ) -> list[Classification]:
         """The calls and malformed calls of a block; none if it is text.
 
+        `is_bare`: nothing escapes the quotes or tags in its values.
         `after_text`: text followed the last call; what then merely looks like one of the calls before is text.
         `lead`: the text before the block; after nothing but blanks that of the block before it counts.
         """
@@ -120,11 +131,15 @@ class CallClassifier:
         if lead.strip() or not self._made:
             self._is_presented = is_presentation(lead) or _QUOTED.search(lead) is not None
         if decoded.problem:
+            self._is_broken = self._is_broken or is_bare
             name = decoded.calls[0].name if decoded.calls else ""
             is_meant = explicit and self._is_meant(name, raw, lead)
             return [self._reject(name, raw, decoded.problem, origin)] if is_meant else []
         classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
+        if is_bare and len(calls) < len(classified):
+            self._is_broken = True
+            classified = [replace(each, guessed=True) if isinstance(each, ToolCall) else each for each in classified]
         is_text = not calls and not (explicit and self._is_meant(decoded.calls[0].name, raw, lead))
         if is_text or (not explicit and after_text and self._are_repeats(calls)):
             self._ids = [each.id for each in classified] + self._ids
@@ -167,7 +182,7 @@ class CallClassifier:
             return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*decoded.repairs, *renamed, *fitter.changes)
-        guessed = decoded.guessed or self._is_presented or not GUESSES.isdisjoint(repaired)
+        guessed = decoded.guessed or self._is_presented or self._is_broken or not GUESSES.isdisjoint(repaired)
         guessed = guessed or not self._tools.names.is_exact(call.name)
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
         return replace(made, echo=True) if self._is_echo(made, raw) else made

@@ -121,7 +121,9 @@ class EventFold:
 
 def _is_silent(event: ParserEvent) -> bool:
     """Whether the event shows nothing and calls nothing."""
-    return event.text.isspace() if isinstance(event, TextDelta) else not isinstance(event, (ParsedCall, Malformed))
+    if isinstance(event, (TextDelta, ReasoningDelta)):
+        return event.text.isspace()
+    return not isinstance(event, (ParsedCall, Malformed))
 
 
 def gathered(events: Iterable[ParserEvent]) -> Extraction:

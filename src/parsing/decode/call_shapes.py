@@ -58,13 +58,17 @@ IsTool = Callable[[str], bool]
 
 
 class DecodedBlock(NamedTuple):
-    """The calls of a block. `problem`: why it is none, for the model; `cut`: its end is missing."""
+    """The calls of a block. `problem`: why it is none, for the model; `cut`: its end is missing.
+
+    `closers` end its values: tags named after arguments, and labels. What ends values in all rows is not among them.
+    """
 
     calls: list[RawCall]
     repairs: tuple[str, ...] = ()
     problem: str = ""
     cut: bool = False
     guessed: bool = False  # another reading is as good
+    closers: tuple[str, ...] = ()
 
 
 def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:

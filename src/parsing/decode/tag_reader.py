@@ -23,6 +23,7 @@ from .xml import Markup, unwrap_arguments
 
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
+_MAX_CALL_TAGS_CHARS = 700  # of several tags that begin a call
 MAX_TAGS = 2048  # in one block, which is cut off behind them
 _SPACE = LazyPattern(r"\s*")
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
@@ -38,10 +39,17 @@ class TagBlock(NamedTuple):
     guessed: bool
     repairs: tuple[str, ...]
     is_cut: bool
+    style: TagStyle | None
 
     def decode(self) -> DecodedBlock:
         problem = "The block was cut off before its end." if self.is_cut else ""
-        return DecodedBlock(self.calls, self.repairs, problem, self.is_cut, self.guessed)
+        return DecodedBlock(self.calls, self.repairs, problem, self.is_cut, self.guessed, self._list_closers())
+
+    def _list_closers(self) -> tuple[str, ...]:
+        if self.style is None or not self.style.is_element:
+            return (self.style.value_end,) if self.style and self.style.is_labelled else ()
+        names = {name for call in self.calls for name in (call.name, *(call.arguments or ()))}
+        return tuple(f"</{name}>" for name in sorted(names))
 
 
 class _Progress(NamedTuple):
@@ -154,6 +162,8 @@ class TagReader:
         style, readings = self._style, self._readings
         assert style and readings  # noqa: S101 - the state says so
         found = style.tags.search(text, at) if self._count < MAX_TAGS else None
+        if found and not self._final and self._may_become_other(text, at, found):
+            return _Progress(at, False, False)
         if found is None:
             hold = None if self._final else style.starts.search(text, max(at, len(text) - MAX_TAG_CHARS))
             end = hold.start() if hold else len(text)
@@ -165,6 +175,15 @@ class TagReader:
         self._count += 1
         self._is_blank, self._is_complete = True, readings.is_complete(tag)
         return _Progress(found.end(), False, True)
+
+    def _may_become_other(self, text: str, at: int, found: re.Match[str]) -> bool:
+        """Whether more text may make it a longer marker, or part of the tags that begin a call."""
+        if found.lastgroup in ("b", "B"):
+            rest = text[found.start() : found.start() + MAX_TAG_CHARS]
+            return any(each.startswith(rest) and each != found[0] for group in self._markers for each in group)
+        first = self._style.first_of_call if self._style else None
+        low = max(at, len(text) - _MAX_CALL_TAGS_CHARS)
+        return first is not None and low < found.start() and first.search(text, low, found.start()) is not None
 
     def _look_ahead(self, text: str, at: int) -> _Progress:
         """Ends the block, unless a closing tag follows soon."""
@@ -195,7 +214,7 @@ class TagReader:
         best = self._readings.choose() if self._readings and self._count < MAX_TAGS else None
         if best is None or self._style is None:
             calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
-            return TagBlock(calls, len(text), False, (), is_cut=True)
+            return TagBlock(calls, len(text), False, (), True, self._style)
         steps: list[ReadingStep] = []
         step: ReadingStep | None = best.step
         while step:
@@ -206,7 +225,7 @@ class TagReader:
             builder.add(step)
         repairs = () if best.is_clean else ("missing closers",)
         calls = builder.finish()[:_MAX_CALLS]
-        return TagBlock(calls, best.step.end, builder.guessed or best.is_doubtful, repairs, is_cut=False)
+        return TagBlock(calls, best.step.end, builder.guessed or best.is_doubtful, repairs, False, self._style)
 
 
 def _skip_space(text: str, at: int) -> int:

@@ -71,13 +71,14 @@ class Reading(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """A way from one reading to a state, with what it costs."""
+    """A way from one reading to a state, with what it costs. `is_tied`: another way is as likely, whatever it costs."""
 
     state: ReadingState
     reading: Reading
     cost: int
     step: ReadingStep
     is_clean: bool = True
+    is_tied: bool = False
 
 
 class Readings:
@@ -87,7 +88,7 @@ class Readings:
         self._rank = rank
         self._unwrapped = _UNWRAPPED if is_wrapped else 0
         self._call_end = _MISSING if has_call_end else 0
-        self._previous = ""  # the kind of the last tag
+        self._previous, self._previous_end = "", call.end  # the kind of the last tag, and where it ends
         self._readings = {ARGUMENTS: Reading(0, _NEVER, call, True)}
 
     @property
@@ -125,18 +126,20 @@ class Readings:
                 _keep_cheaper(readings, move)
         if len(readings) > _MAX_STATES:
             readings = dict(sorted(readings.items(), key=lambda item: item[1].cost)[:_MAX_STATES])
-        self._readings, self._previous = readings, tag.kind
+        self._readings, self._previous, self._previous_end = readings, tag.kind, tag.end
 
     def _iter_moves(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
         if state.place == "arguments":
             yield from self._iter_between(tag, reading)
         elif state.place == "value":
             if tag.kind in "se":
-                yield from _iter_at_section(tag, style, state, reading)
+                is_first = tag.is_next and reading.step.kind == "key" and reading.step.end == self._previous_end
+                yield from _iter_at_section(tag, style, state, reading, begins=tag.kind == "s" and is_first)
             elif not (style.is_element and tag.kind in "pP" and tag.word != state.key):
                 yield from self._iter_in_value(tag, style, state, reading)
             else:
-                yield _Move(state, reading, self._weigh_boundary(tag, reading.step), reading.step)
+                boundary = self._weigh_boundary(tag, reading.step, state.key)
+                yield _Move(state, reading, boundary, reading.step, is_tied=boundary > 0)
         elif state.place in ("section", "section end"):
             yield from _iter_in_section(tag, state, reading)
         elif state.place == "done":
@@ -160,7 +163,7 @@ class Readings:
         elif tag.kind in "pB":
             yield _Move(ARGUMENTS, reading, left_over + _STRAY, step, is_clean=False)
         else:
-            yield _Move(ARGUMENTS, reading, 0, step)
+            yield _Move(ARGUMENTS, reading, _LEFT_OVER, step, is_clean=False)
 
     def _is_likely(self, step: ReadingStep, key: str) -> bool:
         """Whether the tool has the parameter and the call not yet."""
@@ -173,16 +176,21 @@ class Readings:
             before = before.before
         return self._rank(before.text if before else "", key) > 0
 
-    def _weigh_boundary(self, tag: Tag, step: ReadingStep) -> int:
-        """What it costs to take a tag for text that begins a required argument where one may begin."""
-        begins = tag.kind == "P" and tag.is_next and self._previous == "p"
-        return _REQUIRED if begins and self._rank(find_name(step), tag.word) == 2 else 0
+    def _weigh_boundary(self, tag: Tag, step: ReadingStep, key: str) -> int:
+        """What it costs to take a tag for text that begins a required argument where one may begin.
+
+        That may be the argument `key`, in which the tag stands: the one before it may end here.
+        """
+        if tag.kind != "P" or not tag.is_next or self._previous != "p" or self._rank(find_name(step), tag.word) < 2:
+            return 0
+        return _REQUIRED if tag.word == key or self._is_likely(step, tag.word) else 0
 
     def _iter_in_value(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
         step, depth = reading.step, state.depth
         if tag.kind in "PCB":
-            quoted = _QUOTED + self._weigh_boundary(tag, step)
-            yield _Move(state._replace(depth=min(depth + 1, _MAX_DEPTH)), reading, quoted, step)
+            boundary = self._weigh_boundary(tag, step, state.key)
+            inside = state._replace(depth=min(depth + 1, _MAX_DEPTH))
+            yield _Move(inside, reading, _QUOTED + boundary, step, is_tied=boundary > 0)
             if tag.kind == "P" and not depth and not style.is_element:
                 unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
                 closes = ReadingStep(step, "end", "", tag.start, tag.start)
@@ -209,9 +217,10 @@ class Readings:
         yield passed._replace(cost=passed.cost + self._unwrapped)
 
 
-def _iter_at_section(tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
-    """A mark of a CDATA section in a value: one that begins the value, or text."""
-    begins = tag.kind == "s" and tag.is_next and reading.step.kind == "key"
+def _iter_at_section(
+    tag: Tag, style: TagStyle, state: ReadingState, reading: Reading, *, begins: bool
+) -> Iterator[_Move]:
+    """A mark of a CDATA section in a value: one that `begins` the value, or text."""
     plain = 0 if not begins else _MARGIN if style.has_sections else 1
     yield _Move(state, reading, plain, reading.step)
     if begins:
@@ -257,7 +266,8 @@ def find_name(step: ReadingStep | None) -> str:
 def _keep_cheaper(readings: dict[ReadingState, Reading], move: _Move) -> None:
     """Adds the move's reading; of two in one state the cheaper stays, with the cost of the other."""
     state, before = move.state, move.reading
-    cost, other = before.cost + move.cost, min(before.other + move.cost, _NEVER)
+    cost = before.cost + move.cost
+    other = cost if move.is_tied else min(before.other + move.cost, _NEVER)
     known = readings.get(state)
     if known is None or cost < known.cost:
         rest = other if known is None else min(other, known.cost)

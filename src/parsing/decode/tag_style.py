@@ -24,6 +24,7 @@ _LOOSE = {  # what closes a call or a value under another name
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
+_TAG_START = LazyPattern(r"<\w")
 _WORD = r"[^\W\d][\w.-]{0,63}"
 
 
@@ -69,22 +70,26 @@ NO_MARKERS = Markers()
 class TagStyle:
     """The tags of one block: how a call and its first argument are opened decides how they are closed.
 
+    `first_of_call`: the first of the several tags that begin a call, if there are several.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
     """
 
     def __init__(self, call: TagSyntax, opening: Opening, argument: TagSyntax, key: Opening, markers: Markers) -> None:
-        self.is_element = argument.is_element
+        self.is_element, self.is_labelled = argument.is_element, "<" not in argument.key
+        self.value_end = argument.value_end.rstrip()
         self.has_sections = key.element == "param"
         self.cuts_first, self.cuts_last = argument.key.endswith("\n"), argument.value_end.startswith("\n")
         self.wraps_loosely = not self.cuts_first and (argument == ELEMENT or call.call.startswith("<function="))
         call = call._replace(call_end=call.call_end.replace("{name}", opening.word))
         tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening)
         tags |= {"b": _join_markers(markers.closers), "B": _join_markers(markers.openers)} | _SECTION
+        several = "C" in tags and len(_TAG_START.findall(call.call)) > 1
+        self.first_of_call = re.compile(_compile_first_tag(call)) if several else None
         if opening.element and not self.is_element:
             tags |= _LOOSE
         kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))
-        flags = 0 if "<" in argument.key else re.IGNORECASE  # labels
+        flags = re.IGNORECASE if self.is_labelled else 0
         self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds), flags)
         begins = (
             argument.key,
@@ -119,16 +124,23 @@ def _compile_argument(argument: TagSyntax, key: Opening, call: TagSyntax, openin
     before, ends = re.escape(lead[1]), call.call_end.split()
     # The first of several tags that end a call ends no argument.
     other = rf"(?!{_compile_closing(ends[0], opening)})" if len(ends) > 1 else ""
-    first = call.call.partition(">")[0] + ">"  # of several tags that begin a call: it begins no argument
-    begins = "" if before or "{" in first else _OTHER_GROUPS.sub("(?:", compile_opening(first, of_call=False).pattern)
+    begins = "" if before or "{" in call.call.partition(">")[0] else _compile_first_tag(call)
     opens = (rf"(?!{begins})" if begins else "") + rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
     return {"P": opens, "p": rf"{other}{before}</(?P<closed>{_WORD})\s?>"}
+
+
+def _compile_first_tag(call: TagSyntax) -> str:
+    """The pattern of the first of several tags that begin a call, which begins no argument."""
+    first = call.call.partition(">")[0] + ">"
+    return _OTHER_GROUPS.sub("(?:", compile_opening(first, of_call=False).pattern)
 
 
 def _compile_call(call: TagSyntax, opening: Opening) -> dict[str, str]:
     if not call.call_end:
         return {}
-    template = call.call.replace("<{name}", f"<{opening.word}")
+    template = call.call
+    if "<{name}" in template:  # the newline behind a tag that is named after the tool may be missing
+        template = template.replace("<{name}", f"<{opening.word}").rstrip()
     opens = compile_opening(template, of_call=True).pattern.replace("(?P<word>", "(?P<name>")
     return {"C": _OTHER_GROUPS.sub("(?:", opens), "c": _compile_closing(call.call_end, opening)}
 

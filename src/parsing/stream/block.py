@@ -263,8 +263,9 @@ class BlockReader:
             self._formats.find_origin(block.opener, block.kind),
             buffer.called and buffer.shown_chars > 0,
         )
+        is_bare = block.kind in TAG_KINDS or any(quote in body.text for quote in TOKEN_QUOTES)
         calls = self._classifier.classify(
-            decoded, raw, origin, explicit=block.explicit, after_text=after_text, lead=self._lead
+            decoded, raw, origin, explicit=block.explicit, is_bare=is_bare, after_text=after_text, lead=self._lead
         )
         if not calls:
             self._give_back(raw, len(raw))
@@ -279,8 +280,9 @@ class BlockReader:
             if self._classifier.is_full:
                 break
         self._index += len(calls)
-        buffer.has_bare_values = block.kind in TAG_KINDS or any(quote in body.text for quote in TOKEN_QUOTES)
         buffer.skip(self._after)
+        if is_bare:
+            buffer.follow_bare_values(decoded.closers)
 
     def _give_back_data(self, body: str) -> bool:
         """Returns a long object to the text if no tool's name stands in its beginning; whether it did."""

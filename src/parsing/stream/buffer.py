@@ -30,6 +30,7 @@ class StreamBuffer:
         self.shown_chars = 0  # since then, whitespace aside; counted up to a bit more than MAX_SHOWN_CHARS
         self._counted, self._ahead = 0, 0  # `_ahead` characters, whitespace aside, between `start` and `_counted`
         self.has_bare_values = False  # a call has values whose quotes nothing escapes, and is not doubted yet
+        self.bare_closers: tuple[str, ...] = ()  # what closes the values of such calls, besides the formats' closers
         self.answered = False  # text or a call was emitted
         self.in_fence = False  # of code: in a fence that holds other than a call
         self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
@@ -52,6 +53,8 @@ class StreamBuffer:
     @property
     def is_skimmable(self) -> bool:
         """Whether text that is shown next changes nothing but the text before the next block."""
+        if self.bare_closers:
+            return False
         is_far = not self.called or self.shown_chars > MAX_SHOWN_CHARS
         return is_far and self.answered and not self.trailing_calls and self.start == 0
 
@@ -124,15 +127,24 @@ class StreamBuffer:
         else:
             self._events.append(Malformed(call, raw))
 
+    def follow_bare_values(self, closers: tuple[str, ...]) -> None:
+        """After a call with bare values: the calls so far are doubted where one of `closers` follows."""
+        self.has_bare_values = True
+        self.bare_closers = tuple({*self.bare_closers, *closers})
+
+    def list_labels(self) -> list[str]:
+        """Those of the closers that no anchor finds."""
+        return [closer for closer in self.bare_closers if closer[0] != "<"]
+
     def doubt(self) -> None:
         """Marks the calls so far: a value may go on behind them."""
         self._events.append(Doubted(""))
-        self.has_bare_values = False
+        self.has_bare_values, self.bare_closers = False, ()
 
     def reset(self) -> None:
         """Forgets what was emitted: it was reasoning and no answer."""
         self.called = self.answered = self.in_fence = self.has_bare_values = False
-        self.shown_chars, self.trailing_calls = 0, []
+        self.shown_chars, self.trailing_calls, self.bare_closers = 0, [], ()
 
     def seek(self, position: int) -> None:
         """All before `position` has been searched."""

@@ -30,7 +30,7 @@ from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart
 from .prefilter import Prefilter
 from .prefix_regex import MAX_MATCH_CHARS
-from .reasoning import Marker, ReasoningReader
+from .reasoning import Marker, ReasoningReader, count_overlap
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 _ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
@@ -158,12 +158,18 @@ class StreamParser:
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
         at = self._prefilter.find(buffer.text, buffer.position)
+        for label in buffer.list_labels():
+            found = buffer.text.find(label, buffer.position, len(buffer.text) if at < 0 else at + len(label))
+            at = found if found >= 0 and not 0 <= at < found else at
         if buffer.called and self._show_before_fabricated(at):
             self._state = "discard"
             return True
         if at < 0:
             end = len(buffer.text)
-            self._hold(end if final else find_hold(self._tools, buffer.text, buffer.start), end, final)
+            hold = end if final else find_hold(self._tools, buffer.text, buffer.start)
+            for label in () if final else buffer.list_labels():
+                end = min(end, len(buffer.text) - count_overlap(buffer.text, label, buffer.start))
+            self._hold(min(hold, end), end, final)
             return False
         if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
             return True
@@ -236,9 +242,19 @@ class StreamParser:
         marker = self._reasoning.find_marker(at, final=final) if self._reasoning and reads_marker else None
         if isinstance(marker, (Marker, Skip)):
             return marker
+        if buffer.bare_closers and (stray := self._find_stray(at, final)):
+            return stray
         position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
         detection = self._detector.detect(position)
         return marker if marker and not isinstance(detection, (BlockStart, NeedMore)) else detection
+
+    def _find_stray(self, at: int, final: bool) -> Stray | NeedMore | None:
+        """A tag at `at` that is named after an argument of a call before, and would close its value."""
+        text = self._buffer.text
+        if closer := next((each for each in self._buffer.bare_closers if text.startswith(each, at)), ""):
+            return Stray(at + len(closer))
+        rest = text[at : at + MAX_MATCH_CHARS]
+        return NeedMore(at) if not final and any(each.startswith(rest) for each in self._buffer.bare_closers) else None
 
     def _is_allowed(self, block: BlockStart) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""

@@ -106,6 +106,8 @@ class ReasoningReader:
             buffer.reset()
         else:
             buffer.emit(Doubted(text) if marker.role == "closes" else Cut(text))
+        if marker.role == "opens" and buffer.has_bare_values:
+            buffer.doubt()  # the marker may stand in a value of the call before
         if marker.role == "opens":
             self._closer, self._opener = marker.closer, ""
         return marker.role == "opens"
@@ -116,7 +118,7 @@ class ReasoningReader:
         if self._opener and not self._skip_opener(final):
             return False
         end = buffer.text.find(closer, buffer.start)
-        held = 0 if final else _count_overlap(buffer.text, closer, buffer.start)
+        held = 0 if final else count_overlap(buffer.text, closer, buffer.start)
         stop = end if end >= 0 else len(buffer.text) - held
         if stop > buffer.start:
             self._parts.append(buffer.text[buffer.start : stop])
@@ -170,7 +172,7 @@ def _find_last(text: str, at: int, end: int) -> int:
     return run.end() - len(marker) if run else end
 
 
-def _count_overlap(text: str, marker: str, start: int) -> int:
+def count_overlap(text: str, marker: str, start: int) -> int:
     """How many characters at the end of `text`, from `start` on, may begin `marker`."""
     for length in range(min(len(marker) - 1, len(text) - start), 0, -1):
         if text.endswith(marker[:length]):
