@@ -229,6 +229,8 @@ class CallClassifier:
 
     def _is_echo(self, call: ToolCall, raw: str) -> bool:
         """Whether the call stands in a given text."""
+        if not self._given:
+            return False
         sought = SoughtCall(call.name, call.arguments, raw)
         return any(text.holds_call(sought) for text in self._given)
 

@@ -19,6 +19,7 @@ from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
 from .tool_index import IndexedTool, normalize
 
 MAX_DEPTH = 100
+_PLAIN_TYPES = frozenset((str, int, float, bool, type(None)))  # and no subclass, which are source text
 _SYNONYMS = (
     ("path", "file_path", "file", "filename", "absolute_path", "target_file", "relative_path"),
     ("path", "dir", "directory", "folder", "directory_path", "dir_path"),
@@ -169,6 +170,8 @@ class Fitter:
         """The value as `schema` requires it; `path` names it in messages. Raises ArgumentMismatch."""
         if depth > MAX_DEPTH:
             raise ArgumentMismatch(f"Parameter '{path}' is nested too deep.")
+        if not schema and type(value) in _PLAIN_TYPES:
+            return value  # type: ignore[return-value]  # no node of source text
         schema = self._resolve(schema)
         for key in ("anyOf", "oneOf"):
             if isinstance(options := schema.get(key), list) and options:

@@ -77,6 +77,7 @@ class TagReader:
         self.parts: list[str] = []
         self.size = 0
         self.is_foreign = False
+        self.may_end: Callable[[str], object] = bool
         self._syntaxes = tuple(syntaxes)
         self._markers = markers
         self._rank = rank
@@ -98,6 +99,8 @@ class TagReader:
             progress = self._choose_step()(text, progress.at)
         self.parts.append(text[position : progress.at])
         self.size = self._base + progress.at
+        is_inside = self._style and not (self._is_complete or self._json)
+        self.may_end = self._style.may_end if self._style and is_inside else bool
         return progress.at, progress.ended
 
     def _choose_step(self) -> Callable[[str, int], _Progress]:

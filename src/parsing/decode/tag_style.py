@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
@@ -73,6 +74,7 @@ class TagStyle:
     `first_of_call`: the first of the several tags that begin a call, if there are several.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
+    A tag begins with one of `starts`; `may_end` finds what ends one.
     """
 
     def __init__(self, call: TagSyntax, opening: Opening, argument: TagSyntax, key: Opening, markers: Markers) -> None:
@@ -91,16 +93,9 @@ class TagStyle:
         kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))
         flags = re.IGNORECASE if self.is_labelled else 0
         self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds), flags)
-        begins = (
-            argument.key,
-            argument.value_end.lstrip(),
-            call.call_end,
-            *markers.openers,
-            *markers.closers,
-            "<",
-            "]",
-        )
-        self.starts = re.compile("[" + re.escape("".join({text[0] for text in begins if text})) + "]", re.IGNORECASE)
+        closers = (argument.value_end.strip(), call.call_end.strip(), *markers.closers)
+        self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
+        self.may_end = _compile_any(text[-1:] for text in (*closers, ">")).search
 
     def classify(self, found: re.Match[str], base: int = 0, *, is_next: bool = True) -> Tag:
         """The tag of a match of `tags`; `base` is added to its positions."""
@@ -157,6 +152,10 @@ def _compile_closing(template: str, opening: Opening) -> str:
         else:
             source += r"\s{0,64}" if part.isspace() else re.escape(part)
     return source
+
+
+def _compile_any(characters: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("[" + re.escape("".join(sorted(set(characters)))) + "]", re.IGNORECASE)
 
 
 def _join_markers(markers: tuple[str, ...]) -> str:

@@ -3,7 +3,8 @@
 `BracketMatcher` counts brackets outside strings. A quote opens a string only where a value may begin, so that an
 apostrophe in running text does not; a string ends at the next quote with no odd run of backslashes before it.
 `UntilMarker` waits for a closing marker. Both are fed a text and a position, and return how far the block reaches and
-whether it ends there; they are fed the rest again. What they passed is kept in `parts`, joined once.
+whether it ends there; they are fed the rest again. What they passed is kept in `parts`, joined once. Nothing need be
+fed before `may_end` finds a character in it, or inside a string its `quote`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ _PLAIN = r"""[^"'`{}\[\]()<“]*"""
 _OUTSIDE = LazyPattern(  # up to the next mark, over strings that begin where a value certainly may
     rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
 )
-_MARKS = re.compile(r"""["'`{}\[\]()<“\\]""")
 _MAX_ESCAPES = 4096  # passed in one match, which bounds the memory of the regular expression engine
 _TO_QUOTE = {
     quote: LazyPattern(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*){{0,{_MAX_ESCAPES}}}", re.DOTALL)
@@ -44,10 +44,11 @@ _MARK = PrefixMatcher(
 class BracketMatcher:
     """Follows brackets from the one that opens the block to the one that closes it."""
 
+    may_end = re.compile(r"[}\])<`]").search
+
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self._size = self._counted = 0
-        self._check = 4096
+        self.size = 0
         self._quote = ""
         self._depth = 0
 
@@ -55,21 +56,6 @@ class BracketMatcher:
     def quote(self) -> str:
         """The one character that ends the string the text is in; empty outside strings and for longer quotes."""
         return self._quote if len(self._quote) == 1 else ""
-
-    @property
-    def is_long(self) -> bool:
-        """Whether more than MAX_BLOCK_CHARS were passed; checked every 4096 parts."""
-        if len(self.parts) < self._check:
-            return False
-        self._check = len(self.parts) + 4096
-        return self.size > MAX_BLOCK_CHARS
-
-    @property
-    def size(self) -> int:
-        """Characters passed. The parser appends to `parts` itself inside a string."""
-        self._size += sum(map(len, self.parts[self._counted :]))
-        self._counted = len(self.parts)
-        return self._size
 
     def feed(self, text: str, position: int) -> tuple[int, bool]:
         """How far the block reaches in `text` from `position` on, and whether it ends there."""
@@ -85,37 +71,8 @@ class BracketMatcher:
             position = at
         if position > start:
             self.parts.append(text[start:position])
+            self.size += position - start
         return position, ended
-
-    def skim(self, text: str) -> bool:
-        """Follows a piece of plain JSON in which the block does not end; False if that needs `feed`."""
-        in_string, depth = self._quote == '"', self._depth
-        if self.is_long or self._quote not in ("", '"') or (in_string and self.parts[-1][-1:] == "\\"):
-            return False
-        for mark in _MARKS.finditer(text):
-            character = mark[0]
-            if character == '"':
-                if not in_string:
-                    before = text[: mark.start()].rstrip()
-                    if (before[-1] if before else self._find_last()) not in _OPENS_STRING:
-                        return False
-                in_string = not in_string
-            elif character == "\\":
-                return False
-            elif not in_string:
-                depth += 1 if character in _OPENERS else -1 if character in _CLOSERS else -depth
-                if depth <= 0:
-                    return False
-        self._quote, self._depth = '"' if in_string else "", depth
-        self.parts.append(text)
-        return True
-
-    def _find_last(self) -> str:
-        """The last character of what was passed that is no whitespace."""
-        for part in reversed(self.parts):
-            if solid := part.rstrip():
-                return solid[-1]
-        return ""
 
     def _scan_string(self, text: str, position: int, start: int) -> int:
         """The position behind the string, or behind what is certainly inside it."""
@@ -233,7 +190,7 @@ class BracketMatcher:
 class UntilMarker:
     """The block reaches to the end of the first match of `closer`, which has `max_chars` characters at most."""
 
-    quote = ""
+    quote, may_end = "", bool
 
     def __init__(self, closer: re.Pattern[str] | LazyPattern, max_chars: int) -> None:
         self.parts: list[str] = []

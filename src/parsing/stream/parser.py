@@ -22,7 +22,7 @@ from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathere
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader
-from .brackets import BracketMatcher
+from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .detector import BlockDetector, Detection, NeedMore, Skip, Stray
 from .lookback import Position, Skimmer, find_hold
@@ -33,7 +33,7 @@ from .prefix_regex import MAX_MATCH_CHARS
 from .reasoning import Marker, ReasoningReader, count_overlap
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
-_ESCAPED = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,64}\Z', re.DOTALL)
+MAX_UNREAD_PIECES = 4096  # of a block, kept before they are read
 _BLANKS = re.compile(r"[ \t]*")
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
@@ -88,53 +88,54 @@ class StreamParser:
         self._previews = previews
         self._truncated = False
         self._state: _State = "in reasoning" if thought_closer else "prose"
-        # While the inside of brackets is fed, which most of a long call is, `feed` needs only these of the matcher.
-        self._is_inside = False
-        self._quote = ""  # ends the string that the text is in
-        self._follow_inside(BracketMatcher())
+        self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
+        self._unread: list[str] = []
+        self._quote = ""  # ends the string that the block is in; empty if that is not known
+        self._may_end: Callable[[str], object] = bool
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
         if self._is_inside:
-            if self._quote and (self._quote not in text or (self._quote == '"' and self._is_escaped(text))):
-                self._keep(text)
-                return []
-            if not self._skim_marks(text):
-                end, ended = self._matcher.feed(text, 0)
-                if ended or end < len(text) or self._matcher.is_long:
-                    return self._follow(text, end, ended)
-            self._quote = self._matcher.quote
-            return []
-        buffer, follower = self._buffer, self._block.follower
-        if follower is None:
-            if self._can_skim:
-                whole = buffer.text + text if buffer.text else text
-                held = self._skimmer.count_held(whole)
-                if held >= 0 and not (buffer.called and "\n" in text):
-                    return buffer.skim(whole, held)
-            buffer.add(text)
-            return self._run(False)
-        if buffer.text:
-            text = buffer.text + text
-        return self._follow(text, *follower.feed(text, 0))
+            return self._feed_block(text)
+        buffer = self._buffer
+        if self._can_skim:
+            whole = buffer.text + text if buffer.text else text
+            held = self._skimmer.count_held(whole)
+            if held >= 0 and not (buffer.called and "\n" in text):
+                return buffer.skim(whole, held)
+        buffer.add(text)
+        return self._follow() if self._block.follower else self._run(False)
 
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
         """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""
         self._truncated = truncated
-        return self._run(True) + self._recover_calls()
+        events = self._follow() if self._unread else []
+        return events + self._run(True) + self._recover_calls()
 
-    def _follow_inside(self, matcher: BracketMatcher) -> None:
-        self._matcher, self._quote, self._kept = matcher, matcher.quote, matcher.parts
-        self._keep: Callable[[str], None] = self._kept.append
-        self._skim_marks: Callable[[str], bool] = matcher.skim
+    def _feed_block(self, text: str) -> list[ParserEvent]:
+        """Follows the block when a character arrives that may end it; until then text is only kept."""
+        unread = self._unread
+        unread.append(text)
+        if len(unread) < MAX_UNREAD_PIECES:
+            if self._quote:
+                if self._quote not in text:
+                    return []
+                self._quote = ""  # the text may be behind the string, or an escape stands before the quote
+            if not self._may_end(text):
+                return []
+        return self._follow()
 
-    def _is_escaped(self, text: str) -> bool:
-        """Whether a backslash in `text` escapes each of its quotes."""
-        return _ESCAPED.match(text) is not None and self._kept[-1][-1:] != "\\"
-
-    def _follow(self, text: str, end: int, ended: bool) -> list[ParserEvent]:
-        """Goes on after the follower was fed `text` and stopped at `end`."""
-        self._buffer.text = text
+    def _follow(self) -> list[ParserEvent]:
+        """Feeds the follower of the block what it has not read."""
+        buffer, follower = self._buffer, self._block.follower
+        assert follower  # noqa: S101 - called inside a block alone
+        text = buffer.text + "".join(self._unread)
+        self._unread.clear()
+        end, ended = follower.feed(text, 0)
+        if self._is_inside and end == len(text) and not ended and follower.size <= MAX_BLOCK_CHARS:
+            self._quote, self._may_end = follower.quote, follower.may_end
+            return []
+        buffer.text = text
         if self._block.follow(end, ended):
             self._state = "after block"
         return self._run(False)
@@ -148,11 +149,9 @@ class StreamParser:
         if dropped := buffer.drop_emitted():
             self._block.drop(dropped)
         self._can_skim = self._state == "prose" and buffer.is_skimmable and (not buffer.called or self._is_clear_line())
-        self._is_inside = not (self._previews or buffer.text or self._block.is_undecided)
-        if self._is_inside and isinstance(follower, BracketMatcher):
-            self._follow_inside(follower)
-        else:
-            self._is_inside = False
+        self._is_inside = bool(follower) and not (self._previews or buffer.text or self._block.is_undecided)
+        if follower:
+            self._quote, self._may_end = follower.quote, follower.may_end
         return buffer.take_events()
 
     def _read_prose(self, final: bool) -> bool:

@@ -50,13 +50,18 @@ def test_any_split_finds_the_same_end(body, data):
     assert find_end(text, cuts) == find_end(text)
 
 
-def test_a_string_s_quote_is_told_so_that_the_rest_of_it_can_be_kept_unseen():
+def test_a_string_s_quote_is_told_so_that_the_rest_of_it_can_be_kept_unread():
     follower = BracketMatcher()
     follower.feed('{"a": "x', 0)
     assert follower.quote == '"'
-    follower.parts.append("y" * 10)
-    assert follower.feed('"}', 0) == (2, True)
+    assert follower.feed("y" * 10 + '"}', 0) == (12, True)
     assert follower.size == 20
+
+
+@pytest.mark.parametrize("text", [text for text, end in ENDS.values() if end > 0])
+def test_a_block_ends_at_a_character_that_may_end_it(text):
+    before = text[: find_end(text)][:-1]
+    assert any(BracketMatcher.may_end(piece) for piece in text[len(before) :][:2])
 
 
 def test_closing_waits_for_its_marker_across_pieces():
