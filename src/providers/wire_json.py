@@ -17,6 +17,7 @@ import msgspec
 from ..errors import WireError
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)  # json.dumps makes one a call
+_decode_string = msgspec.json.Decoder(str).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 log = logging.getLogger(__name__.rpartition(".")[0])
@@ -78,6 +79,14 @@ def load_json(data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         beginning = data[:100].decode(errors="replace")
         raise WireError(f"The server sent an event that is not JSON: {beginning}") from error
+
+
+def load_string(data: bytes) -> str:
+    """One string. Raises WireError, also for a lone surrogate."""
+    try:
+        return _decode_string(data)
+    except _UNREADABLE as error:
+        raise WireError("The server sent a string that is not JSON.") from error
 
 
 def dump_json(value: object) -> str:

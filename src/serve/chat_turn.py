@@ -6,7 +6,7 @@ answer is recovered from its tokens. A call that cannot be read is asked for aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
@@ -23,7 +23,7 @@ from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, dump_json, load_json
-from ..types.effects import EFFECTS, Aside, Effect, Fetch, Open, Read, Release, ReplyHead
+from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, ReplyHead
 from ..types.events import Completed, ModelEvent, TextDelta
 from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserMessage
 from .chat_request import ChatBody
@@ -184,17 +184,23 @@ class ChatTurn:
         """Raises ServerError for an error of the server inside the stream."""
         events, guards, is_over = EventDecoder(), dict[int, StreamGuard](), False
         last: list[bytes] = []  # after the finish reasons: the usage
-        while not is_over and (piece := (yield Read())) is not None:
-            chunks = [data for data in events.feed(piece) if data.strip()]
-            if DONE in chunks:  # a server may keep the connection open
-                chunks, is_over = chunks[: chunks.index(DONE)], True
-            last += [data for data in chunks if _NO_CHOICE in data]
-            for index, part in self._split([data for data in chunks if _NO_CHOICE not in data]).items():
-                if index not in guards:
-                    guards[index] = StreamGuard(self._request, self._new_id)
-                if sent := guards[index].feed(part):
+        has_choices = self._request.body.get("n") not in (None, 1)
+        while not is_over and (piece := (yield READ)) is not None:
+            chunks: list[bytes] = []
+            for data in events.feed(piece):
+                if data == DONE:  # a server may keep the connection open
+                    is_over = True
+                    break
+                if _NO_CHOICE in data:
+                    last.append(data)
+                elif data.strip():
+                    chunks.append(data)
+            for index, part in _split(chunks) if has_choices else ((0, chunks),) if chunks else ():
+                if (guard := guards.get(index)) is None:
+                    guard = guards[index] = StreamGuard(self._request, self._new_id)
+                if sent := guard.feed(part):
                     yield Payload(sent)
-                if guards[index].assembler.repeats:
+                if guard.assembler.repeats:
                     raise WireError("The model repeated itself without end, so its answer was ended.")
         yield Release()
         if not guards:
@@ -204,16 +210,6 @@ class ChatTurn:
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
         yield Payload([*last, DONE])
-
-    def _split(self, chunks: Sequence[bytes]) -> dict[int, list[bytes]]:
-        """The chunks of each choice."""
-        if self._request.body.get("n") in (None, 1):
-            return {0: list(chunks)} if chunks else {}
-        parts: dict[int, list[bytes]] = {}
-        for data in chunks:
-            for index, part in _split_choices(data):
-                parts.setdefault(index, []).append(part)
-        return parts
 
     def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
         body = yield from _read_all()
@@ -329,16 +325,20 @@ def _refuse_replay(_: ChatRequest) -> Generator[Any, Any, ResponseAssembler]:
 
 def _read_all() -> Aside[bytes]:
     body = bytearray()
-    while len(body) < MAX_BODY_BYTES and (chunk := (yield Read())) is not None:
+    while len(body) < MAX_BODY_BYTES and (chunk := (yield READ)) is not None:
         body += chunk
     return bytes(body)
 
 
-def _split_choices(data: bytes) -> Sequence[tuple[int, bytes]]:
-    """A chunk for each of its choices."""
-    chunk = as_dict(load_json(data))
-    choices = as_dicts(chunk.get("choices"))
-    return [(int(each.get("index") or 0), dump_json({**chunk, "choices": [each]}).encode()) for each in choices]
+def _split(chunks: Sequence[bytes]) -> Iterable[tuple[int, list[bytes]]]:
+    """The chunks of each choice."""
+    parts: dict[int, list[bytes]] = {}
+    for data in chunks:
+        chunk = as_dict(load_json(data))
+        for choice in as_dicts(chunk.get("choices")):
+            part = dump_json({**chunk, "choices": [choice]}).encode(errors="replace")
+            parts.setdefault(int(choice.get("index") or 0), []).append(part)
+    return parts.items()
 
 
 def _hide_token_ids(answer: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..model.response_assembler import ResponseAssembler
+from ..model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
 from ..parsing import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
 from ..providers.base import WireEvent
 from ..providers.openai import OpenAIStream
@@ -24,23 +24,13 @@ from ..types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import ToolCall, ToolDefinition
 from .chat_request import ChatBody
 from .json_prefix import JsonPrefix, complete_json
+from .text_run import TextRun, hide_token_ids
 
 # In a JSON string a quote is escaped, so that these match fields alone.
-_TOKEN_IDS = b'token_ids":['  # and prompt_token_ids
 _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
 _FINISHED = b'"finish_reason":"'
 _NO_CALLS: frozenset[int] = frozenset()
 _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
-
-
-def hide_token_ids(data: bytes) -> bytes:
-    """The JSON with null for token ids, as vLLM writes it where they are not asked for."""
-    start = data.find(_TOKEN_IDS)
-    while start >= 0:
-        start += len(_TOKEN_IDS) - 1
-        data = data[:start] + b"null" + data[data.index(b"]", start) + 1 :]
-        start = data.find(_TOKEN_IDS, start)
-    return data
 
 
 def _keep(data: bytes) -> bytes:
@@ -53,6 +43,7 @@ class RecordingAssembler(ResponseAssembler):
     def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody) -> None:
         super().__init__(tools, new_id, request.list_given())
         self._parsed: list[ParserEvent] = []
+        self.count_held = self._parser.count_held
 
     def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
         self._parsed += found
@@ -73,7 +64,10 @@ class _Segment:
 
 
 class _HeldChunk:
-    """A chunk with `size` characters of content, of which `left` are not covered by segments yet."""
+    """A chunk with `size` characters of content, of which `left` are not covered by segments yet.
+
+    `data` is empty if it was sent.
+    """
 
     __slots__ = ("calls", "data", "is_last", "kept", "left", "size")
 
@@ -227,23 +221,58 @@ class StreamGuard(_Guard):
     def __init__(self, request: ChatBody, new_id: Callable[[], str]) -> None:
         super().__init__(request, new_id)
         self._chunks: deque[_HeldChunk] = deque()
+        self._run = TextRun(hides_ids=not request.wants_token_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
         """The chunks to send. Raises ServerError and WireError, for what the server sends instead of an answer."""
+        sent: list[bytes] = []
+        passed = 0
+        if not self._chunks:
+            while passed < len(chunks) and self._pass(chunks[passed], sent):
+                passed += 1
+        if passed < len(chunks) or self._run.size >= CHECK_INTERVAL_CHARS:
+            sent += self._take_in(chunks[passed:])
+        return sent
+
+    def _pass(self, data: bytes, sent: list[bytes]) -> bool:
+        """Whether a chunk needs nothing but a look at its text."""
+        run = self._run
+        chunk = run.read(data)
+        if chunk is None or not chunk.text:
+            return False
+        held = 0 if run.is_thought else self.assembler.count_held(run.held_text + chunk.text)
+        if held >= 0:
+            sent += run.add(chunk, held)
+        return held >= 0
+
+    def close(self) -> None:
+        self._take_in(())
+        super().close()
+
+    def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
+        """Decode and parse what has passed, and the chunks; returns those to send."""
         found: list[WireEvent] = []
         new: list[_HeldChunk] = []
-        is_plain = not self._chunks
-        for data in chunks:
+        is_plain, text = not self._chunks, b""
+        passed, held = self._run.take()
+        for data in [*passed, *held, *chunks]:
             start = len(found)
             self._decoder.read_event(data, found)
-            size, calls = _measure(found[start:])
+            events = found[start:]
+            size, calls = _measure(events)
             is_last = _FINISHED in data
             is_plain = is_plain and not calls and not is_last
+            if len(events) == 1 and not calls and not is_last:
+                text = data
             if is_last or not self._is_bare(data):
                 new.append(_HeldChunk(self._clean(data), size, calls, is_last))
+        if passed:
+            new[0].data = b""
+        if text and self._run.read(text) is None:
+            self._run.learn(text)
         parsed = self._absorb(found)
         if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):
-            return [chunk.data for chunk in new]
+            return [chunk.data for chunk in new if chunk.data]
         self._segments += map(self._decide, parsed)
         self._chunks += new
         return list(self._release())
@@ -334,7 +363,9 @@ def _is_just_text(parsed: Sequence[ParserEvent], size: int) -> bool:
 
 
 def _render(chunk: _HeldChunk) -> list[bytes]:
-    """The chunk with what is left of its content; none if nothing is."""
+    """The chunk with what is left of its content; none if nothing is, or if it was sent."""
+    if not chunk.data:
+        return []
     kept = "".join(chunk.kept)
     if len(kept) == chunk.size:
         return [chunk.data]

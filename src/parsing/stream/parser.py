@@ -106,6 +106,16 @@ class StreamParser:
         buffer.add(text)
         return self._follow() if self._block.follower else self._run(False)
 
+    def count_held(self, text: str) -> int:
+        """How many characters `feed` would hold back at the end of text that is prose; -1 if it has to be fed.
+
+        Other text may be fed later, together with what follows it.
+        """
+        buffer = self._buffer
+        if not self._can_skim or buffer.text or (buffer.called and "\n" in text):
+            return -1
+        return self._skimmer.count_held(text)
+
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
         """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""
         self._truncated = truncated
