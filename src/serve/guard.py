@@ -9,9 +9,8 @@ is one of that tool's. The chunk with the finish reason waits for the recovery o
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +22,10 @@ from ..providers.wire_json import dump_json
 from ..types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import ToolCall, ToolDefinition
 from .chat_request import ChatBody
-from .json_prefix import JsonPrefix, complete_json
+from .native_call import NativeCall
 from .text_run import TextRun, hide_token_ids
 
 # In a JSON string a quote is escaped, so that these match fields alone.
-_FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
 _FINISHED = b'"finish_reason":"'
 _NO_CALLS: frozenset[int] = frozenset()
 _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
@@ -79,54 +77,6 @@ class _HeldChunk:
         self.kept: list[str] = []
 
 
-class _NativeCall:
-    """A call that the server's parser made."""
-
-    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
-        self.name = ""
-        self._tools = tools
-        self._pieces: list[str] = []  # of its arguments
-        self._sent = 0  # pieces
-        self._json = JsonPrefix()
-        self._begins_well = False
-
-    def add(self, piece: ToolCallDelta) -> None:
-        self.name = self.name or piece.name or ""
-        self._json.feed(piece.arguments_delta)
-        self._pieces.append(piece.arguments_delta)
-        self._begins_well = self._begins_well or self._has_known_key()
-
-    def _has_known_key(self) -> bool:
-        """Whether a call of an offered tool has begun, and not one that the server's parser has garbled."""
-        tool = self._tools.get(self.name)
-        if tool is None:
-            return False
-        properties = tool.parameters.get("properties")
-        if not isinstance(properties, dict) or not tool.parameters.get("required"):
-            return True
-        key = _FIRST_KEY.match("".join(self._pieces))
-        return key is not None and key[1] in properties
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether what came so far may be sent."""
-        return self._begins_well and self._json.is_settled
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether a part was sent, and what came then is no JSON."""
-        return bool(self._sent) and not self._json.is_valid
-
-    def mark_sent(self) -> None:
-        self._sent = len(self._pieces)
-
-    def complete(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, str] | None:
-        """The first call that begins as what was sent, and the rest of its arguments."""
-        sent = "".join(self._pieces[: self._sent])
-        rests = ((call, complete_json(sent, call.arguments)) for call in calls if call.name == self.name)
-        return next(((call, rest) for call, rest in rests if rest is not None), None)
-
-
 class _Guard:
     """What is common to streamed and whole answers."""
 
@@ -135,7 +85,7 @@ class _Guard:
         self._decoder = OpenAIStream(new_id)
         self.assembler = RecordingAssembler(request.tools, new_id, request)
         self._segments: deque[_Segment] = deque()
-        self._native: dict[int, _NativeCall] = {}
+        self._native: dict[int, NativeCall] = {}
         self._has_call = False  # in the text
         self._clean: Callable[[bytes], bytes] = _keep if request.wants_token_ids else hide_token_ids
 
@@ -151,7 +101,7 @@ class _Guard:
                 texts.append(event.text)
                 continue
             if isinstance(event, ToolCallDelta):
-                self._native.setdefault(event.call_index, _NativeCall(self._tools)).add(event)
+                self._native.setdefault(event.call_index, NativeCall(self._tools)).add(event)
             self._flush(texts)
             for _ in self.assembler.feed(event):
                 pass

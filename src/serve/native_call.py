@@ -1,0 +1,60 @@
+"""A call that the server's parser made: what of it may be sent, and how a recovered call completes it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..types.events import ToolCallDelta
+from ..types.messages import ToolCall, ToolDefinition
+from .json_prefix import JsonPrefix, complete_json
+
+_FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
+
+
+class NativeCall:
+    """`tools`: those on offer, by name."""
+
+    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
+        self.name = ""
+        self._tools = tools
+        self._pieces: list[str] = []  # of its arguments
+        self._sent = 0  # pieces
+        self._json = JsonPrefix()
+        self._begins_well = False
+
+    def add(self, piece: ToolCallDelta) -> None:
+        self.name = self.name or piece.name or ""
+        self._json.feed(piece.arguments_delta)
+        self._pieces.append(piece.arguments_delta)
+        self._begins_well = self._begins_well or self._has_known_key()
+
+    def _has_known_key(self) -> bool:
+        """Whether a call of an offered tool has begun, and not one that the server's parser has garbled."""
+        tool = self._tools.get(self.name)
+        if tool is None:
+            return False
+        properties = tool.parameters.get("properties")
+        if not isinstance(properties, dict) or not tool.parameters.get("required"):
+            return True
+        key = _FIRST_KEY.match("".join(self._pieces))
+        return key is not None and key[1] in properties
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what came so far may be sent."""
+        return self._begins_well and self._json.is_settled
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a part was sent, and what came then is no JSON."""
+        return bool(self._sent) and not self._json.is_valid
+
+    def mark_sent(self) -> None:
+        self._sent = len(self._pieces)
+
+    def complete(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, str] | None:
+        """The first call that begins as what was sent, and the rest of its arguments."""
+        sent = "".join(self._pieces[: self._sent])
+        rests = ((call, complete_json(sent, call.arguments)) for call in calls if call.name == self.name)
+        return next(((call, rest) for call, rest in rests if rest is not None), None)
