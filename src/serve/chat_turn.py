@@ -27,7 +27,7 @@ from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, 
 from ..types.events import Completed, ModelEvent, TextDelta
 from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserMessage
 from .chat_request import ChatBody
-from .guard import StreamGuard, WholeGuard, is_safe
+from .chunks.guard import StreamGuard, WholeGuard, is_safe
 
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"

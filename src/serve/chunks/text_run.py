@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..errors import WireError
-from ..providers.wire_json import load_string
+from ...errors import WireError
+from ...providers.wire_json import load_string
 
 # In a JSON string a quote is escaped, so that these match fields alone. The ids are the last list of the chunk.
 _FORM = re.compile(

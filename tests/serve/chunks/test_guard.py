@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from src.parsing.classify import make_id_source
 from src.serve.chat_request import ChatBody
-from src.serve.guard import StreamGuard
+from src.serve.chunks.guard import StreamGuard
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOL = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..types.events import ToolCallDelta
-from ..types.messages import ToolCall, ToolDefinition
+from ...types.events import ToolCallDelta
+from ...types.messages import ToolCall, ToolDefinition
 from .json_prefix import JsonPrefix, complete_json
 
 _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')

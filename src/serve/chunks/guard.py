@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
-from ..parsing import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
-from ..providers.base import WireEvent
-from ..providers.openai import OpenAIStream
-from ..providers.wire_json import dump_json
-from ..types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
-from ..types.messages import ToolCall, ToolDefinition
-from .chat_request import ChatBody
+from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
+from ...parsing import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
+from ...providers.base import WireEvent
+from ...providers.openai import OpenAIStream
+from ...providers.wire_json import dump_json
+from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
+from ...types.messages import ToolCall, ToolDefinition
+from ..chat_request import ChatBody
 from .native_call import NativeCall
 from .text_run import TextRun, hide_token_ids
 

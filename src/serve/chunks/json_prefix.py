@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from itertools import product
 
-from ..types.messages import JSON
+from ...types.messages import JSON
 
 _STRING_PART = re.compile(r'[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*', re.DOTALL)
 _LITERAL_PART = re.compile(r"[-+.0-9a-zA-Z]+")

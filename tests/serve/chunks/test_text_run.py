@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from src.parsing.classify import make_id_source
 from src.providers.openai import OpenAIStream
 from src.serve.chat_request import ChatBody
-from src.serve.guard import StreamGuard
-from src.serve.text_run import TextRun, hide_token_ids
+from src.serve.chunks.guard import StreamGuard
+from src.serve.chunks.text_run import TextRun, hide_token_ids
 
 BODY: dict[str, Any] = {"model": "m", "tools": [{"type": "function", "function": {"name": "read"}}]}
 PIECES = st.tuples(

@@ -1,0 +1,1 @@
+"""The chunks of an answer: what of them leaves, and when. Pure."""
