@@ -203,7 +203,8 @@ def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefiniti
     if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
         return True
     nothing = not response.calls and not response.malformed
-    return nothing and (bool(whole.malformed) or len(whole.text.strip()) > len(response.text.strip()))
+    more = whole.calls or whole.malformed  # also a call that does not fit: what is wrong with it can be told
+    return nothing and (bool(more) or len(whole.text.strip()) > len(response.text.strip()))
 
 
 def _is_at_cap(response: Response, cap: int | None) -> bool:

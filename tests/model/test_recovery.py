@@ -73,6 +73,12 @@ def test_a_swallowed_call_is_had_back():
     assert any("lost part of the answer" in notice for notice in lost.notices)
 
 
+def test_a_swallowed_call_with_an_unknown_argument_is_recovered():
+    raw = '<tool_call>\n{"name": "read", "arguments": {"path": "a", "reason": "to see it"}}\n</tool_call>'
+    lost = Lost({"content": "Now.\n", "ids": [1]}, {"ids": [2]}, END, text=f"Now.\n{raw}")
+    assert lost.calls == [("read", {"path": "a", "reason": "to see it"})]
+
+
 def test_text_cut_short_at_a_mentioned_tag_is_shown_to_its_end():
     lost = Lost({"content": "The tag ", "ids": [1]}, {"ids": [2, 3]}, END, text="The tag <tool_call> starts a call.")
     assert lost.shown == "The tag <tool_call> starts a call."
