@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +54,11 @@ class Server(NamedTuple):
 class Rig:
     """`folder` holds serve.sh, `models` what make_model.py made; logs and pid files are written to `work`."""
 
-    def __init__(self, folder: Path, models: Path, work: Path) -> None:
+    def __init__(
+        self, folder: Path, models: Path, work: Path, kinds: Mapping[str, Kind] = KINDS, at_once: int = AT_ONCE
+    ) -> None:
+        self._kinds = kinds
+        self._at_once = at_once
         self._folder = folder
         self._models = models
         self._work = work
@@ -63,7 +68,7 @@ class Rig:
 
     def server(self, name: str) -> Server:
         if name not in self._running:
-            if len(self._running) == AT_ONCE:
+            if len(self._running) == self._at_once:
                 self._stop(next(iter(self._running)))
             self._start(name)
         self._running[name] = self._running.pop(name)
@@ -74,7 +79,7 @@ class Rig:
             self._stop(name)
 
     def _start(self, name: str) -> None:
-        kind, port = KINDS[name], free_port()
+        kind, port = self._kinds[name], free_port()
         model = self._work / kind.model
         if not model.exists():  # serve.sh writes beside the model
             shutil.copytree(self._models / kind.model, model, ignore=shutil.ignore_patterns("*.log", "*.pid"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from tests.waiting import wait_until
 
+from .clients import Installation, find_folder, run_client
 from .harmless import find_difference, list_cases
 from .rig import Server, free_port
 
@@ -60,6 +62,17 @@ def test_each_call_lands_for_the_sdks_of_three_apis(server, start_gateway):
     done = subprocess.run(matrix, capture_output=True, text=True, check=True)
     landed = json.loads(done.stdout.splitlines()[-1])
     assert landed == {"here": {"chat": 20, "messages": 20, "responses": 20}}, done.stdout
+
+
+@pytest.mark.skipif(not (shutil.which("npm") and shutil.which("node")), reason="codex needs npm and node")
+@pytest.mark.parametrize(
+    "server", ["hermes", "no parser", "strict, wrong parser", "wrong parser"], indirect=True
+)  # a server of the kind "strict" has too short a context for codex
+def test_codex_runs_a_command_and_applies_a_patch(server, start_gateway, tmp_path):
+    installed = Installation(find_folder())
+    installed.install("codex")
+    outcome = run_client(installed, "codex", start_gateway(server), ["hermes", "minimax_m2"], tmp_path / "codex")
+    assert outcome.verdict == "landed", outcome.output
 
 
 @pytest.mark.parametrize("server", ["hermes", "thinking"], indirect=True)
