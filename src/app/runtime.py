@@ -30,13 +30,13 @@ from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import build_view, select_environment
 from ..security.shell.workspace import list_start_files
-from ..security.text.sanitize import reveal
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
 from ..types.events import CallFinished, Completed, Event, Notice
+from ..types.file_names import escape_name
 from ..types.messages import ToolCall
 from ..types.process import StartedProcess
 from ..types.sandbox import Sandbox
@@ -82,18 +82,19 @@ class Runtime(NamedTuple):
         if not (items := sandbox.take_set_aside()):
             return
         why = "they would run later by themselves, so they are set aside; yes puts them back"
-        call = ToolCall("", "put_back", {"files": [f"{item.path} ({item.why})" for item in items]})
+        call = ToolCall("", "put_back", {"files": [*map(str, items)]})
         request = Request(call, why, lambda _call: "what was set aside is put back as it is", needs_person=True)
         answer = self.agent.approver.approve(request)
         is_wanted = (answer if isinstance(answer, Answer) else answer.result()).allowed
         for item in items:
+            name, kept = escape_name(item.path), escape_name(item.kept)
             if not is_wanted:
-                yield Notice(f"Set aside, as it would run by itself: {reveal(item.path)} is now {item.kept}")
+                yield Notice(f"Set aside, as it would run by itself: {name} is now {kept}")
                 continue
             try:
                 sandbox.put_back(item)
             except OSError as error:
-                yield Notice(f"{reveal(item.path)} could not be put back from {item.kept}: {error.strerror}")
+                yield Notice(f"{name} could not be put back from {kept}: {error.strerror}")
 
     def compact(self, session: Session, hint: str) -> Generator[Event, None, None]:
         """Replace the older part of the conversation by a summary. Raises BotError."""

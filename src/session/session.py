@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
+from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
 from ..types.process import StartedProcess
 from .journal import VERSION, Journal, Record, Redact
@@ -111,7 +112,8 @@ class Session:
         notices += living
         workspace = str(session.meta.get("workspace", root))
         if workspace != str(root):
-            notices.append(f"This conversation took place in {workspace}; the tools now work in {root}.")
+            before, now = escape_name(workspace), escape_name(root)
+            notices.append(f"This conversation took place in {before}; the tools now work in {now}.")
         return session, notices
 
     @classmethod
@@ -348,8 +350,8 @@ def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list
 
 
 def _describe_living(process: StartedProcess, pids: Sequence[int]) -> str:
-    shown, numbers = " ".join(process.command.split()), " ".join(map(str, pids))
-    return f"Still running from before: {shown} (`kill {numbers}` ends it)."
+    numbers = " ".join(map(str, pids))
+    return f"Still running from before: {escape_name(process.command)} (`kill {numbers}` ends it)."
 
 
 def _hash_if_readable(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import ModelEvent
+from ...types.file_names import escape_name
 from ..render.plain import PlainScreen, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
@@ -120,7 +121,7 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     rows = {
         "server": f"{settings.vllm.base_url}{f' (vLLM {target.version})' if target.version else ''}",
         "model": f"{target.model}{context}, {_describe_path(target)}",
-        "workspace": f"{settings.root}; {asking}",
+        "workspace": f"{escape_name(settings.root)}; {asking}",
     }
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]
     text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...security.text.sanitize import reveal, sanitize
+from ...types.file_names import escape_name
 
 COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of lines, by their first character
 
@@ -31,7 +32,7 @@ def draw_file_diff(name: str, before: bytes | None, after: bytes | None) -> list
     try:
         old, new = (None if content is None else content.decode() for content in (before, after))
     except UnicodeDecodeError:
-        return [] if before == after else [f"  {name}: changed, and not a text file"]
+        return [] if before == after else [f"  {escape_name(name)}: changed, and not a text file"]
     return [sanitize(line) for line in make_diff(name, old, new).splitlines()]
 
 

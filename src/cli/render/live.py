@@ -31,10 +31,19 @@ from ...types.events import (
 from ...types.messages import MalformedCall, ToolCall, ToolResult
 from ..chat.input.keys import TypedInput
 from .blocks import Block, BlockSplitter
-from .plain import MAX_FOLDED, FoldedItem, describe_result, fold_call, has_failed, split_call
+from .plain import (
+    MAX_FOLDED,
+    MAX_LINE_CHARS,
+    FoldedItem,
+    describe_result,
+    fold_call,
+    format_arguments,
+    format_name,
+    has_failed,
+)
 from .region import LiveRegion, ScreenLine
 from .text_width import measure_width, truncate, truncate_start
-from .wrap import wrap_line, wrap_text
+from .wrap import cut_at_word, wrap_line, wrap_text
 
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
@@ -258,10 +267,11 @@ class LiveScreen:
     def _format_call(self, call: ToolCall | MalformedCall, result: str, seconds: str, *, failed: bool = False) -> str:
         """A call on one line of the terminal: its name, arguments, result, time."""
         width = self._size()[0] - 1
-        name, arguments = split_call(call)
+        name = format_name(call)
         room = max(width - len(f"  {name}() -> ") - len(seconds), 10)
-        result = truncate(result, max(room // 2, room - measure_width(arguments)))
-        arguments = truncate(arguments, room - measure_width(result))
+        arguments = format_arguments(call, MAX_LINE_CHARS, measure_width)
+        result = cut_at_word(result, max(room // 2, room - measure_width(arguments)), measure_width)
+        arguments = format_arguments(call, room - measure_width(result), measure_width)
         colour = "\x1b[31m" if failed else ""
         return f"  \x1b[1m{name}\x1b[0m\x1b[2m({arguments})\x1b[0m -> {colour}{result}\x1b[0m\x1b[2m{seconds}\x1b[0m"
 

@@ -17,7 +17,7 @@ from ...types.events import CallFinished, CallStarted, Completed, Event, Notice,
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MalformedCall, ToolCall, ToolResult
 from .diff import count_changes
-from .wrap import wrap_text
+from .wrap import ELLIPSIS, cut_at_word, wrap_text
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
@@ -25,19 +25,33 @@ EXIT_ZERO = "[exit code 0]"  # not worth showing
 _FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
-MAX_SHORT_CHARS = 60  # characters of an argument or outcome on a call's line
+MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
+MAX_LINE_CHARS = 10_000  # of a call's line that goes to no terminal
 
 
-def format_call(call: ToolCall | MalformedCall) -> str:
-    name, arguments = split_call(call)
-    return name if isinstance(call, MalformedCall) else f"{name}({arguments})"
-
-
-def split_call(call: ToolCall | MalformedCall) -> tuple[str, str]:
-    """A call's name and its shortened arguments."""
+def format_call(call: ToolCall | MalformedCall, columns: int = 0) -> str:
+    """A call, on one line of so many columns (0: any number)."""
+    name = format_name(call)
     if isinstance(call, MalformedCall):
-        return sanitize(call.name) or "unreadable call", ""
-    return sanitize(call.name), ", ".join(f"{sanitize(key)}={_shorten(value)}" for key, value in call.arguments.items())
+        return name
+    return f"{name}({format_arguments(call, columns - len(name) - 2 if columns else MAX_LINE_CHARS)})"
+
+
+def format_name(call: ToolCall | MalformedCall) -> str:
+    return sanitize(call.name) or "unreadable call"
+
+
+def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callable[[str], int] = len) -> str:
+    """The arguments on so many columns. The longest is shortened first, to whole words, and to `...` at last."""
+    if isinstance(call, MalformedCall):
+        return ""
+    values = {sanitize(key): _cut_value(_quote(value), MAX_SHORT_CHARS, width) for key, value in call.arguments.items()}
+    while (over := width(shown := ", ".join(f"{key}={value}" for key, value in values.items())) - columns) > 0:
+        longest = max(values, key=lambda key: width(values[key]))
+        if values[longest] == ELLIPSIS:
+            return ELLIPSIS
+        values[longest] = _cut_value(values[longest], width(values[longest]) - over, width)
+    return shown
 
 
 class FoldedItem(NamedTuple):
@@ -98,9 +112,19 @@ def get_columns(stream: TextIO) -> int:
         return 0
 
 
-def _shorten(value: JSON) -> str:
-    text = reveal(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= MAX_SHORT_CHARS else f"{text[: MAX_SHORT_CHARS - 20]}...{text[-15:]}"
+def _quote(value: JSON) -> str:
+    """The value as JSON, with an escape for each character that a terminal would hide or obey."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if reveal(text) == text else reveal(json.dumps(value))
+
+
+def _cut_value(text: str, columns: int, width: Callable[[str], int]) -> str:
+    if width(text) <= columns:
+        return text
+    if not text.startswith('"'):
+        return ELLIPSIS
+    cut = cut_at_word(text[1:-1].removesuffix(ELLIPSIS), columns - 2, width)
+    return ELLIPSIS if cut in ("", ELLIPSIS[: len(cut)]) else f'"{cut}"'
 
 
 class PlainScreen:
@@ -122,6 +146,7 @@ class PlainScreen:
         self._open: TextIO | None = None  # the stream with an unfinished line
         self._thinking = False
         self._running: ToolCall | None = None
+        self._call_columns = 0  # of the line of the last call
 
     def draw(self, event: Event) -> None:
         if isinstance(event, TextDelta):
@@ -133,7 +158,7 @@ class PlainScreen:
             if self._running:  # a parallel call is drawn when it finishes
                 return
             self.end_line()
-            self._write(self._aside, f"  {format_call(event.call)}")
+            self._show_call(event.call)
             self._running = event.call
         elif isinstance(event, CallFinished):
             self._finish_call(event)
@@ -171,10 +196,20 @@ class PlainScreen:
     def _finish_call(self, event: CallFinished) -> None:
         if self._running is not event.call:  # it was denied before it started
             self.end_line()
-            self._write(self._aside, f"  {format_call(event.call)}")
-        self._write(self._aside, f" -> {describe_result(event.result)}\n")
+            self._show_call(event.call)
+        result = describe_result(event.result)
+        if (columns := get_columns(self._aside)) and self._call_columns + len(f" -> {result}") >= columns:
+            self._write(self._aside, "\n   ")
+            result = cut_at_word(result, columns - len("    -> "))
+        self._write(self._aside, f" -> {result}\n")
         self.folded.append(fold_call(event.call, event.result))
         self._running = None
+
+    def _show_call(self, call: ToolCall | MalformedCall) -> None:
+        columns = get_columns(self._aside)
+        shown = f"  {format_call(call, columns - 3 if columns else 0)}"
+        self._call_columns = len(shown)
+        self._write(self._aside, shown)
 
     def _think(self, text: str) -> None:
         if self.thinking == "hide":

@@ -6,8 +6,9 @@ import re
 
 from rich.cells import cell_len
 
+from .wrap import ELLIPSIS
+
 SGR = re.compile(r"(\x1b\[[0-9;]*m)")
-ELLIPSIS = "..."
 
 
 def measure_width(text: str) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+ELLIPSIS = "..."
+FIRST_EAST_ASIAN = "\u2e80"  # these scripts have no blanks between words
+
 
 def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
     """Break a line into pieces that fit, indented to the last column of text that starts in its left half.
@@ -26,6 +29,22 @@ def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> lis
 
 def wrap_text(text: str, columns: int, width: Callable[[str], int] = len) -> str:
     return "\n".join(piece for line in text.split("\n") for piece in wrap_line(line, columns, width))
+
+
+def cut_at_word(text: str, columns: int, width: Callable[[str], int] = len) -> str:
+    """The text, or its first whole words and `...` if it does not fit."""
+    if width(text) <= columns:
+        return text
+    end = 0
+    while end < len(text) and width(text[: end + 1]) <= columns - len(ELLIPSIS):
+        end += 1
+    while 0 < end < len(text) and _is_of_word(text[end - 1]) and _is_of_word(text[end]):
+        end -= 1
+    return text[:end].rstrip(" \\") + ELLIPSIS[: max(columns, 0)]
+
+
+def _is_of_word(character: str) -> bool:
+    return (character.isalnum() or character == "_") and character < FIRST_EAST_ASIAN
 
 
 def _find_indent(line: str, columns: int) -> int:

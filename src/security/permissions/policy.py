@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
@@ -161,13 +162,13 @@ class Policy:
             return ""
         path, pattern = call.arguments.get("path"), call.arguments.get("pattern")
         if call.name == "glob" and isinstance(pattern, str) and OUTWARD_GLOB.search(pattern):
-            return f"the pattern {pattern} leads outside; give one relative to the folder searched"
+            return f"the pattern {escape_name(pattern)} leads outside; give one relative to the folder searched"
         if not isinstance(path, str):
             return ""
         if path == "~" or path.startswith("~/"):
-            return f"{path}: ~ is not expanded; give a path relative to the workspace"
+            return f"{escape_name(path)}: ~ is not expanded; give a path relative to the workspace"
         if Workspace(self.workspace).relative_or_none(path) is None:
-            return f"{path} is outside the workspace; only files inside it can be reached"
+            return f"{escape_name(path)} is outside the workspace; only files inside it can be reached"
         return ""
 
     def _find_unreadable(self, call: ToolCall) -> Decision | None:
@@ -259,10 +260,10 @@ class Policy:
         for command in commands:
             for word in (*command.words, *command.reads):
                 if word.is_glob:
-                    return f"{word.text} may stand for a file that a rule denies reading"
+                    return f"{escape_name(word.text)} may stand for a file that a rule denies reading"
                 for piece in (word.text, *NO_PATH.split(word.text)):
                     if piece and any(self._matches_path(rule, piece) for rule in hidden):
-                        return f"a rule denies reading {piece}"
+                        return f"a rule denies reading {escape_name(piece)}"
         return ""
 
     def _decide_by_access(self, access: Access) -> Decision:
@@ -286,7 +287,8 @@ class Policy:
             and isinstance(path, str)
             and is_running_by_itself(path)
         ):
-            return Decision("ask", f"{path} runs by itself when a shell or an editor opens the folder", rule)
+            why = f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
+            return Decision("ask", why, rule)
         what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
         return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
 

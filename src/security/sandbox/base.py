@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ...types.file_names import escape_name
 from ...types.sandbox import Access, Launch
 from .git_config import find_value
 from .leftovers import Leftovers
@@ -130,9 +131,9 @@ class SandboxBase(ABC):
     def _restore(self) -> list[str]:
         """Undo what a command did to the protected files, and set aside what would run later; notes for the model."""
         restored, failed = self._snapshot.restore(lambda path: self.leftovers.keep(path, "protected"))
-        notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
-        notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
-        left = [f"{item.path} ({item.why})" for item in self.leftovers.set_aside()]
+        notes = [f"protected, put back as it was: {', '.join(map(escape_name, restored))}"] if restored else []
+        notes += [f"protected, but changed, and could not be put back: {escape_name(each)}" for each in failed]
+        left = [*map(str, self.leftovers.set_aside())]
         return notes + ([f"set aside, as it would run later by itself: {', '.join(left)}"] if left else [])
 
     def complete_environment(

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ...types.file_names import escape_name
 from .git_config import clean_config, find_value
 
 GIT = ".git"
@@ -47,6 +48,9 @@ class SetAside(NamedTuple):
     path: str
     kept: Path
     why: str
+
+    def __str__(self) -> str:
+        return f"{escape_name(self.path)} ({escape_name(self.why)})"
 
 
 class KnownFolder(NamedTuple):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...types.file_names import escape_name
+
 MAX_PATH_CHARS = 4096
 MAX_LINKS = 40  # in one path, as in Linux
 PROC = "/proc"
@@ -82,7 +84,9 @@ def explain_protection(path: str, workspace: Path, files: tuple[Path, ...]) -> s
         return "git's own files are never written"
     for file in files:
         if parts[: len(_fold_case(file))] == _fold_case(file):
-            return f"{file.name} is never written: it contains your settings, or commands that a shell runs"
+            return (
+                f"{escape_name(file.name)} is never written: it contains your settings, or commands that a shell runs"
+            )
     return ""
 
 

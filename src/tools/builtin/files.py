@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from ...errors import ToolError
+from ...types.file_names import escape_name
 from ..fs.diff import make_diff
 from ..fs.encoding import (
     READ_BYTES,
@@ -61,7 +62,9 @@ def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
     try:
         before = old.decode(old.find_encoding(path)) if old else None
     except ToolError:
-        return f"{path} is a binary file of {len(old.data if old else b''):,} bytes, replaced by:\n{content}"
+        return (
+            f"{escape_name(path)} is a binary file of {len(old.data if old else b''):,} bytes, replaced by:\n{content}"
+        )
     return make_diff(path, before, content)
 
 
@@ -81,7 +84,9 @@ def write(
     old = read_before_change(path, ctx)
     data = encode(path, content, UTF_8, ctx)
     replace_file(path, data, ctx, old)
-    return f"{'Replaced' if old else 'Created'} {path}: {len(content):,} characters [sha256 {_sha256(data)}]"
+    return (
+        f"{'Replaced' if old else 'Created'} {escape_name(path)}: {len(content):,} characters [sha256 {_sha256(data)}]"
+    )
 
 
 @tool(risk="high", preview=preview_edit)
@@ -101,12 +106,13 @@ def edit(
     """Replace text in a file and show the diff."""
     change = _plan_change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
     if change.after is None or change.before == change.after:
-        return f"{path} stays as it is, 0 replacements: {change.how}"
+        return f"{escape_name(path)} stays as it is, 0 replacements: {change.how}"
     data = encode(path, change.after, change.encoding, ctx)
     if not dry_run:
         replace_file(path, data, ctx, change.old)
     done = "Would change" if dry_run else "Changed"
-    return f"{done} {path}: {change.how} [sha256 {_sha256(data)}]\n{make_diff(path, change.before, change.after)}"
+    diff = make_diff(path, change.before, change.after)
+    return f"{done} {escape_name(path)}: {change.how} [sha256 {_sha256(data)}]\n{diff}"
 
 
 class PlannedEdit(NamedTuple):
@@ -132,7 +138,7 @@ def _plan_change(
     old = read_before_change(path, ctx)
     _refuse_changed(path, old, expected_hash)
     if not old and oldText:
-        raise ToolError(f"{path} does not exist", "An empty oldText creates it.")
+        raise ToolError(f"{escape_name(path)} does not exist", "An empty oldText creates it.")
     encoding = old.find_encoding(path) if old else UTF_8
     before = old.decode(encoding) if old else None
     if oldText == newText:
@@ -153,7 +159,9 @@ def _refuse_changed(path: str, old: OldFile | None, expected: str | None) -> Non
     if expected is not None:
         now = _sha256(old.data) if old else "that of no file"
         if expected.strip().lower().removeprefix("sha256").lstrip(": ") != now:
-            raise ToolError(f"{path} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again.")
+            raise ToolError(
+                f"{escape_name(path)} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again."
+            )
 
 
 def _adopt_line_ends(before: str, text: str) -> str:

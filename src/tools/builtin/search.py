@@ -10,6 +10,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated
 
 from ...errors import ToolError
+from ...types.file_names import escape_name
 from ..sdk.context import ToolContext
 from ..sdk.tool import tool
 
@@ -42,7 +43,7 @@ def glob(
         found = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
     notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > MAX_FILES_SHOWN else []
     notes += [f"[{tree.cut}]"] if tree.cut else []
-    return "\n".join([*found[:MAX_FILES_SHOWN], *notes]) or "[no file matches]"
+    return "\n".join([*map(escape_name, found[:MAX_FILES_SHOWN]), *notes]) or "[no file matches]"
 
 
 @tool(risk="low")
@@ -93,7 +94,7 @@ def format_matches(found: Iterable[tuple[str, FoundLine]], max_matches: int, bef
         if before + after and shown and last != (path, line.number - 1):
             shown.append("--")
         mark = ":" if line.matches else "-"
-        shown.append(f"{path}{path and mark}{line.number}{mark}{line.text}")
+        shown.append(f"{escape_name(path)}{path and mark}{line.number}{mark}{line.text}")
         last = (path, line.number)
     return "\n".join(shown)
 
@@ -147,7 +148,7 @@ def compile_glob(pattern: str) -> regex.Pattern[str]:
 
     below = pattern.removeprefix("./")
     if below.startswith(("/", "~")) or ".." in re.split(r"[/{},]", below):
-        raise ToolError(f"the pattern {below} leads outside", "Give one relative to the folder searched.")
+        raise ToolError(f"the pattern {escape_name(below)} leads outside", "Give one relative to the folder searched.")
     below = below if "/" in below.rstrip("/") else f"**/{below}"
     flags = wcglob.BRACE | wcglob.DOTGLOB | wcglob.FORCEUNIX | wcglob.GLOBSTAR
     expressions, _ = wcglob.translate(f"{below}**" if below.endswith("/") else below, flags=flags)

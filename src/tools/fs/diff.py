@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import eq
 from typing import Any
 
+from ...types.file_names import escape_name
 from .replace import is_crlf
 
 CONTEXT_LINES = 3
@@ -30,6 +31,7 @@ def make_diff(path: str, before: str | None, after: str | None) -> str:
     texts = [text for text in (before, after) if text]
     crlf = bool(texts) and all(map(is_crlf, texts))
     old, new = _split_lines(before or "", crlf), _split_lines(after or "", crlf)
+    path = escape_name(path)
     source, target = "/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}"
     lines = [f"--- {source}", f"+++ {target}"]
     for group in _group_changes(_find_opcodes(old, new)):

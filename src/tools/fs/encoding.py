@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
+from ...types.file_names import escape_name
 from ..sdk.context import ToolContext
 from . import paths
 
@@ -62,9 +63,9 @@ def map_os_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolError(f"{path} does not exist") from error
+        raise ToolError(f"{escape_name(path)} does not exist") from error
     except OSError as error:
-        raise ToolError(f"{path}: {error.strerror or error}") from error
+        raise ToolError(f"{escape_name(path)}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
         with file:
             status, data = os.fstat(file.fileno()), file.read(ctx.max_file_bytes + 1)
     if len(data) > ctx.max_file_bytes:
-        raise ToolError(f"{path} is too large to be changed: more than {ctx.max_file_bytes:,} bytes")
+        raise ToolError(f"{escape_name(path)} is too large to be changed: more than {ctx.max_file_bytes:,} bytes")
     return OldFile(data, status)
 
 
@@ -96,9 +97,11 @@ def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
         data = encoding.bom + text.encode(encoding.codec)
     except UnicodeEncodeError as error:
         wrong = text[error.start : error.end][:20]
-        raise ToolError(f"{path} is {encoding.codec} text, which cannot hold {wrong!a}") from error
+        raise ToolError(f"{escape_name(path)} is {encoding.codec} text, which cannot hold {wrong!a}") from error
     if len(data) > ctx.max_file_bytes:
-        raise ToolError(f"{path} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed")
+        raise ToolError(
+            f"{escape_name(path)} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed"
+        )
     return data
 
 
@@ -116,7 +119,7 @@ def find_encoding(path: str, file: BinaryIO, max_bytes: int) -> Encoding:
         file.seek(0)
         if file.read(len(encoding.bom)) == encoding.bom and _is_text(file, encoding, max_bytes - len(encoding.bom)):
             return encoding
-    raise ToolError(f"{path} is a binary file, and only text can be read")
+    raise ToolError(f"{escape_name(path)} is a binary file, and only text can be read")
 
 
 def _is_text(file: BinaryIO, encoding: Encoding, max_bytes: int) -> bool:

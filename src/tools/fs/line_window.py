@@ -14,6 +14,7 @@ from functools import partial
 from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
+from ...types.file_names import escape_name
 
 MAX_WINDOW_BYTES = 50_000  # of UTF-8; less than a result is cut to
 MAX_LINE_CHARS = 2_000  # shown
@@ -42,7 +43,7 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
             last = _skip_lines(text, first - 1)
         window = _read_lines(text, first, limit) if last is None else Window("", None)
     if not window.text and first > 1:
-        raise ToolError(f"{name} has no line {first}: its last is {first - 1 if last is None else last}")
+        raise ToolError(f"{escape_name(name)} has no line {first}: its last is {first - 1 if last is None else last}")
     return window
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import ToolError
+from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -38,7 +39,10 @@ KINDS = {
 
 
 class Target(NamedTuple):
-    """A path as the model gave it, and the components below the workspace that it leads to; none of them is a link."""
+    """A path as the model gave it, for messages, and the components below the workspace that it leads to.
+
+    None of these is a link.
+    """
 
     name: str
     workspace: Path
@@ -52,11 +56,13 @@ def resolve(path: str, workspace: Path) -> Target:
     if not path.strip() or UNPASSABLE.search(path):
         raise ToolError(f"{path!a} is not a path")
     if path == "~" or path.startswith("~/"):
-        raise ToolError(f"{path}: ~ is not expanded", "Give a path relative to the workspace.")
+        raise ToolError(f"{escape_name(path)}: ~ is not expanded", "Give a path relative to the workspace.")
     root, real = (Path(os.path.realpath(each)) for each in (workspace, workspace / path))
     if not real.is_relative_to(root):
-        raise ToolError(f"{path} is outside the workspace", "Only files inside the workspace can be reached.")
-    return Target(path, root, real.relative_to(root).parts)
+        raise ToolError(
+            f"{escape_name(path)} is outside the workspace", "Only files inside the workspace can be reached."
+        )
+    return Target(escape_name(path), root, real.relative_to(root).parts)
 
 
 def refuse_protected(target: Target, protected: tuple[Path, ...]) -> None:

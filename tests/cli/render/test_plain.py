@@ -1,4 +1,6 @@
 import io
+import json
+import re
 
 import pytest
 
@@ -38,8 +40,32 @@ def test_lines_tabs_and_all_languages_are_shown_as_they_are():
 
 def test_a_call_line_shortens_long_arguments():
     line = format_call(ToolCall("c", "write", {"path": "a.txt", "content": "x" * 500}))
-    assert line.startswith('write(path="a.txt", content="xxx')
-    assert len(line) < 120
+    assert line == 'write(path="a.txt", content=...)'
+
+
+CALLS = [
+    ("exec", {"command": "python -m pytest -q tests/security/sandbox tests/cli", "access": "write"}),
+    ("edit", {"path": "src/security/permissions/policy.py", "oldText": "some words here", "newText": "other words"}),
+    ("grep", {"pattern": "needle", "path": "src", "before": 2, "ignore_case": True}),
+    ("todo_write", {"todos": [{"content": "first thing", "status": "pending"}]}),
+    ("exec", {"command": "echo 日本語のとても長い文字列がここにあります"}),
+]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80])
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+def test_a_call_line_fits_and_cuts_no_word(name, arguments, columns):
+    line = format_call(ToolCall("c", name, arguments), columns)
+    assert len(line) <= columns
+    whole = re.findall(r"\w+", json.dumps(arguments, ensure_ascii=False))
+    assert [word for word in re.findall(r"[a-zA-Z_]+", line) if word not in (name, *whole)] == []
+
+
+def test_the_longest_argument_of_a_call_is_shortened_first():
+    call = ToolCall("c", "edit", {"path": "src/main.py", "oldText": "a few words that are long", "newText": "short"})
+    assert format_call(call, 66) == 'edit(path="src/main.py", oldText="a few...", newText="short")'
+    assert format_call(call, 55) == 'edit(path="src/main.py", oldText=..., newText="short")'
+    assert format_call(call, 10) == "edit(...)"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from src.cli.render.wrap import wrap_line, wrap_text
+from src.cli.render.wrap import cut_at_word, wrap_line, wrap_text
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,18 @@ def test_each_line_for_itself():
 
 def test_text_is_measured_by_the_function_that_is_passed():
     assert wrap_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "cut"),
+    [
+        ("two words", 9, "two words"),
+        ("two words", 8, "two..."),
+        ("tests/security/a.py", 12, "tests/..."),
+        ("snake_case", 8, "..."),
+        ("日本語です", 4, "日..."),
+        ("anything", 2, ".."),
+    ],
+)
+def test_a_text_is_cut_between_words(text, columns, cut):
+    assert cut_at_word(text, columns) == cut

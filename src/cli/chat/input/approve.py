@@ -19,6 +19,7 @@ from ....errors import BotError
 from ....security.permissions.approval import REFUSE_ALL, Answer, Approver, AutoApprover, Request
 from ....security.permissions.rules import RULE_KEYS
 from ....security.text.sanitize import reveal, sanitize
+from ....types.file_names import escape_name
 from ....types.messages import JSON
 from ....types.sandbox import Grant
 from ...render.diff import draw_preview
@@ -230,6 +231,8 @@ def _format_rule(rule: str) -> str:
 
 
 def _format_argument(name: str, value: JSON) -> list[str]:
+    if name == "path" and isinstance(value, str):
+        return [f"  path: {escape_name(value)}"]
     text = reveal(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if "\n" not in text:
         return [f"  {reveal(name)}: {text}"]

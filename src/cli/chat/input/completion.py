@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ....types.file_names import escape_name, read_name
 from ..slash.table import COMMANDS, find_command
 from ..state import State
 
@@ -29,7 +30,7 @@ def complete(before: str, state: State) -> Iterator[Completion]:
     if mention := OPEN_MENTION.search(before):
         quoted = mention[1] is not None
         typed = mention[1] if quoted else mention[2]
-        for path in _find_paths(state.settings.root, typed):
+        for path in map(escape_name, _find_paths(state.settings.root, read_name(typed))):
             written = f'@"{path}"' if " " in path else f"@{path}"
             yield Completion(written, len(mention[0]))
     elif before.startswith("/") and "\n" not in before:
@@ -63,4 +64,4 @@ def _find_paths(root: Path, typed: str) -> list[str]:
                     found.append(typed[: len(typed) - len(start)] + entry.name + ("/" if entry.is_dir() else ""))
     except (OSError, RuntimeError):  # RuntimeError: no user has that home
         return []
-    return sorted(path for path in found if path.isprintable())
+    return sorted(found)

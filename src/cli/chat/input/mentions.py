@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ....types.file_names import escape_name, read_name
+
 MENTION = re.compile(r"(?:^|(?<=[\s(]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 MAX_CONTENT_BYTES = 50_000  # of all files of one message; the model can read the rest
 MAX_FOLDER_ENTRIES = 200  # of a folder
@@ -41,8 +43,10 @@ def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path, str]]:
 
 def _resolve(root: Path, name: str) -> Path | None:
     try:
-        path = root / Path(name).expanduser()
-        return path if path.exists() else None
+        for each in (name, read_name(name)):
+            if (path := root / Path(each).expanduser()).exists():
+                return path
+        return None
     except (OSError, RuntimeError):  # too long for a path; no user has that home
         return None
 
@@ -50,7 +54,7 @@ def _resolve(root: Path, name: str) -> Path | None:
 def _read_content(path: Path, name: str, room: int) -> tuple[str, int]:
     """Returns the text for a file or folder, and how many of the `room` bytes it takes. Raises OSError."""
     if path.is_dir():
-        entries = sorted(each.name + ("/" if each.is_dir() else "") for each in path.iterdir())
+        entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in path.iterdir())
         more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
         return f"In the folder {name}:\n" + "\n".join(entries[:MAX_FOLDER_ENTRIES]) + more, 0
     if not path.is_file():

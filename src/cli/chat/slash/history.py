@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ....errors import BotError, ToolError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
+from ....types.file_names import escape_name
 from ...render.diff import draw_file_diff
 from ...render.plain import format_call
 from ..state import SlashCommand, State
@@ -52,7 +53,7 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
     """Yield a line for each session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
-        place = "" if each.workspace == root else f"  [{sanitize(each.workspace)}]"
+        place = "" if each.workspace == root else f"  [{escape_name(each.workspace)}]"
         name = f"{sanitize(each.name)}: " if each.name else ""
         turns = "turn " if each.turns == 1 else "turns"
         yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_shorten(each.title)}{place}"
@@ -195,7 +196,7 @@ def _export(state: State, file: str) -> None:
         raise BotError(f"{path} already exists.", "Use another name: /export FILE.") from error
     except OSError as error:
         raise BotError(f"{path}: {error.strerror or error}") from error
-    state.screen.say(f"  {sanitize(str(path))}: {len(text):,} characters")
+    state.screen.say(f"  {escape_name(path)}: {len(text):,} characters")
 
 
 def _compact(state: State, hint: str) -> None:
@@ -233,7 +234,7 @@ def _shorten(text: str) -> str:
 def _make_relative(state: State, path: str) -> str:
     where = Path(path)
     root = state.settings.root
-    return sanitize(str(where.relative_to(root) if where.is_relative_to(root) else where))
+    return escape_name(where.relative_to(root) if where.is_relative_to(root) else where)
 
 
 HISTORY_COMMANDS = (

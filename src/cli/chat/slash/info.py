@@ -10,6 +10,7 @@ import sys
 
 from ....config import list_settings
 from ....security.text.sanitize import sanitize
+from ....types.file_names import escape_name
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
 from ..state import SlashCommand, State, estimate_tokens
 
@@ -66,7 +67,7 @@ def _show_status(state: State, _: str) -> None:
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
         "tools": f"{made.model.path.mode}: {made.model.path.reason}" if made else state.path or "not needed yet",
-        "workspace": str(state.settings.root),
+        "workspace": escape_name(state.settings.root),
         "context": _describe_context(state),
         "tokens": _describe_tokens(state),
     }
