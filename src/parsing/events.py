@@ -54,10 +54,12 @@ class Reasoned(NamedTuple):
 class Doubted(NamedTuple):
     """The calls before may be none, if anything follows: a closing marker of reasoning, or one that ends a value.
 
-    Of the first, `raw` is the marker; of the second it is empty, and the marker is text.
+    Of the first, `raw` is the marker; of the second it is empty, and the marker is text. `is_certain`: whether or not
+    anything follows, since the marker stood in text that was cut.
     """
 
     raw: str
+    is_certain: bool = False
 
 
 class Answered(NamedTuple):
@@ -109,6 +111,8 @@ class EventFold:
             self._blocks, self._text = [], []
         elif isinstance(event, Doubted):
             self._doubtful = len(self._blocks)
+            if event.is_certain:
+                self._mark_guessed()
         elif isinstance(event, Answered):
             self._reasoning, self._doubtful = [], _ALL_BLOCKS
 

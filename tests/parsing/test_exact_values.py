@@ -144,6 +144,8 @@ EARLY_ENDS = {
         "</function>\n<![CDATA[<parameter=z>\n<ifm|think_faster>]]>",
     ),
     "dots": ('<x></dots_function_call></parameter>\n<![CDATA[<parameter name="z"><dots_function_call>',),
+    "deepseek_v4": ('x</parameter>\n</invoke>\nsee <parameter name="path" string="true"><｜DSML｜tool_calls>',),
+    "glm45": ("x</arg_value></tool_call>write\n<tool_call>\nObservation: y</arg_value>\n",),
     "gemma4": ('<|"|>}<|im_end|><reasoning>',),
     "kimi_k3": (
         '<|close|>argument<|sep|><|close|>call<|sep|><|open|>call tool="write" index="2"<|sep|>'

@@ -243,13 +243,14 @@ def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterato
 
 
 def _pass_behind(tag: Tag, state: ReadingState, reading: Reading) -> _Move:
-    """Behind the block: tags there belong to other blocks if they come in pairs."""
+    """Behind the block: tags there belong to other blocks if they come in pairs. One that closes makes it a guess."""
     depth, cost = state.depth, 0
+    closes = tag.kind in "pcb" and not tag.is_loose
     if tag.kind in "PCB":
         depth = min(depth + 1, _MAX_DEPTH)
-    elif tag.kind in "pcb" and not tag.is_loose:
+    elif closes:
         depth, cost = max(0, depth - 1), 0 if depth else _STRAY
-    return _Move(ReadingState("done", "", depth), reading, cost, reading.step)
+    return _Move(ReadingState("done", "", depth), reading, cost, reading.step, is_tied=closes)
 
 
 def _begin_call(tag: Tag, step: ReadingStep) -> ReadingStep:

@@ -108,7 +108,7 @@ def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
     end, named = re.escape(part["end"]), ""
     if part["attribute"]:
         named = rf"\s{{0,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
-    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{_WORD})\s{{0,8}}[\"']?"
+    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{_WORD})(?:\s{{0,8}}[\"'])?"
     if part["end"] != ">":
         return f"{quoted}{_ATTRIBUTES}{end}"
     drifted = "" if of_call else "=|"  # `<parameter=city=Oslo</parameter>`

@@ -136,9 +136,9 @@ class StreamBuffer:
         """Those of the closers that no anchor finds."""
         return [closer for closer in self.bare_closers if closer[0] != "<"]
 
-    def doubt(self) -> None:
-        """Marks the calls so far: a value may go on behind them."""
-        self._events.append(Doubted(""))
+    def doubt(self, *, is_certain: bool = False) -> None:
+        """Marks the calls so far: a value may go on behind them, or certainly seems to."""
+        self._events.append(Doubted("", is_certain))
         self.has_bare_values, self.bare_closers = False, ()
 
     def reset(self) -> None:

@@ -87,6 +87,8 @@ class StreamParser:
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
+        self._formats = formats
+        self._discarded = ""  # the end of what was cut as made up by the model
         self._state: _State = "in reasoning" if thought_closer else "prose"
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
         self._unread: list[str] = []
@@ -232,7 +234,15 @@ class StreamParser:
         if rest := buffer.text[buffer.start :]:
             buffer.emit(Cut(rest))
             buffer.take(len(buffer.text))
+            self._discarded = (self._discarded + rest)[-len(rest) - MAX_MARKER_CHARS :]
+            if buffer.has_bare_values and self._has_stray(self._discarded):
+                buffer.doubt(is_certain=True)
         return False
+
+    def _has_stray(self, text: str) -> bool:
+        """Whether a tag or a label that closes a value stands in the text."""
+        closers = (each for each in self._buffer.bare_closers if each in text)
+        return next(closers, "") != "" or self._formats.stray_closer.search(text) is not None
 
     _STEPS: ClassVar[dict[_State, Callable[[StreamParser, bool], bool]]] = {
         "prose": _read_prose,
@@ -255,7 +265,9 @@ class StreamParser:
             return stray
         position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
         detection = self._detector.detect(position)
-        return marker if marker and not isinstance(detection, (BlockStart, NeedMore)) else detection
+        if marker and isinstance(detection, BlockStart):
+            return NeedMore(detection.start)
+        return marker if marker and not isinstance(detection, NeedMore) else detection
 
     def _find_stray(self, at: int, final: bool) -> Stray | NeedMore | None:
         """A tag at `at` that is named after an argument of a call before, and would close its value."""
@@ -263,7 +275,8 @@ class StreamParser:
         if closer := next((each for each in self._buffer.bare_closers if text.startswith(each, at)), ""):
             return Stray(at + len(closer))
         rest = text[at : at + MAX_MATCH_CHARS]
-        return NeedMore(at) if not final and any(each.startswith(rest) for each in self._buffer.bare_closers) else None
+        may_come = not final and rest != "<" and any(each.startswith(rest) for each in self._buffer.bare_closers)
+        return NeedMore(at) if may_come else None
 
     def _is_allowed(self, block: BlockStart) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""

@@ -144,6 +144,9 @@ class TestLaws:
     @example(('```json\nfunctions.read:0tool_name[read(path="a")]', [36]), True)
     @example(('`Tool Call: {"tool_calls":', [12]), False)
     @example(('pairs4$get_weather\n{"city": "Oslo"}', [7]), True)
+    @example(("TOOL_CALL[unused17]", [11]), False)
+    @example(("<function=r\nBEGIN_ARG: y\n<function=o\n", [12]), False)
+    @example(("<tool><request>r</request><city></city></tool><f>\n]<]minimax[>[<invoke name=e", [52]), False)
     def test_any_chunking_gives_the_same_events(self, chunks, truncated):
         text, cuts = chunks
         assert summarize(events_of(text, cuts, truncated=truncated)) == summarize(events_of(text, truncated=truncated))
