@@ -128,8 +128,7 @@ class CallClassifier:
         """
         if self._is_explanation(decoded.calls, raw):
             return []
-        if lead.strip() or not self._made:
-            self._is_presented = is_presentation(lead) or _QUOTED.search(lead) is not None
+        self._is_presented = self.presents_call(lead)
         if decoded.problem:
             self._is_broken = self._is_broken or is_bare
             name = decoded.calls[0].name if decoded.calls else ""
@@ -146,6 +145,15 @@ class CallClassifier:
             return []
         self._made += calls
         return [self._count_call(call, raw) for call in classified]
+
+    def presents_call(self, lead: str) -> bool:
+        """Whether the text before a block presents it as an example or a quotation.
+
+        After nothing but blanks the text before the last call counts.
+        """
+        if not lead.strip() and self._made:
+            return self._is_presented
+        return is_presentation(lead) or _QUOTED.search(lead) is not None
 
     def _is_meant(self, name: str, raw: str, lead: str) -> bool:
         """Whether a block that cannot be read was meant as a call, so that the model is told.

@@ -6,7 +6,7 @@ searched for inside it only within a fixed budget of characters, so that the who
 
 from __future__ import annotations
 
-from typing import Union
+from typing import NamedTuple, Union
 
 from ...types.events import ToolCallDelta
 from ...types.lazy_pattern import LazyPattern
@@ -15,7 +15,7 @@ from ..classify import CallClassifier
 from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import parse_strict
 from ..decode.tag_reader import TagReader
-from ..events import Malformed
+from ..events import Cut, Malformed
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import (
     FENCE_END,
@@ -48,19 +48,34 @@ _NAME = LazyPattern(
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
 
 
+class OpenBody(NamedTuple):
+    """What a block holds so far. `name`: of the tool, where it stands before the body."""
+
+    name: str
+    text: str
+
+
 class BlockReader:
     """Reads one block after the other from the buffer; `previews` emits calls while they are written.
 
+    `eager`: a call is emitted before what may still close its block; those markers then follow as Cut.
     `follower` finds the end of the block that is being read; it is None between blocks.
     """
 
     def __init__(
-        self, buffer: StreamBuffer, classifier: CallClassifier, *, previews: bool, formats: FormatSet = FORMAT_SET
+        self,
+        buffer: StreamBuffer,
+        classifier: CallClassifier,
+        *,
+        previews: bool,
+        eager: bool = False,
+        formats: FormatSet = FORMAT_SET,
     ) -> None:
         self._buffer = buffer
         self._formats = formats
         self._classifier = classifier
         self._previews = previews
+        self._eager = eager
         self.follower: Follower | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
         self.rescan = MAX_RESCAN_CHARS  # characters left
@@ -71,6 +86,7 @@ class BlockReader:
         self._decoded: DecodedBlock | None = None  # of a block of tags, which are read while it is followed
         self._after = 0  # where the text behind the block begins in the buffer
         self._is_rejected = False  # the block was too long and is emitted already, or it is text
+        self._is_emitted = False  # as calls, while what closes it may still come
         self.is_undecided = False  # the block may be mere data, which its first characters decide
         self._line = self._lead = ""  # the line and the text before the block
         self._index = 0  # of the next call in the answer
@@ -82,7 +98,7 @@ class BlockReader:
         self._line, self._lead = buffer.find_line(block.start), buffer.find_lead(block.start)
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
-        self._previewed, self._is_rejected, self._decoded = None, False, None
+        self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
         self.is_undecided = block.kind == "json" and not block.explicit
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[":
@@ -129,6 +145,14 @@ class BlockReader:
             if self._previews:
                 self._preview(follower)
         return self.follower is None
+
+    @property
+    def open_body(self) -> OpenBody | None:
+        """The beginning of a block that asks for a call in brackets; None if none is open."""
+        follower, block = self.follower, self._block
+        if not isinstance(follower, BracketMatcher) or not block.explicit or self._classifier.presents_call(self._lead):
+            return None
+        return OpenBody(block.name, "".join(follower.parts))
 
     def drop(self, length: int) -> None:
         """The buffer dropped its first `length` characters."""
@@ -224,10 +248,17 @@ class BlockReader:
         while True:
             taken = self._take_closer(text, final)
             if taken is None:
+                if self._eager and self._block.explicit and self._body.ended and self._after == len(text):
+                    self._is_emitted = self._is_emitted or self._emit_calls(truncated)
                 return False
             if not taken:
                 break
-        self._decide(truncated)
+        if self._is_emitted:
+            self._buffer.emit(Cut(text[self._buffer.start : self._after]))
+            self._buffer.skip(self._after)
+        elif not self._emit_calls(truncated):
+            raw = self._join_raw()
+            self._give_back(raw, len(raw))
         return True
 
     def _take_closer(self, text: str, final: bool) -> bool | None:
@@ -252,8 +283,8 @@ class BlockReader:
     def _join_raw(self) -> str:
         return self._head + self._body.text + self._buffer.text[self._buffer.start : self._after]
 
-    def _decide(self, truncated: bool) -> None:
-        """Emits the block as calls, or returns it to the text."""
+    def _emit_calls(self, truncated: bool) -> bool:
+        """Emits the block's calls; False if it is text."""
         block, body, buffer = self._block, self._body, self._buffer
         raw = self._join_raw()
         decoded = self._decoded or decode(block, body, self._classifier.is_known)
@@ -268,8 +299,7 @@ class BlockReader:
             decoded, raw, origin, explicit=block.explicit, is_bare=is_bare, after_text=after_text, lead=self._lead
         )
         if not calls:
-            self._give_back(raw, len(raw))
-            return
+            return False
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
         if buffer.has_bare_values and any(isinstance(call, MalformedCall) for call in calls):
@@ -283,6 +313,7 @@ class BlockReader:
         buffer.skip(self._after)
         if is_bare:
             buffer.follow_bare_values(decoded.closers)
+        return True
 
     def _give_back_data(self, body: str) -> bool:
         """Returns a long object to the text if no tool's name stands in its beginning; whether it did."""

@@ -21,7 +21,7 @@ from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
-from .block import MAX_STRICT_CHARS, BlockReader
+from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .detector import BlockDetector, Detection, NeedMore, Skip, Stray
@@ -43,9 +43,10 @@ class StreamParser:
 
     `new_id` makes the ids of calls. `given` are texts the model was given (messages, results): a call that repeats
     one of them is marked as an echo. Of more than `max_calls` calls the rest is malformed. `previews` adds
-    ToolCallDelta events for the call being written, with its text as the model writes it. `thought_closer`: the chat
-    template opens a thought, which ends with this marker; a Reasoned event tells it. `formats`: those that calls may be
-    written in.
+    ToolCallDelta events for the call being written, with its text as the model writes it. `eager`: a call is given as
+    soon as it is complete; the markers that close its block then follow as Cut. `thought_closer`: the chat template
+    opens a thought, which ends with this marker; a Reasoned event tells it. `formats`: those that calls may be written
+    in.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class StreamParser:
         given: Iterable[GivenText] = (),
         max_calls: int = MAX_CALLS,
         previews: bool = False,
+        eager: bool = False,
         thought_closer: str = "",
         formats: FormatSet = FORMAT_SET,
     ) -> None:
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         classifier = CallClassifier(index, new_id or make_id_source(), given, max_calls)
         self._setup = (index, classifier, BlockDetector(index, formats), formats)
-        self._begin(*self._setup, previews=previews, thought_closer=thought_closer)
+        self._begin(*self._setup, previews=previews, eager=eager, thought_closer=thought_closer)
 
     def _begin(
         self,
@@ -72,6 +74,7 @@ class StreamParser:
         formats: FormatSet,
         *,
         previews: bool = False,
+        eager: bool = False,
         reads_reasoning: bool = True,
         thought_closer: str = "",
     ) -> None:
@@ -83,7 +86,7 @@ class StreamParser:
         self._loops = LoopSkipper()
         self._skimmer = Skimmer(tools, formats.unusual_characters)
         self._can_skim = False  # whether a piece of prose needs nothing but to be shown
-        self._block = BlockReader(self._buffer, classifier, previews=previews, formats=formats)
+        self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
@@ -94,6 +97,17 @@ class StreamParser:
         self._unread: list[str] = []
         self._quote = ""  # ends the string that the block is in; empty if that is not known
         self._may_end: Callable[[str], object] = bool
+
+    @property
+    def is_in_block(self) -> bool:
+        """Whether the text so far ends inside a block, so that all of the next piece may belong to it."""
+        return self._is_inside
+
+    @property
+    def open_body(self) -> OpenBody | None:
+        """The text so far of the block that is being written, if it asks for a call in brackets."""
+        body = self._block.open_body if self._is_inside else None
+        return body and body._replace(text=body.text + "".join(self._unread))
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
+from src.parsing.formats.table import FORMATS
 from src.parsing.stream.block import MAX_DATA_CHARS, MAX_STRICT_CHARS
 from src.parsing.stream.brackets import MAX_BLOCK_CHARS
 from src.types.events import ToolCallDelta
@@ -58,6 +59,36 @@ class TestPreviews:
     def test_previews_change_nothing_else(self):
         plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
         assert summarize(plain) == summarize(events_of(CALL))
+
+
+class TestEager:
+    """With `eager` a call does not wait for what may close its block."""
+
+    @pytest.mark.parametrize("row", [row for row in FORMATS if row.opener], ids=lambda row: row.name)
+    def test_the_events_hold_all_of_the_text_and_the_same_call(self, row):
+        text = f"First.\n{row.example}\nThen."
+        parser = StreamParser(TOOLS, eager=True)
+        events = [event for char in text for event in parser.feed(char)] + parser.close()
+        assert "".join(getattr(event, "raw", "") or getattr(event, "text", "") for event in events) == text
+        assert gathered(events).calls == extract_tool_calls(text, TOOLS).calls
+
+    def test_a_call_comes_with_its_last_brace(self):
+        text = '<tool_call>{"name": "read", "arguments": {"path": "a"}}'
+        assert isinstance(StreamParser(TOOLS, eager=True).feed(text)[0], ParsedCall)
+        assert StreamParser(TOOLS).feed(text) == []
+
+    def test_what_is_open_can_be_looked_at(self):
+        parser = StreamParser(TOOLS)
+        parser.feed('<tool_call>{"name": "read", "arg')
+        assert parser.is_in_block
+        assert parser.open_body == ("", '{"name": "read", "arg')
+        parser.feed('uments": {"path": "a"}}')
+        assert parser.open_body is None
+
+    def test_a_call_that_is_an_example_is_not_looked_at(self):
+        parser = StreamParser(TOOLS)
+        parser.feed('For example: <tool_call>{"name": "read", "arg')
+        assert parser.open_body is None
 
 
 class TestGivenBack:
