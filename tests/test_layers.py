@@ -41,6 +41,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "agent": {"model", "tools.sdk.calls", "tools.sdk.registry", "tools.sdk.context", "security", *VALUES},
     "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
     "serve": {"app.endpoint", "app.state_files", "config", "model", "parsing", "providers", "transport", *VALUES},
+    "vllm_plugin": {"parsing", *VALUES},  # runs in vLLM's own processes
     "": {
         "app.library",
         "app.model",
@@ -61,18 +62,20 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "open": {"app", "cli", "config", "security", "serve", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
     # security resolves where a path leads
-    "os": {"app", "cli", "config", "security", "serve", "session", "tools", "transport"},
+    "os": {"app", "cli", "config", "security", "serve", "session", "tools", "transport", "vllm_plugin"},
     "os.environ": {
         "app",
         "cli",
         "config",
         "serve",
         "transport",
-    },  # serve: where workers count; transport: proxies and certificates
+        "vllm_plugin",
+    },  # serve: where workers count; transport: proxies and certificates; vllm_plugin: vLLM's front end
     "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
     "asyncio": {"app", "serve", "tools", "transport"},  # app: the library's runs
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
-    "logging": {"cli", "providers", "serve", "tools", "transport"},  # providers log the events they skip
+    # providers log the events they skip; vllm_plugin warns in vLLM's log
+    "logging": {"cli", "providers", "serve", "tools", "transport", "vllm_plugin"},
     "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
     "socket": {"security", "transport"},  # security: a pair, over which the sandbox's child sends a descriptor
     # security counts running commands; session: they are recorded by threads; agent, app, transport: another thread may
@@ -102,6 +105,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "wcmatch": {"tools"},
     "tree_sitter": {"security"},
     "tree_sitter_bash": {"security"},
+    "vllm": {"vllm_plugin"},
 }
 MAY_CATCH_ALL = {  # the places for `except Exception`; the first is around a tool's run and a plugin's load
     ("tools", "attempt"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -16,20 +17,23 @@ from typing import NamedTuple
 from . import cells
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 AT_ONCE = 2
 STOPPED_WITHIN = 60  # seconds
 HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 WRONG = ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")
 THINKING = (*HERMES, "--reasoning-parser", "qwen3")
+PLUGIN = ("--enable-auto-tool-choice", "--tool-call-parser", "any")
 API_KEY = "live-test-key-0123456789"
 
 
 class Kind(NamedTuple):
-    """A model of the rig, and how it is served."""
+    """A model of the rig, and how it is served. `has_plugin`: vLLM finds this checkout installed beside it."""
 
     model: str
     flags: tuple[str, ...] = ()
     api_key: str = ""
+    has_plugin: bool = False
 
 
 KINDS = {
@@ -41,6 +45,10 @@ KINDS = {
     "wrong parser": Kind("chatml", WRONG),
     "strict, wrong parser": Kind("strict", WRONG),
     "strict, thinking": Kind("strict", THINKING),
+    "plugin": Kind("chatml", PLUGIN, has_plugin=True),
+    "plugin, thinking": Kind(
+        "chatml", (*PLUGIN, "--reasoning-parser", "qwen3", "--stream-interval", "8"), has_plugin=True
+    ),
     "no system role": Kind("strict", ("--chat-template", str(HERE / "no_system.jinja"))),
 }
 
@@ -85,12 +93,40 @@ class Rig:
             shutil.copytree(self._models / kind.model, model, ignore=shutil.ignore_patterns("*.log", "*.pid"))
         self._running[name] = Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), model / f"{port}.pid"
         environment = {**os.environ, "RIG_RULES": str(self._rules)}
+        if kind.has_plugin:
+            environment["RIG_VENV"] = str(self._make_environment())
         command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
         try:
             subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
         except BaseException:  # an interrupt, too, leaves no server behind
             self._stop(name)
             raise
+
+    def _make_environment(self) -> Path:
+        """A virtual environment with the rig's packages and this checkout, as `pip install` would leave it."""
+        made = self._work / "venv"
+        if made.exists():
+            return made
+        python = Path(os.environ.get("RIG_VENV", "~/rig/venv")).expanduser() / "bin" / "python"
+        subprocess.run([str(python), "-m", "venv", "--without-pip", str(made)], check=True)
+        (packages,) = made.glob("lib/python*/site-packages")
+        find_packages = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        rig = subprocess.run([str(python), "-c", find_packages], capture_output=True, text=True, check=True).stdout
+        (packages / "rig.pth").write_text(f"import site; site.addsitedir({rig.strip()!r})\n")
+        (packages / "vllm_bot").symlink_to(ROOT / "src")
+        metadata = packages / "vllm_bot-0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm-bot\nVersion: 0\n")
+        project = (ROOT / "pyproject.toml").read_text()
+        group, entry = re.findall(r'\[project\.entry-points\."(.+)"\]\n(.+)', project)[0]
+        (metadata / "entry_points.txt").write_text(f"[{group}]\n{entry.replace(chr(34), '')}\n")
+        command = made / "bin" / "vllm"
+        command.write_text(
+            f"#!{made}/bin/python\nfrom vllm.entrypoints.cli.main import main\n"
+            "if __name__ == '__main__':\n    main()\n"  # vLLM starts its processes from this file again
+        )
+        command.chmod(0o755)
+        return made
 
     def _stop(self, name: str) -> None:
         _, pid_file = self._running.pop(name)

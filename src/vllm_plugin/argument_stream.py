@@ -1,0 +1,154 @@
+"""The arguments of a call while the model still writes them: as much of their JSON text as can no longer change. Pure.
+
+Only long strings are worth it, so only members with one scalar type in the tool's schema are followed; at anything
+else the stream stops, and the rest is sent with the whole call. A string's closing quote is held back until the next
+member begins, since an unescaped quote may be part of the string. The work is linear in the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from ..types.messages import JSON
+
+MAX_PENDING_CHARS = 400  # of what is not decided
+_WRAPPER = re.compile(
+    r'\s*(?:\[\s*)?\{\s*"name"\s*:\s*"(?P<name>[^"\\]{1,200})"\s*,\s*"(?:arguments|parameters|args|input)"\s*:\s*(?=\{)'
+)
+_KEY = r'\s*"(?P<key>[^"\\]{1,200})"\s*:\s*(?=\S)'
+_FIRST = re.compile(r"\{" + _KEY)
+_AFTER_STRING = re.compile(r'"\s*,' + _KEY)
+_AFTER_SCALAR = re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _KEY)
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_STRING_PART = re.compile(  # neither half an escape nor half a surrogate pair ends it
+    r'(?:[^"\\]|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}))*'
+)
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,4})?)?)?\Z")  # that is not complete
+
+
+def find_arguments(text: str) -> tuple[str, str]:
+    """The tool's name, and what is written of its arguments, in the JSON of a call; empty where that is not known."""
+    found = _WRAPPER.match(text)
+    return (found["name"], text[found.end() :]) if found else ("", "")
+
+
+class ArgumentStream:
+    """`types`: the tool's parameters of one scalar type. `sent` tells whether anything was given by `feed`."""
+
+    def __init__(self, types: Mapping[str, type]) -> None:
+        self.sent = False
+        self._types = types
+        self._done: dict[str, JSON] = {}  # the members that were given
+        self._key = ""  # of the member that is being written
+        self._value: list[str] | None = None  # of the string that is open, as JSON text
+        self._lead = "{"  # before the next member
+        self._pending = ""
+        self._step: Callable[[], str | None] | None = self._begin
+
+    def feed(self, text: str) -> str:
+        """The JSON text that follows what was given before."""
+        if self._step is None:
+            return ""
+        if self._value is not None and not self._pending and not _SPECIAL.search(text):
+            self._value.append(text)
+            return text
+        self._pending += text
+        given: list[str] = []
+        while self._step is not None and (piece := self._step()) is not None:
+            given.append(piece)
+        if len(self._pending) > MAX_PENDING_CHARS:
+            self._step = None
+        self.sent = self.sent or any(given)
+        return "".join(given)
+
+    def finish(self, arguments: Mapping[str, JSON]) -> str | None:
+        """The rest of the JSON text of `arguments`; None if what was given is no beginning of it."""
+        if not self.sent:
+            return _dump(arguments)
+        if any(name not in arguments or arguments[name] != value for name, value in self._done.items()):
+            return None
+        rest = ""
+        if self._value is not None:
+            written, value = self._load_value(), arguments.get(self._key)
+            if not isinstance(value, str) or not value.startswith(written):
+                return None
+            rest = _dump(value[len(written) :])[1:]
+        given = {*self._done, self._key} if self._value is not None else self._done
+        left = [name for name in arguments if name not in given]
+        return rest + "".join(f", {_dump(name)}: {_dump(arguments[name])}" for name in left) + "}"
+
+    # A step gives the text that is certain; None if it needs more text, or if the stream stops.
+
+    def _begin(self) -> str | None:
+        found = _FIRST.match(self._pending)
+        return self._open(found) if found else None
+
+    def _open(self, found: re.Match[str]) -> str | None:
+        """A member begins."""
+        key, is_string = found["key"], self._pending[found.end()] == '"'
+        kind = self._types.get(key)
+        if kind is None or key in self._done or is_string != (kind is str):
+            self._step = None
+            return None
+        self._key, self._pending = key, self._pending[found.end() + is_string :]
+        if not is_string:
+            self._step = self._pass_scalar
+            return ""
+        self._value, self._step = [], self._go_on
+        return f'{self._take_lead()}{_dump(key)}: "'
+
+    def _take_lead(self) -> str:
+        lead, self._lead = self._lead, ", "
+        return lead
+
+    def _go_on(self) -> str | None:
+        """What is certainly inside the string."""
+        part = _STRING_PART.match(self._pending)
+        if part and part[0] and self._value is not None:
+            self._pending = self._pending[part.end() :]
+            text = _CONTROL.sub(lambda found: _dump(found[0])[1:-1], part[0])
+            self._value.append(text)
+            return text
+        if self._pending.startswith('"'):
+            self._step = self._close_string
+            return ""
+        if self._pending and not _ESCAPE.match(self._pending):
+            self._step = None
+        return None
+
+    def _close_string(self) -> str | None:
+        found = _AFTER_STRING.match(self._pending)
+        if found is None or found["key"] not in self._types:
+            return None
+        self._done[self._key], self._value = self._load_value(), None
+        return '"' + (self._open(found) or "")
+
+    def _load_value(self) -> str:
+        return str(json.loads(f'"{"".join(self._value or ())}"'))
+
+    def _pass_scalar(self) -> str | None:
+        found = _AFTER_SCALAR.match(self._pending)
+        if found is None:
+            return None
+        value: JSON = _load_scalar(found["value"])
+        kind = self._types[self._key]
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            self._step = None
+            return None
+        self._done[self._key] = value
+        return f"{self._take_lead()}{_dump(self._key)}: {_dump(value)}{self._open(found) or ''}"
+
+
+def _load_scalar(text: str) -> JSON:
+    try:
+        return cast("JSON", json.loads(text))
+    except ValueError:
+        return None
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,94 @@
+"""The arguments of a call while they are written: what is given is always the beginning of the final JSON text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.vllm_plugin.argument_stream import ArgumentStream, find_arguments
+
+TYPES = {"path": str, "content": str, "count": int, "share": float, "force": bool}
+
+
+def stream(text: str, size: int) -> tuple[ArgumentStream, str]:
+    arguments = ArgumentStream(TYPES)
+    return arguments, "".join(arguments.feed(text[at : at + size]) for at in range(0, len(text), size))
+
+
+members = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": st.text(max_size=40),
+        "content": st.text(alphabet='ab"\\\n{},: é😀\t', max_size=40),
+        "count": st.integers(),
+        "share": st.floats(allow_nan=False, allow_infinity=False),
+        "force": st.booleans(),
+        "other": st.lists(st.integers(), max_size=3),
+    },
+)
+
+
+@given(
+    members,
+    st.booleans(),
+    st.sampled_from([None, (",", ":"), (" , ", " : ")]),
+    st.integers(1, 9),
+)
+def test_what_is_given_and_the_rest_are_the_arguments(values, is_ascii, separators, size):
+    arguments, given = stream(json.dumps(values, ensure_ascii=is_ascii, separators=separators), size)
+    assert json.loads(given + arguments.finish(values)) == values
+
+
+def test_a_string_is_given_while_it_is_written():
+    _, given = stream('{"path": "a.py", "content": "one two', 4)
+    assert given == '{"path": "a.py", "content": "one two'
+
+
+def test_a_closing_quote_waits_for_the_next_member():
+    _, given = stream('{"content": "say "hello"', 1)
+    assert given == '{"content": "say '
+
+
+def test_a_quote_that_was_part_of_the_string_is_escaped_at_the_end():
+    arguments, given = stream('{"content": "say "hello" now"}', 1)
+    assert given + arguments.finish({"content": 'say "hello" now'}) == '{"content": "say \\"hello\\" now"}'
+
+
+def test_a_line_end_that_was_not_escaped_is():
+    _, given = stream('{"content": "one\ntwo', 1)
+    assert given == '{"content": "one\\ntwo'
+
+
+@pytest.mark.parametrize("half", ["\\", "\\u", "\\u00e", "\\ud83d", "\\ud83d\\", "\\ud83d\\ude0"])
+def test_half_of_an_escape_is_held_back(half):
+    _, given = stream('{"content": "a' + half, 1)
+    assert given == '{"content": "a'
+
+
+def test_a_value_that_the_schema_does_not_have_ends_the_stream():
+    arguments, given = stream('{"path": "a", "count": "5", "content": "b"}', 1)
+    assert given + arguments.finish({"path": "a", "count": 5, "content": "b"}) == (
+        '{"path": "a", "count": 5, "content": "b"}'
+    )
+
+
+def test_arguments_that_became_others_are_not_completed():
+    arguments, _ = stream('{"path": "a.py", "content": "one', 4)
+    assert arguments.finish({"path": "b.py", "content": "one"}) is None
+    assert arguments.finish({"path": "a.py", "content": "two"}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('\n{"name": "write", "arguments": {"path', ("write", '{"path')),
+        ('[{"name":"write","parameters":{', ("write", "{")),
+        ('{"arguments": {"path": 1}, "name": "write"}', ("", "")),
+        ("{'name': 'write'", ("", "")),
+    ],
+)
+def test_arguments_are_found_behind_the_name(text, found):
+    assert find_arguments(text) == found
