@@ -78,7 +78,7 @@ def bridging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         async def sleep(seconds):
             self.sleep(seconds)
 
-        options = make_model_options(self.settings, is_retried=within is None)
+        options = make_model_options(self.settings, name, is_retried=within is None)
         clients.append(AsyncClient(**make_client_options(self.settings, within), sleep=sleep))
         return BridgedModel(loop, clients[-1], name, answer_schema=answer_schema, **options)
 

@@ -26,16 +26,18 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One for each test, that does not exist yet: most tests keep nothing, and a folder for each of them takes time."""
-    before = os.environ.get("XDG_STATE_HOME")
+    names = "XDG_STATE_HOME", "XDG_CONFIG_HOME"
+    before = {name: os.environ.get(name) for name in names}
     folder = tmp_path_factory.getbasetemp() / "states" / str(next(NUMBERS))
-    os.environ["XDG_STATE_HOME"] = str(folder)
+    os.environ |= dict.fromkeys(names, str(folder))
     yield folder
     if endpoint := sys.modules.get("src.app.endpoint"):  # another server may have that port next
         endpoint.FACTS.clear()
-    if before is None:
-        del os.environ["XDG_STATE_HOME"]
-    else:
-        os.environ["XDG_STATE_HOME"] = before
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture(params=["threads", "asyncio"])

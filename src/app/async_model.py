@@ -29,7 +29,7 @@ class AsyncModel(BaseModel):
     ) -> AsyncModel:
         """See Model.connect."""
         settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
-        options = make_model_options(settings) | {"is_name_fixed": True}
+        options = make_model_options(settings, model) | {"is_name_fixed": True}
         connected = cls(AsyncClient(**make_client_options(settings)), model, **options)
         if not model:
             try:

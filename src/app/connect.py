@@ -14,6 +14,7 @@ from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..config import Settings
+from ..config.settings import VllmSettings
 from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
@@ -24,11 +25,11 @@ from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
-from .endpoint import FACTS, make_client_options, make_model_options, random_id
+from .endpoint import FACTS, make_client_options, make_model_options, random_id, take_only
 from .model import Model
 
 if TYPE_CHECKING:
-    from ..security.permissions.review import ReviewBoard
+    from ..security.permissions.review import ReviewBoard, ReviewerConfig
 
 T = TypeVar("T")
 
@@ -113,6 +114,10 @@ class Connections:
             names: list[str] = yield from attempts
             return names
 
+    def choose_model(self) -> str:
+        """The model that the settings name, else the only one that the server has. Raises BotError."""
+        return self.settings.vllm.model or take_only(list(self.list_models()), self.settings.vllm.base_url)
+
     def make_model(
         self,
         name: str,
@@ -122,7 +127,7 @@ class Connections:
         answer_schema: Mapping[str, JSON] | None = None,
     ) -> Model:
         """With `within` nothing is tried twice. `answer_schema`: as in Model."""
-        options = make_model_options(self.settings, is_retried=within is None)
+        options = make_model_options(self.settings, name, is_retried=within is None)
         return Model(client or self.make_client(within), name, answer_schema=answer_schema, **options)
 
     def make_review_board(self) -> ReviewBoard | None:
@@ -133,20 +138,24 @@ class Connections:
         from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers  # start-up is measured
 
         reviewers = []
-        for seat in parse_reviewers(review.models, tuple(PROVIDERS)):
-            vllm = replace(
-                self.settings.vllm,
-                provider=seat.provider,
-                base_url=seat.base_url.rstrip("/"),
-                api_key=seat.api_key,
-                temperature=None,
-                max_tokens=None,
-            )
-            places = {**self.settings.places, "vllm.base_url": "argument of review.models"}
-            theirs = Connections(replace(self.settings, vllm=vllm, places=places), self.sleep)
+        for seat in parse_reviewers(review.models, tuple(PROVIDERS), self.settings.server_models):
+            settings = self.settings.with_model(f"{seat.server}:{seat.model}") if seat.server else self._place(seat)
+            theirs = Connections(settings, self.sleep)
             model = theirs.make_model(seat.model, within=review.timeout, answer_schema=ANSWER_SCHEMA)
             reviewers.append(ReviewerModel(seat.name, model))
         return ReviewBoard(reviewers, review.rule, review.on, review.timeout)
+
+    def _place(self, seat: ReviewerConfig) -> Settings:
+        """Settings that lead to a reviewer's server, which gets nothing that is meant for ours."""
+        ours = self.settings.vllm
+        theirs = VllmSettings(seat.provider, seat.base_url.rstrip("/"), seat.model, seat.api_key)
+        kept = (
+            *("timeout", "connect_timeout", "first_token_timeout", "total_timeout", "load_timeout", "retries"),
+            *("ssl_verify", "stream", "strict_tools", "enable_function_calling"),
+        )
+        vllm = replace(theirs, **{name: getattr(ours, name) for name in kept})
+        places = {**self.settings.places, "vllm.base_url": "argument of review.models"}
+        return replace(self.settings, vllm=vllm, places=places)
 
     @property
     def _retry_policy(self) -> RetryPolicy:

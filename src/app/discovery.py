@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from ..config import Settings
-from ..errors import BotError, NeverReached, ServerError
+from ..config import GivenValue, Settings, check_value
+from ..errors import BotError, ConfigError, NeverReached, ServerError
 from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
+from .address import USUAL_PORTS, complete_address
 from .factory import Factory
 
 if TYPE_CHECKING:
@@ -24,25 +25,13 @@ if TYPE_CHECKING:
 Choose = Callable[[list[str]], str]
 
 
-USUAL_PORTS: Mapping[int, str] = {  # of servers, according to their documentation
-    8000: "vLLM",
-    8001: "vLLM",
-    30000: "SGLang",
-    11434: "Ollama",
-    8080: "llama.cpp",
-    1234: "LM Studio",
-    23333: "LMDeploy",
-    5000: "text-generation-webui",
-    1337: "Jan",
-    4000: "LiteLLM",
-}
 IDENTIFY_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 2.0  # for finding out how tools are called
 PLACE = "found on this machine"  # where a setting comes from, as `vllm-bot config` names it
 
 NEXT_STEPS = """\
 Start one:       vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes
-Use another one: --base-url http://HOST:PORT/v1
+Use another one: --base-url HOST, HOST:PORT or a URL
 Try without one: --demo"""
 
 
@@ -66,16 +55,18 @@ class ServerTarget(NamedTuple):
 def discover(
     factory: Factory, choose: Choose, ports: Mapping[int, str] = USUAL_PORTS
 ) -> Generator[ModelEvent, None, ServerTarget]:
-    """The server and model that will answer. If the settings name a model, nothing is asked of the network.
+    """The server and model that will answer. If the settings name a model and a whole address, nothing is asked.
 
     `choose` picks one of several models. Raises BotError.
     """
-    settings = factory.settings
+    settings, completed = complete_address(factory.settings)
+    if completed:
+        yield Notice(completed)
     yield from _warn(settings)
     if settings.vllm.model:
         return ServerTarget(settings)
     try:
-        models = yield from factory.connections.wait_for_models()
+        models = yield from factory.with_settings(settings).connections.wait_for_models()
     except NeverReached as error:
         if settings.is_server_named:
             raise
@@ -99,7 +90,8 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
     settings = target.settings
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
         target = target._replace(version=server.ask(lambda it: it.version()))
-    if settings.vllm.provider != "vllm" or not settings.vllm.enable_function_calling:
+    vllm = settings.get_model_settings(target.model)
+    if vllm.provider != "vllm" or not vllm.enable_function_calling:
         return target
     memory = Factory(settings).server_memory
     if known := memory.find(settings.vllm.base_url, target.model, lambda: target.version):
@@ -130,6 +122,29 @@ def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> li
     return [each for each in found if each[1]]
 
 
+def place_server(settings: Settings, typed: str) -> Settings:
+    """Settings that lead to the server that the user typed the address of. Raises ConfigError and RequestFailed."""
+    address = check_value(GivenValue("vllm.base_url", typed, "address")).value
+    places = {**settings.places, "vllm.base_url": "argument typed"}
+    settings = replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
+    settings, _ = complete_address(settings)
+    return _identify(settings)[0]
+
+
+def locate_model(settings: Settings, text: str) -> Settings:
+    """Settings for another model. `text`: MODEL, SERVER or SERVER:MODEL. Raises BotError if it is not served."""
+    wanted, _ = complete_address(settings.with_model(text))
+    models = list(Factory(wanted).connections.list_models())
+    model, where = wanted.vllm.model, wanted.server if wanted.server != settings.server else "The server"
+    if not model:
+        if len(models) != 1:
+            raise ConfigError(f"{where} serves several models: {', '.join(models)}.", f"Name one: {where}:MODEL.")
+        return replace(wanted, vllm=replace(wanted.vllm, model=models[0]))
+    if model not in models:
+        raise ConfigError(f"{where} does not serve {model}. It serves: {', '.join(models)}.")
+    return wanted
+
+
 def _find_first(settings: Settings, ports: Mapping[int, str], error: NeverReached) -> tuple[Settings, list[str]]:
     for found in scan_ports(settings, ports):
         return found
@@ -154,16 +169,17 @@ def _identify(settings: Settings) -> tuple[Settings, list[str]]:
 
 
 def _point_at(settings: Settings, port: int) -> Settings:
-    vllm = replace(settings.vllm, base_url=f"http://localhost:{port}/v1", api_key="", provider="vllm")
+    vllm = replace(settings.vllm, base_url=f"http://localhost:{port}/v1", api_key="", headers={}, provider="vllm")
     return replace(settings, vllm=vllm, places={**settings.places, "vllm.base_url": PLACE, "vllm.provider": PLACE})
 
 
 def _warn(settings: Settings) -> Iterator[Notice]:
     """About settings that let others read or change what is sent, or that keep the key from being sent."""
     url, key = urlsplit(settings.vllm.base_url), settings.vllm.api_key
-    if key and not settings.key_to_send:
+    if (key or settings.vllm.headers) and not settings.is_server_named:
         hint = "To send it, use --base-url or VLLM_BASE_URL."
-        yield Notice(f"The API key is not sent to {url.netloc}, because no address was named. {hint}")
+        kept = "The API key is" if key else "vllm.headers are"
+        yield Notice(f"{kept} not sent to {url.netloc}, because no address was named. {hint}")
     elif key and url.scheme == "http":
         from ..transport.environment import is_loopback  # loads urllib3
 

@@ -22,6 +22,7 @@ from ..providers.table import PROVIDERS
 from ..providers.vllm import fits_nothing
 from ..transport import Timeouts
 from ..types.messages import JSON
+from .sampling import make_model_body
 
 DEFAULT_URL = "http://localhost:8000/v1"
 FACTS = FactStore()
@@ -100,14 +101,17 @@ def make_client_options(settings: Settings, within: float | None = None) -> dict
         "clocks": limits if within is None else Timeouts(*(min(limit, within) for limit in limits)),
         "key_header": row.key_header,
         "key_prefix": row.key_prefix,
-        "headers": row.headers,
+        "headers": {**row.headers, **settings.headers_to_send},
         "ssl_verify": vllm.ssl_verify,
     }
 
 
-def make_model_options(settings: Settings, *, is_retried: bool = True) -> dict[str, Any]:
-    """The arguments of make_core, but for the address and the name."""
-    vllm, row = settings.vllm, PROVIDERS[settings.vllm.provider]
+def make_model_options(settings: Settings, model: str, *, is_retried: bool = True) -> dict[str, Any]:
+    """The arguments of make_core, but for the address and the name.
+
+    Raises ConfigError for a setting that the provider's API does not have.
+    """
+    vllm, row = settings.get_model_settings(model), PROVIDERS[settings.vllm.provider]
     return {
         "codec": row.codec(random_id),
         "is_vllm": vllm.provider == "vllm",
@@ -116,6 +120,7 @@ def make_model_options(settings: Settings, *, is_retried: bool = True) -> dict[s
         "stream": vllm.stream,
         "temperature": vllm.temperature,
         "max_tokens": vllm.max_tokens,
+        "extra": make_model_body(settings, model),
         "constrained": settings.text_protocol.constrained,
         "retry_policy": RetryPolicy(vllm.retries, vllm.load_timeout) if is_retried else RetryPolicy(0, 0),
         "facts": FACTS,

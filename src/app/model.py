@@ -83,7 +83,7 @@ class Model(BaseModel):
         Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named.
         """
         settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
-        options = make_model_options(settings) | {"is_name_fixed": True}
+        options = make_model_options(settings, model) | {"is_name_fixed": True}
         connected = cls(Client(**make_client_options(settings)), model, **options)
         if not model:
             try:

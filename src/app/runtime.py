@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -17,12 +17,11 @@ from pathlib import Path
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.compaction import Compactor
+from ..agent.compaction import Compactor, SummaryModel
 from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
 from ..config import Settings
 from ..errors import BotError
-from ..model import ModelCore
 from ..security.permissions.approval import Answer, Approver, Request
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
@@ -35,9 +34,10 @@ from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
+from ..types.effects import Aside, Turn
 from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
-from ..types.messages import ToolCall
+from ..types.messages import Message, ToolCall, ToolChoice, ToolDefinition
 from ..types.process import StartedProcess
 from ..types.sandbox import Sandbox
 from .connect import Connections
@@ -139,7 +139,7 @@ def make_runtime(
     """See Factory.make_runtime."""
     settings = connections.settings
     sandbox, model = defer_sandbox(settings), connections.make_model(model_name)
-    if settings.vllm.enable_function_calling:
+    if settings.get_model_settings(model_name).enable_function_calling:
         memory = ServerMemory(settings.state)
         if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):
             model.path = known
@@ -180,13 +180,34 @@ def _record_in(find_session: Callable[[], Session], context: ToolContext) -> Too
     return replace(context, before_write=record_write, on_start=record_process)
 
 
+class SeparateWriter(NamedTuple):
+    """A SummaryModel on another server: its effects are performed by its own client."""
+
+    model: Model
+
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
+    ) -> Turn[None]:
+        yield from self.model.respond(messages, tools, tool_choice)
+
+    def measure_fill(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
+    ) -> Aside[float | None]:
+        yield from ()
+        return self.model.measure_fill(messages, tools, exact_from=exact_from)
+
+
 def _make_compactor(connections: Connections, model: Model) -> Compactor:
     config = connections.settings.agent
 
     @cache
-    def make_writer() -> ModelCore:
-        is_other = config.compact_model not in ("", model.name)
-        return connections.make_model(config.compact_model).core if is_other else model.core
+    def make_writer() -> SummaryModel:
+        if config.compact_model in ("", model.name):
+            return model.core
+        settings = connections.settings.with_model(config.compact_model)
+        theirs = Connections(settings, connections.sleep, connections.cancelled)
+        writer = theirs.make_model(theirs.choose_model())
+        return writer.core if settings.server == connections.settings.server else SeparateWriter(writer)
 
     return Compactor(model.core, at=config.compact_at, writer=make_writer)
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..config.files import replace_json
 from ..types.sandbox import ACCESSES
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _update(file: Path, change: Callable[[Entries], Entries]) -> None:
         return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _lock(file.with_suffix(".lock")):
-        _write(file, change(_read(file)))
+        replace_json(file, change(_read(file)))
 
 
 @contextmanager
@@ -157,18 +158,3 @@ def _lock(file: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _write(file: Path, entries: Entries) -> None:
-    """Write atomically; of a write that fails nothing is left. Raises OSError."""
-    new = file.with_suffix(f".{os.getpid()}")
-    new.unlink(missing_ok=True)  # of a program that was killed
-    try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-            json.dump(entries, out, indent=2)
-            out.flush()
-            os.fsync(out.fileno())
-        new.replace(file)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise

@@ -74,7 +74,7 @@ def add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
         default=default,
         help="settings file, .json, .yaml or .yml (default: see docs/configuration.md)",
     )
-    add("-u", "--base-url", metavar="URL", default=default, help="address of the server, e.g. http://localhost:8000/v1")
+    add("-u", "--base-url", metavar="URL", default=default, help="address of the server: HOST, HOST:PORT or a URL")
     add("-m", "--model", metavar="NAME", default=default, help="name of the model (default: the one the server serves)")
     add(
         "-w",
@@ -128,6 +128,7 @@ def load_settings(options: argparse.Namespace, **more: object) -> Settings:
     from dataclasses import replace
     from pathlib import Path
 
+    from ..app.check_settings import check_settings
     from ..config import load
     from ..config.settings import PROFILE_MODES
 
@@ -142,6 +143,7 @@ def load_settings(options: argparse.Namespace, **more: object) -> Settings:
         **more,
     }
     settings = load(Path(options.config) if options.config else None, overrides, os.environ)
+    check_settings(settings)
     if not options.allow:
         return settings
     from ..security.permissions.rules import parse_allow_option

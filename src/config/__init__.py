@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from .agents_md import read_guides, render_guides
-from .load import ENVIRONMENT, KINDS, OPTIONS, list_settings, load, read_debug_level
-from .locations import get_state_folder, list_default_files
+from .checks import KINDS, OPTIONS, GivenValue, check_value, get_default, split_key
+from .files import REMOVED, parse_words, write_setting
+from .load import ENVIRONMENT, list_settings, load, read_debug_level
+from .locations import get_state_folder, get_user_file, list_default_files
 from .settings import BASE_URLS, SECTIONS, SecuritySettings, Settings
 
 __all__ = [
@@ -12,14 +14,22 @@ __all__ = [
     "ENVIRONMENT",
     "KINDS",
     "OPTIONS",
+    "REMOVED",
     "SECTIONS",
+    "GivenValue",
     "SecuritySettings",
     "Settings",
+    "check_value",
+    "get_default",
     "get_state_folder",
+    "get_user_file",
     "list_default_files",
     "list_settings",
     "load",
+    "parse_words",
     "read_debug_level",
     "read_guides",
     "render_guides",
+    "split_key",
+    "write_setting",
 ]

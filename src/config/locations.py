@@ -7,19 +7,29 @@ from pathlib import Path
 
 
 def list_default_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The settings files without --config: beside cli.py in a checkout, then in the user's configuration folder.
+    """The settings files without --config, the one that wins first: beside cli.py in a checkout, then the user's.
 
     The current folder is not searched: many projects have a config.json of their own.
     """
+    return tuple(filter(None, (get_checkout_file(), get_user_file(environ))))
+
+
+def get_checkout_file() -> Path | None:
+    """The settings file beside cli.py; None where the program is installed."""
     here = Path(__file__).resolve().parents[1]
     is_checkout = here.name == "src" and (here.parent / "cli.py").is_file()
-    folders = [here.parent] if is_checkout else []
+    return here.parent / "config.json" if is_checkout else None
+
+
+def get_user_file(environ: Mapping[str, str]) -> Path | None:
+    """The settings file in the user's configuration folder; None for a user without a home."""
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
-    if base.is_absolute():
-        folders.append(base / "vllm-bot")
-    elif home := _get_home(environ):
-        folders.append(home / ".config" / "vllm-bot")
-    return tuple(folder / "config.json" for folder in folders)
+    if not base.is_absolute():
+        home = _get_home(environ)
+        if home is None:
+            return None
+        base = home / ".config"
+    return base / "vllm-bot" / "config.json"
 
 
 def get_state_folder(environ: Mapping[str, str]) -> Path:

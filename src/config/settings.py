@@ -6,7 +6,8 @@ load.py looks up how a field is read by its type.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,15 @@ def option(
     most: float | None = None,
     choices: Iterable[str] = (),
     secret: bool = False,
+    per_model: bool = False,
 ) -> Any:
-    """A field that a user may set: its meaning, the limits of a number, and the choices for a word."""
-    facts = {"about": about, "least": least, "most": most, "choices": choices}
+    """A field that a user may set: its meaning, the limits of a number, and the choices for a word.
+
+    `per_model`: an entry of `models` may set it for the models that it names.
+    """
+    facts = {"about": about, "least": least, "most": most, "choices": choices, "per_model": per_model}
+    if default == {}:
+        return field(default_factory=dict, repr=not secret, metadata=facts)
     return field(default=default, repr=not secret, metadata=facts)
 
 
@@ -47,15 +54,51 @@ class VllmSettings:
     base_url: str = option(BASE_URLS["vllm"], "Address of the server, including `/v1`; default: the provider's own")
     model: str = option("", "Model to use; empty: `default_model_index` decides, else the server is asked")
     api_key: str = option("", "API key; better kept in `VLLM_API_KEY`", secret=True)
-    temperature: float | None = option(None, "Sampling temperature; null: the server's default", least=0)
-    max_tokens: int | None = option(None, "Longest answer, in tokens; null: whatever the context allows", least=1)
+    temperature: float | None = option(
+        None, "Sampling temperature; null, here and below: the server's default", least=0, per_model=True
+    )
+    max_tokens: int | None = option(
+        None, "Longest answer, in tokens; null: whatever the context allows", least=1, per_model=True
+    )
+    top_p: float | None = option(
+        None, "Sample from the likeliest tokens with this total probability", least=0, most=1, per_model=True
+    )
+    top_k: int | None = option(None, "Sample from this many of the likeliest tokens; -1: all", least=-1, per_model=True)
+    min_p: float | None = option(
+        None, "Sample from tokens at least this likely, beside the likeliest", least=0, most=1, per_model=True
+    )
+    presence_penalty: float | None = option(
+        None, "Lowers tokens that have occurred in the answer", least=-2, most=2, per_model=True
+    )
+    frequency_penalty: float | None = option(
+        None, "Lowers tokens by how often they have occurred in the answer", least=-2, most=2, per_model=True
+    )
+    repetition_penalty: float | None = option(
+        None, "Divides the scores of tokens that have occurred; above 1 lowers them", least=0, per_model=True
+    )
+    seed: int | None = option(None, "Seed of the sampling", per_model=True)
+    stop: tuple[str, ...] = option((), "Texts that end the answer", per_model=True)
+    reasoning_effort: str = option(
+        "", "How much a reasoning model thinks, e.g. low, medium or high; empty: the server's default", per_model=True
+    )
+    chat_template_kwargs: Mapping[str, Any] = option(
+        {}, 'What the model\'s chat template is given, e.g. `{"enable_thinking": false}`', per_model=True
+    )
+    extra_body: Mapping[str, Any] = option(
+        {}, "More fields of each request, as the server names them; they override the settings above", per_model=True
+    )
+    headers: Mapping[str, str] = option({}, "HTTP headers sent with each request", secret=True)
     available_models: tuple[str, ...] = option((), "Models to choose from")
     default_model_index: int = option(0, "Which of `available_models` to use, counting from 0", least=0)
     enable_function_calling: bool = option(
-        True, "Send `tools` to the server; false: have the model write calls as text"
+        True, "Send `tools` to the server; false: have the model write calls as text", per_model=True
     )
-    strict_tools: bool = option(True, "Have the server constrain native calls to their schemas where it can")
-    stream: bool = option(True, "Stream answers; false: fetch them whole, for servers that lose parts of a stream")
+    strict_tools: bool = option(
+        True, "Have the server constrain native calls to their schemas where it can", per_model=True
+    )
+    stream: bool = option(
+        True, "Stream answers; false: fetch them whole, for servers that lose parts of a stream", per_model=True
+    )
     timeout: float = option(300.0, "Longest pause within an answer, in seconds", least=0.01, most=WEEK_S)
     connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK_S)
     first_token_timeout: float = option(600.0, "Longest wait for the first token, in seconds", least=0.01, most=WEEK_S)
@@ -86,7 +129,9 @@ class AgentSettings:
         least=0.1,
         most=1,
     )
-    compact_model: str = option("", "Model on the same server that writes the summary; empty: the one that answers")
+    compact_model: str = option(
+        "", "Model that writes the summary: MODEL, a name in `servers`, or SERVER:MODEL; empty: the one that answers"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +202,8 @@ class SecuritySettings:
 class ReviewSettings:
     models: tuple[Mapping[str, Any], ...] = option(
         (),
-        "Models that vote on a call before it runs; each has `base_url` and `model`, may have `provider`, `api_key`",
+        "Models that vote on a call before it runs; each has `model` and `base_url`, or `server`, a name in `servers`; "
+        "it may have `provider`, `api_key`",
         secret=True,
     )
     rule: str = option(
@@ -204,6 +250,9 @@ class Settings:
     review: ReviewSettings = field(default_factory=ReviewSettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
     system_prompt: SystemPromptSettings = field(default_factory=SystemPromptSettings)
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # pattern -> values of `vllm` for such models
+    servers: Mapping[str, VllmSettings] = field(default_factory=dict)  # by name; `vllm` is among them under MAIN_SERVER
+    server: str = ""  # the name of the one that `vllm` holds; empty where none have names
     root: Path = field(default_factory=Path.cwd)  # the workspace, resolved once
     state: Path = field(default_factory=lambda: get_state_folder(os.environ))  # the program's own data
     files: tuple[Path, ...] = ()  # the settings files, existing or not: tools may not write them
@@ -211,9 +260,13 @@ class Settings:
 
     @property
     def is_server_named(self) -> bool:
-        """Whether the address is not merely the default one, which the settings file that we ship has too."""
+        """Whether the address is not merely the default one, which a copy of all defaults has too."""
         place = self.places.get("vllm.base_url", "")
-        return self.vllm.base_url != BASE_URLS["vllm"] or place.startswith(("command line", "environment", "argument"))
+        return (
+            self.server not in ("", MAIN_SERVER)
+            or self.vllm.base_url != BASE_URLS["vllm"]
+            or place.startswith(("command line", "environment", "argument"))
+        )
 
     @property
     def key_to_send(self) -> str:
@@ -221,10 +274,60 @@ class Settings:
         return self.vllm.api_key if self.is_server_named else ""
 
     @property
+    def headers_to_send(self) -> Mapping[str, str]:
+        """The headers, which may hold keys; none for a server that was not named."""
+        return self.vllm.headers if self.is_server_named else {}
+
+    @property
+    def server_models(self) -> Mapping[str, str]:
+        """The model that each of `servers` names; empty where it names none."""
+        return {name: vllm.model for name, vllm in self.servers.items()}
+
+    @property
     def keys(self) -> list[str]:
-        """The API keys in use: the server's and the reviewers'."""
-        return [self.vllm.api_key, *(str(each.get("api_key", "")) for each in self.review.models)]
+        """The secrets in use: the API keys of the servers and the reviewers, and what headers hold of that kind."""
+        servers = [self.vllm, *self.servers.values()]
+        headers = [each for server in servers for name, each in server.headers.items() if is_secret_header(name)]
+        return [
+            *(server.api_key for server in servers),
+            *(str(each.get("api_key", "")) for each in self.review.models),
+            *headers,
+            *(each.rpartition(" ")[2] for each in headers),  # without `Bearer`
+        ]
+
+    def get_model_settings(self, model: str) -> VllmSettings:
+        """Those of the server, with what the entries of `models` say of this one; the last one wins."""
+        given: dict[str, Any] = {}
+        for pattern, values in self.models.items():
+            if fnmatchcase(model, pattern):
+                given |= values
+        given = {
+            name: value
+            for name, value in given.items()
+            if not self.places.get(f"vllm.{name}", "").startswith("command line")
+        }
+        return replace(self.vllm, **given)
+
+    def with_server(self, name: str) -> "Settings":
+        """The same with another of `servers`."""
+        return replace(self, vllm=self.servers[name], server=name)
+
+    def with_model(self, text: str) -> "Settings":
+        """The same with another model. `text`: MODEL, SERVER or SERVER:MODEL."""
+        name, _, model = text.partition(":")
+        if name in self.servers:
+            there = self.with_server(name)
+            return replace(there, vllm=replace(there.vllm, model=model)) if model else there
+        return replace(self, vllm=replace(self.vllm, model=text))
 
 
-DERIVED = ("state", "root", "files", "places")  # not set by the user
-SECTIONS: Mapping[str, Any] = {each.name: each.default_factory for each in fields(Settings) if each.name not in DERIVED}
+MAIN_SERVER = "vllm"  # names the section `vllm` among `servers`
+SECTIONS: Mapping[str, Any] = {
+    each.name: each.default_factory
+    for each in fields(Settings)
+    if hasattr(each.default_factory, "__dataclass_fields__")
+}
+
+
+def is_secret_header(name: str) -> bool:
+    return any(word in name.lower() for word in ("auth", "key", "token", "secret", "cookie"))

@@ -76,7 +76,9 @@ class OpenAICodec(Codec):
         return HttpRequest("chat/completions", self._encode_body(request, fields))
 
     def encode_prompt(self, request: ChatRequest) -> bytes:
-        return self._encode_body(request, {"model": request.model})
+        template = request.extra.get("chat_template_kwargs")
+        fields: dict[str, JSON] = {"chat_template_kwargs": template} if template else {}
+        return self._encode_body(request, {"model": request.model, **fields})
 
     def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
         objects = [self._fields(fields)]

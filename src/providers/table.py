@@ -41,8 +41,10 @@ def _make_gemini_codec(new_id: NewId) -> Codec:
     return GeminiCodec(new_id)
 
 
-_OPENAI = {name: name for name in ("top_p", "presence_penalty", "frequency_penalty", "seed", "stop")}
-_VLLM = {**_OPENAI, **{name: name for name in ("top_k", "min_p", "repetition_penalty")}}
+_OPENAI = {
+    name: name for name in ("top_p", "presence_penalty", "frequency_penalty", "seed", "stop", "reasoning_effort")
+}
+_VLLM = {**_OPENAI, **{name: name for name in ("top_k", "min_p", "repetition_penalty", "chat_template_kwargs")}}
 _ANTHROPIC = {"top_p": "top_p", "top_k": "top_k", "stop": "stop_sequences"}
 _GEMINI = {
     "top_p": "generationConfig.topP",

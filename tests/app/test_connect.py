@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from src.app.connect import Connections
 from src.config import BASE_URLS, Settings
 from src.config.settings import ReviewSettings, VllmSettings
-from src.errors import ServerError
+from src.errors import BotError, ServerError
 from tests.doubles import ScriptedServer
 from tests.faults.scripts import body
 from tests.faults.server import FaultServer
@@ -62,3 +64,20 @@ def test_a_reviewer_gets_its_own_key_at_the_default_address():
     reviewer = {"base_url": BASE_URLS["vllm"], "model": "r", "api_key": "sekret"}
     board = Connections(Settings(review=ReviewSettings(models=(reviewer,)))).make_review_board()
     assert [each.model._client._api_key for each in board.reviewers] == ["sekret"]
+
+
+def test_a_reviewer_may_be_a_server_by_name_with_its_own_key_and_headers(monkeypatch):
+    with FaultServer(body("{}")) as server:
+        url = f"http://127.0.0.1:{server.port}/v1"
+        small = VllmSettings(base_url=url, model="mini", api_key="theirs", headers={"X-Team": "a"})
+        main = VllmSettings(base_url="http://127.0.0.1:9/v1", api_key="ours", headers={"X-Main": "b"}, top_k=3)
+        review = ReviewSettings(models=({"server": "small"}, {"base_url": url, "model": "m"}))
+        settings = Settings(vllm=main, server="vllm", servers={"vllm": main, "small": small}, review=review)
+        for reviewer in Connections(settings).make_review_board().reviewers:
+            with suppress(BotError):
+                reviewer.ask("May it run?")
+    named, placed = server.requests
+    assert (named.headers["authorization"], named.headers["x-team"]) == ("Bearer theirs", "a")
+    assert "x-main" not in named.headers | placed.headers
+    assert "authorization" not in placed.headers
+    assert b"top_k" not in named.body + placed.body

@@ -16,10 +16,11 @@ from src.app.runtime import make_policy, make_tools
 from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
-from src.config.settings import ToolSettings, VllmSettings
+from src.config.settings import AgentSettings, ToolSettings, VllmSettings
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.types.events import CallStarted, Completed, Notice
-from src.types.messages import ToolCall, UserMessage
+from src.types.messages import Response, Text, ToolCall, UserMessage
+from tests.doubles import ScriptedServer
 
 
 def list_requests(state, ask_twice=False):
@@ -187,3 +188,18 @@ def test_where_nobody_says_so_it_stays_aside_also_with_yes(tmp_path):
     assert notice.startswith("Set aside, as it would run by itself: .envrc is now ")
     assert Path(notice.rpartition(" ")[2]).read_text() == "wanted\n"
     assert not (tmp_path / "ws" / ".envrc").exists()
+
+
+def test_another_server_by_name_writes_the_summary(tmp_path):
+    answer, summary = [{"content": "Yes."}, {"finish": "stop"}], [{"content": "In short."}, {"finish": "stop"}]
+    with ScriptedServer(answer) as big, ScriptedServer(summary, models=("mini",)) as small:
+        servers = {"big": VllmSettings(base_url=big.url, model="tiny"), "small": VllmSettings(base_url=small.url)}
+        settings = Settings(root=tmp_path, state=tmp_path, servers=servers, agent=AgentSettings(compact_model="small"))
+        factory = Factory(settings.with_server("big"))
+        runtime, session = factory.make_runtime("tiny", REFUSE_ALL), factory.make_session("tiny")
+        for text in ("one", "two"):
+            session.messages.append(UserMessage(text))
+            session.messages.append(Response((Text("Yes."),)))
+        list(runtime.compact(session, ""))
+    assert (len(big.requests), small.requests[0]["model"]) == (0, "mini")
+    assert "In short." in str(session.messages)

@@ -19,8 +19,10 @@ from src.config import (
     OPTIONS,
     SECTIONS,
     Settings,
+    get_default,
     get_state_folder,
     list_default_files,
+    list_settings,
     load,
     read_debug_level,
 )
@@ -65,10 +67,76 @@ def test_an_empty_file_gives_the_defaults(write):
     assert settings.root == Path.cwd()
 
 
-def test_the_committed_config_holds_every_key_with_its_default():
-    committed = json.loads((ROOT / "config.json").read_text(encoding="utf-8"))
-    assert [f"{section}.{name}" for section, values in committed.items() for name in values] == list(OPTIONS)
-    assert sections(load(ROOT / "config.json", {}, {})) == sections(Settings())
+def test_the_committed_config_changes_nothing_so_that_the_users_file_counts_in_a_checkout():
+    assert json.loads((ROOT / "config.json").read_text(encoding="utf-8")) == {}
+
+
+def test_a_named_file_beats_the_users_file_key_by_key(write, tmp_path):
+    (tmp_path / "vllm-bot").mkdir()
+    own = {"vllm": {"model": "of user", "top_k": 20}, "models": {"a*": {"seed": 1, "top_p": 0.5}}}
+    write(own, "vllm-bot/config.json")
+    named = write({"vllm": {"model": "of file"}, "models": {"a*": {"seed": 2}}})
+    settings = load(named, {}, {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert (settings.vllm.model, settings.vllm.top_k) == ("of file", 20)
+    assert settings.models == {"a*": {"seed": 2, "top_p": 0.5}}
+    assert settings.places["vllm.top_k"] == f"{tmp_path}/vllm-bot/config.json: vllm.top_k"
+    assert load(None, {}, {"XDG_CONFIG_HOME": str(tmp_path)}).vllm.model == "of user"
+
+
+def test_a_tool_file_is_relative_to_the_settings_file_that_names_it(write, tmp_path):
+    (tmp_path / "vllm-bot").mkdir()
+    (tmp_path / "vllm-bot" / "dice.py").touch()
+    write({"tools": {"modules": ["dice.py"]}}, "vllm-bot/config.json")
+    settings = load(write({}), {}, {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert settings.tools.modules == (str(tmp_path / "vllm-bot" / "dice.py"),)
+
+
+# Models and servers
+
+
+def test_the_last_pattern_that_fits_a_model_wins_and_the_command_line_beats_it(write):
+    models = {
+        "Qwen/*": {"top_k": 20, "seed": 1},
+        "*/Qwen3-*": {"top_k": 40},
+        "gpt*": {"enable_function_calling": False},
+    }
+    path = write({"vllm": {"top_k": 5, "top_p": 0.9}, "models": models})
+    settings = load(path, {}, {})
+    qwen = settings.get_model_settings("Qwen/Qwen3-8B")
+    assert (qwen.top_k, qwen.seed, qwen.top_p) == (40, 1, 0.9)
+    assert settings.get_model_settings("other") == settings.vllm
+    assert not settings.get_model_settings("gpt").enable_function_calling
+    given = load(path, {"vllm.enable_function_calling": True}, {})
+    assert given.get_model_settings("gpt").enable_function_calling
+
+
+SERVERS = {"big": {"base_url": "http://big/v1", "model": "b", "top_k": 3}, "small": {"base_url": "small:8000"}}
+
+
+def test_without_an_address_of_its_own_the_first_server_answers_and_a_model_names_another(write):
+    path = write({"servers": SERVERS, "vllm": {"top_p": 0.5}})
+    big = load(path, {}, {})
+    assert (big.server, big.vllm.base_url, big.vllm.model, big.vllm.top_p) == ("big", "http://big/v1", "b", None)
+    assert big.is_server_named
+    small = load(path, {"vllm.model": "small:qwen3:8b"}, {})
+    assert (small.server, small.vllm.base_url, small.vllm.model) == ("small", "small:8000", "qwen3:8b")
+    assert load(path, {"vllm.model": "org/m:8b"}, {}).vllm.model == "org/m:8b"
+
+
+def test_the_section_vllm_is_a_server_among_the_others_where_it_has_an_address(write):
+    settings = load(write({"servers": SERVERS, "vllm": {"base_url": "http://main/v1"}}), {}, {})
+    assert (settings.server, [*settings.servers]) == ("vllm", ["vllm", "big", "small"])
+    there = settings.with_model("big")
+    assert (there.vllm.base_url, there.with_model("vllm").vllm.base_url) == ("http://big/v1", "http://main/v1")
+
+
+def test_a_servers_key_is_a_secret_and_goes_to_no_other_server(write):
+    servers = {"big": {**SERVERS["big"], "api_key": "CANARY-1", "headers": {"X-Token": "Bearer CANARY-2"}}}
+    settings = load(write({"servers": servers, "vllm": {"base_url": "http://main/v1"}}), {}, {})
+    assert {"CANARY-1", "CANARY-2"} <= set(settings.keys)
+    assert "CANARY" not in repr(settings) + repr(list_settings(settings))
+    assert settings.key_to_send == ""
+    assert settings.with_model("big").key_to_send == "CANARY-1"
 
 
 def test_command_line_beats_environment_beats_file_beats_defaults(write):
@@ -230,8 +298,24 @@ WRONG = [
     ({"agent": {"max_tool_turns": 0}}, "config.json: agent.max_tool_turns: expected at least 1, got 0"),
     ({"vllm": {"available_models": ["a"], "default_model_index": 1}},
      "config.json: vllm.default_model_index: 1, and the last of available_models is 0"),
-    ({"vllm": {"base_url": "localhost:8000"}},
-     'config.json: vllm.base_url: expected an address such as http://localhost:8000/v1, got "localhost:8000"'),
+    ({"vllm": {"base_url": "gpu 8000"}},
+     'config.json: vllm.base_url: expected an address such as gpu:8000 or http://localhost:8000/v1, got "gpu 8000"'),
+    ({"models": {"a": {"base_url": "x"}}},
+     "config.json: models.a.base_url: this is a setting of the server, not of a model; set vllm.base_url"),
+    ({"models": {"a": 1}}, "config.json: models.a: expected an object, got 1"),
+    ({"models": {"a": {}}}, "config.json: models.a: it is empty"),
+    ({"models": {"a": {"topk": 1}}}, "config.json: models.a.topk: there is no such key; the nearest is vllm.top_k"),
+    ({"servers": {"a": {"model": "m"}}}, "config.json: servers.a: it has no base_url"),
+    ({"servers": {"a b": {"base_url": "x"}}}, "config.json: servers.a b.base_url: a server's name has letters, digits"),
+    ({"servers": {"vllm": {"base_url": "x"}}}, "config.json: servers.vllm.base_url: a server's name has letters, digits"),
+    ({"servers": {"a": {"provider": "vertex"}}},
+     "config.json: servers.a.provider: vertex has no address of its own; set servers.a.base_url to https://REGION"),
+    ({"vllm": {"extra_body": {"messages": []}}}, "config.json: vllm.extra_body: messages is filled in by the program"),
+    ({"vllm": {"extra_body": []}}, "config.json: vllm.extra_body: expected an object, got []"),
+    ({"vllm": {"headers": {"X-A": 1}}}, "config.json: vllm.headers: expected an object of strings"),
+    ({"vllm": {"headers": {"X A": "1"}}}, 'config.json: vllm.headers: "X A" cannot be the name of an HTTP header'),
+    ({"vllm": {"headers": {"X-A": "CANARY\n"}}}, "config.json: vllm.headers: X-A holds characters that an HTTP header"),
+    ({"vllm": {"top_p": 2}}, "config.json: vllm.top_p: expected at most 1, got 2"),
     ({"workspace": {"dir": "/nowhere/at/all"}}, 'config.json: workspace.dir: there is no folder "/nowhere/at/all"'),
     ({"workspace": {"dir": ""}}, 'config.json: workspace.dir: there is no folder ""'),
     ({"workspace": {"dir": "~nosuchuser/x"}}, 'config.json: workspace.dir: there is no folder "~nosuchuser/x"'),
@@ -332,18 +416,20 @@ def test_a_default_file_that_cannot_be_read_is_not_skipped(tmp_path):
     assert "vllm-bot/config.json: Is a directory" in ran.stderr
 
 
-ADDRESSES = ["", "localhost", "ftp://h/v1", "http://", "http:///v1", "http://h:99999/v1", "http://h:0/v1", "http://h/v1?a=1",
+ADDRESSES = ["", "ftp://h/v1", "http://", "http:///v1", "http://h:99999/v1", "http://h:0/v1", "http://h/v1?a=1",
              "http://h /v1", "http://h/v1\n", "http://[::1/v1", "http://h/v1#x"]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_a_value_that_is_not_an_http_address_is_refused_from_every_source(address, write):
     assert "expected an address such as" in refusal(write({}), {"vllm.base_url": address})
-    assert refusal(write({}), {}, {"VLLM_BASE_URL": "x" + address}).startswith("environment variable VLLM_BASE_URL: ")
+    if address and address == address.strip():
+        assert refusal(write({}), {}, {"VLLM_BASE_URL": address}).startswith("environment variable VLLM_BASE_URL: ")
 
 
-def test_an_address_without_a_scheme_gets_a_suggestion(write):
-    assert refusal(write({}), {"vllm.base_url": "gpu:8000/v1"}).endswith("did you mean http://gpu:8000/v1?")
+@pytest.mark.parametrize("address", ["gpu", "gpu:8000", "gpu:8000/v1", "[::1]:8000", "http://gpu"])
+def test_an_address_that_lacks_something_is_taken_as_it_is_and_completed_later(address, write):
+    assert load(write({}), {"vllm.base_url": address}, {}).vllm.base_url == address
 
 
 @pytest.mark.parametrize(
@@ -407,7 +493,7 @@ def table() -> str:
         holds = KINDS[option.type].name.removeprefix("an ").removeprefix("a ")
         limits = (("at least", option.metadata["least"]), ("at most", option.metadata["most"]))
         bound = "".join(f", {name} {limit:g}" for name, limit in limits if limit is not None)
-        default = json.dumps(option.default)
+        default = json.dumps(get_default(option))
         rows.append(f"| `{key}` | {holds}{bound} | `{default}` | {option.metadata['about']} |")
     return "\n".join(rows)
 

@@ -38,8 +38,9 @@ class Gate(threading.Event):
 class Server:
     """Answers each chat with the next script: stream deltas, text as a delta, and Gates; keeps what was asked."""
 
-    def __init__(self, *scripts: list) -> None:
+    def __init__(self, *scripts: list, models: Sequence[str] = ("tiny", "other")) -> None:
         self.scripts = list(scripts)
+        self.models = models
         self.requests: list[dict] = []
 
     def __enter__(self) -> Server:
@@ -59,7 +60,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            models = {"data": [{"id": "tiny", "max_model_len": 4000}, {"id": "other", "max_model_len": 4000}]}
+            models = {"data": [{"id": name, "max_model_len": 4000} for name in server.models]}
             self._begin(200 if self.path.endswith("/models") else 404, "application/json")
             self.wfile.write(json.dumps(models).encode())
 
@@ -113,7 +114,7 @@ class Terminal:
     def __init__(
         self,
         folder: Path,
-        server: Server,
+        server: Server | None,
         *,
         options: Sequence[str] = (),
         columns: int = 80,
@@ -121,14 +122,18 @@ class Terminal:
         fresh: bool = True,
         **environment: str,
     ) -> None:
-        """`fresh`: in a Python of its own; else in a fork of this one, where the program is loaded already."""
+        """`fresh`: in a Python of its own; else in a fork of this one, where the program is loaded already.
+
+        Without a server none is named on the command line.
+        """
         self.screen = Answering(columns, rows)
         self._stream = pyte.Stream(self.screen)
         self.raw = ""
         (folder / "work").mkdir(exist_ok=True)
         own = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
         own |= {"XDG_STATE_HOME": str(folder / "state"), **environment}
-        arguments = ["-w", str(folder / "work"), "-u", server.url, "-m", "tiny", *options]
+        named = ["-u", server.url, "-m", "tiny"] if server else []
+        arguments = ["-w", str(folder / "work"), *named, *options]
 
         def before() -> None:
             if not fresh:

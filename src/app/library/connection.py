@@ -11,7 +11,8 @@ from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
 from ..endpoint import DEFAULT_URL, make_client_options, make_core, make_model_options, make_settings, take_only
-from .options import Options, make_body
+from ..sampling import make_body
+from .options import Options
 
 
 class BaseServer:
@@ -48,9 +49,9 @@ class BaseServer:
             "ssl_verify": verify,
             "cert": _read_cert(cert),
         }
-        retry_policy = make_model_options(settings)["retry_policy"]._replace(retries=retries)
+        retry_policy = make_model_options(settings, "")["retry_policy"]._replace(retries=retries)
         self._open()
-        self._model_options = {**make_model_options(settings), "retry_policy": retry_policy, "is_name_fixed": True}
+        self._model_options = {**make_model_options(settings, ""), "retry_policy": retry_policy, "is_name_fixed": True}
 
     def _open(self) -> None:
         """Make what the agents share."""

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Union
 
 from ...errors import ConfigError
-from ...providers.table import PROVIDERS
 from ...tools import DependencyKey, Tool
 from ...tools.sdk.validation import find_near
 from ...types.messages import JSON, Message, ToolChoice
@@ -33,6 +32,8 @@ class Sampling(TypedDict, total=False):
     repetition_penalty: float | None
     seed: int | None
     stop: str | Sequence[str] | None
+    reasoning_effort: str | None  # low, medium or high, and what else the model knows
+    chat_template_kwargs: Mapping[str, JSON] | None  # what the chat template is given
     max_tokens: int | None  # of one answer
     extra_body: Mapping[str, JSON] | None  # more fields of the request, as this server names them
 
@@ -88,30 +89,10 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "overrides": (Mapping, "a mapping of a dependency's function to another"),
     "compact": (bool, "True or False"),
     "workspace": ((str, Path), "the path of a folder"),
+    "reasoning_effort": (str, "a word, such as 'low'"),
+    "chat_template_kwargs": (Mapping, "a mapping, such as {'enable_thinking': False}"),
     "extra_body": (Mapping, "a mapping, such as {'best_of': 2}"),
 }
-_COMMON = ("temperature", "max_tokens")  # that all providers have under one name of ours
-
-
-def make_body(sampling: Mapping[str, Any], provider: str) -> dict[str, JSON]:
-    """The settings of sampling as fields of a request, but for those in _COMMON.
-
-    Raises ConfigError for one that this provider does not take.
-    """
-    body: dict[str, Any] = {}
-    names = PROVIDERS[provider].sampling
-    for name in Sampling.__annotations__:
-        value = sampling[name]
-        if value is None or name in (*_COMMON, "extra_body"):
-            continue
-        if name not in names:
-            raise ConfigError(f"{name}: the API of {provider} has no such setting.")
-        *folders, last = names[name].split(".")
-        inner = body
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-        inner[last] = [value] if isinstance(value, str) else list(value) if name == "stop" else value
-    return {**body, **(sampling["extra_body"] or {})}
 
 
 def _check_value(name: str, value: Any) -> None:

@@ -130,12 +130,11 @@ class Chat:
 
 def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
     """The state of a new chat. `approver` is called when the runtime is made."""
-    factory = Factory(target.settings)
 
     def make(name: str) -> Runtime:
-        return factory.make_runtime(name, approver(), lambda: state.session)
+        return Factory(state.settings).make_runtime(name, approver(), lambda: state.session)
 
-    state = State(target.settings, screen, debug, make, target.model, factory.make_store())
+    state = State(target.settings, screen, debug, make, target.model, Factory(target.settings).make_store())
     state.context_length, state.known_path = target.context, target.path.mode if target.path else ""
     return state
 

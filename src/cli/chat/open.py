@@ -8,17 +8,19 @@ import sys
 from collections.abc import Generator
 
 from ... import __version__
-from ...app.discovery import ServerTarget, discover, probe_call_path
+from ...app.discovery import ServerTarget, discover, place_server, probe_call_path
 from ...app.factory import Factory
-from ...errors import ConfigError
+from ...config import Settings, get_user_file, write_setting
+from ...errors import ConfigError, NeverReached, RequestFailed
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
-from ...types.events import ModelEvent
+from ...types.events import ModelEvent, Notice
 from ...types.file_names import escape_name
 from ..render.plain import PlainScreen, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
+ASK_ADDRESS = "Where is your server? HOST, HOST:PORT or a URL (Enter leaves): "
 PATH_DESCRIPTIONS = {
     "native": "native tool calls",
     "template": "tool calls read from its text (its template shows the tools)",
@@ -39,7 +41,8 @@ def open_chat(
     `resume`: the session to continue; "" is the last one. `only_plain`: never redraw, as with --plain.
     """
     screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_can_dim() and not only_plain)
-    target = _draw_all(discover(factory, _choose_model), screen)
+    target = _find_server(factory, screen)
+    factory = factory.with_settings(target.settings)
     if not factory.settings.vllm.model:  # the server was asked for its models, so it may be asked for this
         target = probe_call_path(target)
     print(format_banner(target, yes=yes, columns=get_columns(sys.stdout)))
@@ -59,6 +62,50 @@ def open_chat(
     state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings, run_command))
     preload_in_background()
     return run_chat(state, ChatIO(), resume)
+
+
+def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
+    """The server and model that answer; where there is no server, the user is asked for its address. Raises BotError.
+
+    What is typed is saved in the user's settings file once it has been found to work.
+    """
+    try:
+        return _draw_all(discover(factory, _choose_model), screen)
+    except NeverReached as error:
+        if factory.settings.is_server_named or not sys.stdin.isatty():
+            raise
+        not_found = error
+    print(sanitize(not_found.message))
+    while True:
+        try:
+            typed = input(ASK_ADDRESS).strip()
+        except EOFError:
+            typed = ""
+        if not typed:
+            raise not_found
+        try:
+            settings = place_server(factory.settings, typed)
+            screen.draw(Notice(f"The server is at {settings.vllm.base_url}."))
+            target = _draw_all(discover(factory.with_settings(settings), _choose_model), screen)
+        except (ConfigError, RequestFailed) as error:
+            print(sanitize(str(error)))
+            continue
+        screen.draw(Notice(_save_server(settings)))
+        return target
+
+
+def _save_server(settings: Settings) -> str:
+    """Keep the address for the next time. Returns a sentence about it."""
+    file = get_user_file(os.environ)
+    if file is None:
+        return "It is not saved: there is no home folder for a settings file."
+    try:
+        write_setting(file, "vllm.base_url", settings.vllm.base_url)
+        if settings.vllm.provider != "vllm":
+            write_setting(file, "vllm.provider", settings.vllm.provider)
+    except ConfigError as error:
+        return f"It could not be saved: {error.message}"
+    return f"Saved as vllm.base_url in {file}."
 
 
 def _draw_all(notices: Generator[ModelEvent, None, ServerTarget], screen: PlainScreen) -> ServerTarget:
@@ -133,6 +180,6 @@ def _describe_path(target: ServerTarget) -> str:
         return PATH_DESCRIPTIONS[target.path.mode]
     return (
         "native tool calls, else in its text"
-        if target.settings.vllm.enable_function_calling
+        if target.settings.get_model_settings(target.model).enable_function_calling
         else PATH_DESCRIPTIONS["text"]
     )

@@ -96,11 +96,11 @@ class State:
         """How tools are called; empty if not known yet."""
         return self.runtime.model.path.mode if self.runtime else self.known_path
 
-    def switch_model(self, model_name: str) -> None:
-        """Continue the conversation with another model of the server."""
-        self.model_name, self.runtime, self.last_usage, self.context_length = model_name, None, None, None
+    def switch_model(self, settings: Settings) -> None:
+        """Continue the conversation with the model and the server of these settings."""
+        self.settings, self.model_name = settings, settings.vllm.model
+        self.runtime, self.last_usage, self.context_length = None, None, None
         self.known_path, self.overhead_tokens = "", 0
-        self.settings = replace(self.settings, vllm=replace(self.settings.vllm, model=model_name))
 
     @property
     def mode(self) -> str:

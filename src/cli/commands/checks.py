@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from ...app.address import complete_address
 from ...app.connect import Connections
 from ...app.discovery import scan_ports
 from ...app.model import Model
@@ -88,15 +89,19 @@ def _check_configuration(diagnosis: Diagnosis) -> Finding:
         make_policy(diagnosis.settings, None)
     except ConfigError as error:
         return Finding("fail", error.message, error.hint)
-    usual = [file for file in diagnosis.settings.files if file.is_file()]
-    source = usual[0] if usual else "no file, the defaults"
     places = diagnosis.settings.places.items()
+    files = dict.fromkeys(place.removesuffix(f": {key}") for key, place in places if place.endswith(f": {key}"))
+    source = ", ".join(each for each in files if each != "command line") or "no file, the defaults"
     elsewhere = [key for key, place in places if place.startswith(("environment", "command line"))]
     also = f"; also {', '.join(elsewhere)}" if elsewhere else ""
     return Finding("pass", f"{source}{also}")
 
 
 def _check_server(diagnosis: Diagnosis) -> Finding:
+    try:
+        diagnosis.settings, _ = complete_address(diagnosis.settings)
+    except BotError as error:
+        return Finding("fail", error.message, error.hint)
     settings = diagnosis.settings
     try:
         with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
@@ -187,7 +192,7 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     came = f"the model's call came in its text ({origins[0]})" if origins else f"the model {_describe_text(response)}"
     flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {diagnosis.parser or 'PARSER'}."
     if model.path.mode != "native":
-        if not diagnosis.settings.vllm.enable_function_calling:
+        if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
             return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
         return Finding("warn", f"the server does not accept tools; {came}", flags)
     if diagnosis.native:

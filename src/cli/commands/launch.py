@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...app.address import complete_address
+from ...app.factory import Factory
 from ...errors import ConfigError
 from ..arguments import load_settings
 
@@ -52,22 +54,13 @@ def run_launch(options: argparse.Namespace) -> int:
         raise ConfigError(
             f"{options.program} is not installed.", f"Its package: npm install -g {PACKAGES[options.program]}"
         )
-    model = _choose_model(settings)
+    settings, _ = complete_address(settings)
+    model = Factory(settings).connections.choose_model()
     with _run_gateway(settings) as address, TemporaryDirectory(prefix="vllm-bot-launch-") as folder:
         launch = PROGRAMS[options.program](address, model, Path(folder))
         command = [binary, *launch.command, *options.passed]
         environment = {**os.environ, **launch.environment}
         return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - what the user named
-
-
-def _choose_model(settings: Settings) -> str:
-    """The configured model, or the only one. Raises BotError."""
-    if settings.vllm.model:
-        return settings.vllm.model
-    from ...app.connect import Connections
-    from ...app.endpoint import take_only
-
-    return take_only(list(Connections(settings).list_models()), settings.vllm.base_url)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
+from ...app.address import complete_address
 from ...errors import ConfigError
 from ..arguments import load_settings, parse_number
 
@@ -45,8 +46,10 @@ def run_serve(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace, overrides: dict[str, object]) -> int:
-    """Raises ConfigError."""
+    """Raises BotError."""
     settings = load_settings(options, **overrides)
+    if not settings.serve.upstreams:
+        settings, _ = complete_address(settings)
     try:
         from ...serve.run import describe, serve_forever
     except ModuleNotFoundError as error:

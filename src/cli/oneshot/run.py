@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
 
             outlet = stack.enter_context(open_outlet(options.output, options.model or "", raw=bool(options.raw)))
         factory = Factory(stack.enter_context(_open_settings(options)), sleep)
-        debug = Debug(debug_level, factory.settings.vllm.api_key)
+        debug = Debug(debug_level, factory.secrets)
         debug.observers = _make_observers(options, factory)
         question = _read_question(options)
         if question is None and (unfit := [name for name in ONE_QUESTION if getattr(options, name) is not None]):

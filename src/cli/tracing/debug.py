@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,14 @@ _LOG_LEVELS = {"providers": 1, "transport": 2}  # room -> lowest level that prin
 
 
 class Debug:
-    """`level` is that of the DEBUG variable and may change; `secret` is removed from everything printed.
+    """`level` is that of the DEBUG variable and may change; the `secrets` are removed from everything printed.
 
     `show` prints a line; a screen that is drawn in place sets its own.
     """
 
-    def __init__(self, level: int, secret: str = "") -> None:
+    def __init__(self, level: int, secrets: Sequence[str] = ()) -> None:
         self.show: Callable[[str], None] = _print_to_stderr
-        self._secret = secret
+        self._secrets = secrets
         self.level = level
         self.observers: list[Observer] = []
 
@@ -96,7 +96,7 @@ class Debug:
         """Without secrets and terminal escapes."""
         from ...security.text.redact import redact  # start-up is measured, and few debug
 
-        return sanitize(redact(text, (self._secret,)))
+        return sanitize(redact(text, self._secrets))
 
 
 def _print_to_stderr(line: str) -> None:

@@ -25,7 +25,8 @@ from .rules import check_keys
 
 Vote = Literal["approve", "reject", "none"]
 QUORUM_RULES = ("majority", "unanimous", "any")
-REVIEWER_KEYS = {"base_url": str, "model": str, "provider": str, "api_key": str}
+NO_SERVERS: Mapping[str, str] = {}
+REVIEWER_KEYS = {"base_url": str, "model": str, "provider": str, "api_key": str, "server": str}
 MAX_PROMPT_CHARS = 60_000  # a longer call is not reviewed: a reviewer who sees only a part cannot judge
 MAX_TASK_CHARS = 8_000
 MAX_REASON_CHARS = 300
@@ -81,16 +82,17 @@ class Reviewer(Protocol):
 
 
 class ReviewerConfig(NamedTuple):
-    """An entry of `review.models`."""
+    """An entry of `review.models`: a server by its name in `servers`, or by its address."""
 
-    base_url: str
-    model: str
+    base_url: str = ""
+    model: str = ""
     provider: str = "vllm"
     api_key: str = ""
+    server: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.model} at {self.base_url}"
+        return f"{self.model} at {self.server or self.base_url}"
 
 
 class ReviewerVerdict(NamedTuple):
@@ -217,15 +219,29 @@ def _collect_verdicts(reviewers: Sequence[Reviewer], prompt: str, deadline: floa
     return list(verdicts.values())
 
 
-def parse_reviewers(entries: Sequence[Mapping[str, Any]], providers: Sequence[str]) -> tuple[ReviewerConfig, ...]:
-    """The entries of `review.models`. Raises ConfigError, which names the invalid entry."""
+def parse_reviewers(
+    entries: Sequence[Mapping[str, Any]], providers: Sequence[str], servers: Mapping[str, str] = NO_SERVERS
+) -> tuple[ReviewerConfig, ...]:
+    """The entries of `review.models`. `servers`: by name, the model that each of them names; it may be empty.
+
+    Raises ConfigError, which names the invalid entry.
+    """
     reviewers = []
     for number, entry in enumerate(entries):
         place = f"review.models[{number}]"
         check_keys(place, entry, REVIEWER_KEYS, "a reviewer")
-        if not entry.get("base_url") or not entry.get("model"):
+        if "server" in entry:
+            if entry["server"] not in servers:
+                known = f"it is one of {', '.join(servers)}" if servers else "there is no section servers"
+                raise ConfigError(f"{place}: there is no server {entry['server']!r}; {known}")
+            if not entry.get("model", servers[entry["server"]]):
+                raise ConfigError(f"{place}: a reviewer has a model, and the server {entry['server']} names none")
+            if others := sorted(entry.keys() & {"base_url", "provider", "api_key"}):
+                raise ConfigError(f"{place}: {others[0]} stands with the server {entry['server']}, not here")
+        elif not entry.get("base_url") or not entry.get("model"):
             raise ConfigError(f"{place}: a reviewer has a base_url and a model")
         if entry.get("provider", "vllm") not in providers:
             raise ConfigError(f"{place}: provider is one of {', '.join(providers)}")
-        reviewers.append(ReviewerConfig(**entry))
+        model = entry.get("model") or servers[entry["server"]]
+        reviewers.append(ReviewerConfig(**{**entry, "model": model}))
     return tuple(reviewers)

@@ -81,7 +81,7 @@ def test_what_was_taken_back_is_not_to_be_done():
 
 def test_another_model_knows_what_there_is_to_do():
     session = Session("a", turns=SOWING)
-    session.state.switch_model("other")
+    session.state.switch_model(session.state.settings.with_model("other"))
     session.todos.clear()
     session.state.ensure_runtime()
     assert session.todos == [("sow", "pending")]

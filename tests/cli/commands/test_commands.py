@@ -5,6 +5,8 @@ import json
 import pytest
 
 from src.cli.main import COMMANDS, main, make_parser
+from src.config import load
+from src.errors import ConfigError
 from src.tools import TOOL_DEFINITIONS
 from tests.doubles import ScriptedServer
 
@@ -77,9 +79,123 @@ class TestConfig:
             assert "sekret" not in out
             assert "(set)" in out
 
+    def test_a_bad_rule_is_named_with_its_file_before_any_server_is_asked(self, run, tmp_path):
+        (tmp_path / "config.json").write_text('{"security": {"rules": [{"cmd": "ls"}]}}')
+        code, out, err = run("models", "-u", "http://127.0.0.1:9/v1")
+        assert (code, out) == (2, "")
+        assert err.startswith(
+            f"vllm-bot: {tmp_path}/config.json: security.rules[0]: there is no key 'cmd'; a rule has "
+        )
+
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [
+            ({"review": {"models": [{"model": "m"}]}}, "review.models[0]: a reviewer has a base_url and a model"),
+            (
+                {"review": {"models": [{"server": "x"}]}},
+                "review.models[0]: there is no server 'x'; there is no section",
+            ),
+            ({"tools": {"mcp": [{"name": "a"}]}}, "tools.mcp[0]"),
+            (
+                {"vllm": {"provider": "anthropic", "min_p": 0.1}},
+                "vllm.min_p: the API of anthropic has no such setting.",
+            ),
+            (
+                {"vllm": {"provider": "gemini", "chat_template_kwargs": {"a": 1}}},
+                "vllm.chat_template_kwargs: the API of",
+            ),
+            (
+                {"vllm": {"provider": "openai", "model": "gpt"}, "models": {"g*": {"top_k": 1}}},
+                "models.g*.top_k: the API of openai has no such setting.",
+            ),
+        ],
+        ids=str,
+    )
+    def test_so_is_whatever_else_no_server_could_mend(self, settings, said, run, tmp_path):
+        (tmp_path / "config.json").write_text(json.dumps(settings))
+        code, _, err = run("models")
+        assert code == 2
+        assert err.startswith(f"vllm-bot: {tmp_path}/config.json: {said}")
+
     def test_as_json(self, run):
         settings = json.loads(run("config", "--json")[1])
         assert settings["vllm.retries"] == {"value": 2, "from": "default"}
+
+
+class TestSetting:
+    @pytest.fixture
+    def change(self, monkeypatch, tmp_path, capsys):
+        """Runs `config` with these words; `change.file` is the user's file."""
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+        def change(*words):
+            code = main(["config", *words])
+            printed = capsys.readouterr()
+            return code, printed.out, printed.err
+
+        change.file = tmp_path / "vllm-bot" / "config.json"
+        return change
+
+    def test_a_value_is_written_typed_and_the_rest_is_kept(self, change):
+        change.file.parent.mkdir()
+        change.file.write_text('{"later": {"x": 1}, "vllm": {"model": "m"}}')
+        with pytest.raises(ConfigError):  # `later` is of another version
+            load(change.file, {}, {})
+        change("set", "vllm.top_k", "20")
+        assert json.loads(change.file.read_text()) == {"later": {"x": 1}, "vllm": {"model": "m", "top_k": 20}}
+
+    @pytest.mark.parametrize(
+        ("words", "value"),
+        [
+            (["vllm.model", "123"], "123"),
+            (["vllm.temperature", "null"], None),
+            (["vllm.top_k", "-1"], -1),
+            (["vllm.ssl_verify", "false"], False),
+            (["security.allowed_commands", "git status", "ls"], ["git status", "ls"]),
+            (["security.allowed_commands", '["ls"]'], ["ls"]),
+            (["vllm.chat_template_kwargs", '{"enable_thinking": false}'], {"enable_thinking": False}),
+            (["models.Qwen/Qwen2.5-*.top_k", "5"], 5),
+            (["servers.big.base_url", "gpu:8000"], "gpu:8000"),
+        ],
+        ids=str,
+    )
+    def test_words_become_what_the_key_holds(self, words, value, change):
+        code, out, err = change("set", *words)
+        assert (code, err) == (0, "")
+        assert out == f"{words[0]} = {json.dumps(value)}  ({change.file})\n"
+        held = json.loads(change.file.read_text())
+        while isinstance(held, dict) and held != value:
+            (held,) = held.values()
+        assert held == value
+        assert change.file.stat().st_mode & 0o777 == 0o600
+        assert change("unset", words[0])[0] == 0
+        assert json.loads(change.file.read_text()) == {}
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["set", "vllm.topk", "1"], "vllm.topk: there is no such key; the nearest is vllm.top_k"),
+            (["set", "vllm.top_k", "many"], 'vllm.top_k: expected an integer or null, got "many"'),
+            (["set", "security.rules", '[{"cmd": "ls"}]'], "security.rules[0]: there is no key 'cmd'"),
+            (["set", "models.a.base_url", "x"], "models.a.base_url: this is a setting of the server"),
+            (["set", "servers.vllm.base_url", "x"], "servers.vllm.base_url: a server's name has"),
+            (["set", "vllm.model"], "Write `vllm-bot config set KEY VALUE`"),
+            (["unset", "vllm.model", "x"], "Write `vllm-bot config set KEY VALUE`"),
+            (["set", "vllm.model", "m", "-c", "a.yaml"], "a.yaml: only a .json file can be changed by a command"),
+        ],
+        ids=str,
+    )
+    def test_what_is_wrong_is_said_and_nothing_is_written(self, words, said, change):
+        code, out, err = change(*words)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"vllm-bot: {said}")
+        assert not change.file.exists()
+
+    def test_a_key_is_not_shown_and_what_wins_over_it_is_named(self, change, monkeypatch):
+        monkeypatch.setenv("VLLM_API_KEY", "other")
+        code, out, err = change("set", "vllm.api_key", "sekret")
+        assert (code, "sekret" in out + err) == (0, False)
+        assert "environment variable VLLM_API_KEY sets it too, and wins" in err
 
 
 def test_in_plan_the_tools_that_could_not_run_are_not_listed(capsys):

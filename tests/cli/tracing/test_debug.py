@@ -11,7 +11,7 @@ TEXT = ToolCall("a", "read", {"path": "file.txt"}, "text")
 
 
 def traced(capsys, *events, level=1, secret=""):
-    debug = Debug(level, secret)
+    debug = Debug(level, [secret])
     for event in events:
         debug.trace(event)
     printed = capsys.readouterr()
@@ -75,7 +75,7 @@ def client_log():
 
 
 def test_level_two_shows_bodies_without_the_key(capsys, client_log):
-    Debug(2, "sekret")
+    Debug(2, ["sekret"])
     client_log.debug("POST %s", "key=sekret")
     assert capsys.readouterr().err == "[DEBUG] POST key=[redacted]\n"
 

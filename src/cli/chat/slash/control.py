@@ -31,20 +31,32 @@ def _clear(state: State, _: str) -> None:
 
 
 def _show_or_switch_model(state: State, name: str) -> None:
-    """Show the model, or switch to another one."""
+    """Show the model and the servers, or switch to another model, which may be on another server."""
     if not name:
-        state.screen.say(f"  {sanitize(state.model_name)}; /models lists what the server serves, /model NAME switches")
+        state.screen.say("\n".join(_list_models_and_servers(state)))
         return
-    served = state.factory.connections.list_models()
-    if name not in served:
-        state.screen.say(f"The server does not serve {sanitize(name)}. It serves: {sanitize(', '.join(served))}.")
-        return
-    state.switch_model(name)
-    state.screen.say(f"  {sanitize(name)} now answers.")
+    from ....app.discovery import locate_model
+
+    settings = locate_model(state.settings, name)
+    is_elsewhere = settings.server != state.settings.server
+    state.switch_model(settings)
+    where = f" at {settings.server} ({settings.vllm.base_url})" if is_elsewhere else ""
+    state.screen.say(f"  {sanitize(settings.vllm.model + where)} now answers.")
+
+
+def _list_models_and_servers(state: State) -> Iterable[str]:
+    servers = state.settings.servers
+    yield f"  {sanitize(state.model_name)}; /models lists what the server serves, /model NAME switches"
+    for name, vllm in servers.items():
+        mark = "*" if name == state.settings.server else " "
+        yield sanitize(f"{mark} {name:10} {vllm.base_url}  {vllm.model}".rstrip())
+    if servers:
+        yield "  /model SERVER or SERVER:MODEL switches to another server; the conversation is kept"
 
 
 def _complete_model(state: State) -> Iterable[str]:
-    return state.settings.vllm.available_models or ((state.model_name,) if state.model_name else ())
+    own = state.settings.vllm.available_models or ((state.model_name,) if state.model_name else ())
+    return (*own, *state.settings.servers)
 
 
 def _show_or_choose_path(state: State, mode: str) -> None:

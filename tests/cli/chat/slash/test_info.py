@@ -41,12 +41,12 @@ def test_on_a_narrow_terminal_it_says_less(state, columns, line):
 
 def test_tokens_stay_spent_with_another_model(state):
     state.count_usage(Completed(Response((), usage=Usage(900, 100))))
-    state.switch_model("other")
+    state.switch_model(state.settings.with_model("other"))
     assert format_status_line(state).endswith("tokens 900 in, 100 out")
 
 
 def test_another_model_is_not_known_yet(state):
-    state.switch_model("other")
+    state.switch_model(state.settings.with_model("other"))
     assert "native" not in format_status_line(state)
 
 

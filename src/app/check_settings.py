@@ -1,0 +1,59 @@
+"""Checks of settings that need more than the settings themselves, before any server is asked.
+
+An error names the file that holds what is wrong. Nothing is loaded for settings that are not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..config import GivenValue, Settings, check_value, split_key
+from ..errors import ConfigError
+
+
+def check_settings(settings: Settings) -> None:
+    """Check the rules, the reviewers, the MCP servers, and what is asked of the server's API. Raises ConfigError."""
+    if settings.security.rules:
+        from ..security.permissions.rules import parse_rules
+
+        with _name_file(settings, "security.rules"):
+            parse_rules(settings.security.rules)
+    if settings.review.models:
+        from ..providers.table import PROVIDERS
+        from ..security.permissions.review import parse_reviewers
+
+        with _name_file(settings, "review.models"):
+            parse_reviewers(settings.review.models, tuple(PROVIDERS), settings.server_models)
+    if settings.tools.mcp:
+        import os
+
+        from ..tools.sources.mcp_config import parse_servers
+
+        with _name_file(settings, "tools.mcp"):
+            parse_servers(settings.tools.mcp, os.environ, settings.root)
+    if settings.vllm.provider != "vllm":  # whose API takes all
+        from .sampling import make_model_body
+
+        make_model_body(settings, settings.vllm.model)
+
+
+def check_given(key: str, value: object) -> None:
+    """Check the value of one key, as a settings file would hold it. Raises ConfigError."""
+    table, name, option = split_key(key)
+    given = check_value(GivenValue(option, value, key, table, name))
+    if not table:
+        section, _, last = option.partition(".")
+        settings = Settings(servers={})
+        check_settings(replace(settings, **{section: replace(getattr(settings, section), **{last: given.value})}))
+
+
+@contextmanager
+def _name_file(settings: Settings, key: str) -> Iterator[None]:
+    """Put the place where the key was set before the error."""
+    try:
+        yield
+    except ConfigError as error:
+        file, colon, _ = settings.places.get(key, "").rpartition(f": {key}")
+        raise ConfigError(f"{file}: {error.message}" if colon else error.message, error.hint) from error

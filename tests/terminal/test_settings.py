@@ -1,0 +1,104 @@
+"""Settings as a person meets them: the first start, the file, servers by name. On a full terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from src.app.address import USUAL_PORTS
+from src.config import BASE_URLS
+
+from .terminal import Server, Terminal
+
+NOWHERE = "http://localhost:9/v1"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Opens a terminal on a home with these settings."""
+    opened = []
+    file = tmp_path / ".config" / "vllm-bot" / "config.json"
+
+    def start(settings, *options):
+        file.parent.mkdir(parents=True)
+        if settings:
+            file.write_text(json.dumps(settings))
+        opened.append(Terminal(tmp_path, None, fresh=False, options=options))
+        opened[-1].file = file
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.__exit__()
+
+
+def messages(request):
+    return [message["content"] for message in request["messages"] if message["role"] != "system"]
+
+
+def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, monkeypatch):
+    monkeypatch.setitem(BASE_URLS, "vllm", NOWHERE)  # whatever runs on this machine
+    for port in [*USUAL_PORTS]:
+        monkeypatch.delitem(USUAL_PORTS, port)
+    with Server(["Hello."], models=("tiny",)) as server:
+        chat = start({"vllm": {"base_url": NOWHERE}})
+        chat.shows(r"Where is your server\?")
+        chat.line("127.0.0.1:9")
+        chat.shows(r"No server answers at 127\.0\.0\.1:9")
+        chat.line(server.url.removeprefix("http://").removesuffix("/v1"))
+        chat.shows(f"The server is at {server.url}")
+        chat.shows("Saved as vllm.base_url in ")
+        chat.prompts()
+        chat.line("hi")
+        chat.shows("^Hello.$")
+    saved = {"base_url": server.url, "provider": "ollama"}  # it tells no version, so it is no vLLM
+    assert json.loads(chat.file.read_text()) == {"vllm": saved}
+
+
+def test_an_address_without_scheme_and_path_is_completed_said_once_and_answers(start):
+    with Server(["Hello."], models=("tiny",)) as server:
+        where = server.url.removeprefix("http://").removesuffix("/v1")
+        chat = start({}, "-u", where)
+        chat.shows(f"The server of {where} is at {server.url}")
+        chat.prompts()
+        chat.line("hi")
+        chat.shows("^Hello.$")
+        assert chat.everything.count("is at http") == 1
+    assert not chat.file.exists()
+
+
+def test_what_the_owner_of_a_model_wants_is_in_each_request(start):
+    vllm = {"top_p": 0.9, "stop": ["END"], "extra_body": {"priority": 3}, "chat_template_kwargs": {"a": 1}}
+    models = {"ti*": {"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "low"}}
+    with Server(["Hello."]) as server:
+        chat = start({"vllm": {**vllm, "base_url": server.url}, "models": models}, "-m", "tiny")
+        chat.prompts()
+        chat.line("hi")
+        chat.shows("^Hello.$")
+    sent = {"top_p": 0.9, "stop": ["END"], "priority": 3, "top_k": 20, "reasoning_effort": "low"}
+    assert sent.items() <= server.requests[0].items()
+    assert server.requests[0]["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_model_switches_the_server_and_keeps_the_conversation(start):
+    with Server(["From big."], ["Back."]) as big, Server(["From small."], models=("mini",)) as small:
+        where = small.url.removeprefix("http://").removesuffix("/v1")
+        servers = {"big": {"base_url": big.url, "model": "tiny"}, "small": {"base_url": where}}
+        chat = start({"servers": servers})
+        chat.prompts()
+        chat.line("one")
+        chat.shows("^From big.$")
+        chat.prompts()
+        chat.line("/model small")
+        chat.shows(f"mini at small \\({small.url}\\) now answers")
+        chat.line("two")
+        chat.shows("^From small.$")
+        chat.prompts()
+        chat.line("/model big:other")
+        chat.shows("other at big")
+        chat.line("three")
+        chat.shows("^Back.$")
+    assert messages(small.requests[0]) == ["one", "From big.", "two"]
+    assert messages(big.requests[1]) == ["one", "From big.", "two", "From small.", "three"]
+    assert [each["model"] for each in (*big.requests, *small.requests)] == ["tiny", "other", "mini"]
