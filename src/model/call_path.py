@@ -51,6 +51,7 @@ class CallPath:
     """`reason`: how the mode came about, for the user; `disabled_fields`: of a request, refused by the server.
 
     `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
+    `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
     """
 
     mode: Mode = "native"
@@ -60,6 +61,7 @@ class CallPath:
     text_only: bool = False
     disabled_fields: tuple[str, ...] = ()
     template_shows_tools: bool | None = None
+    system_first: bool = False
 
     def downgrade(self, refusal: ServerError, sent: frozenset[str]) -> Downgrade:
         """The path without what the server refused.
@@ -114,6 +116,7 @@ class CallPath:
             self.text_only or other.text_only,
             self.disable_fields(other.disabled_fields).disabled_fields,
             other.template_shows_tools if self.template_shows_tools is None else self.template_shows_tools,
+            self.system_first or other.system_first,
         )
 
     @property

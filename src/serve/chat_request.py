@@ -76,6 +76,11 @@ class ChatBody:
         values = (self.body.get("max_completion_tokens"), self.body.get("max_tokens"))
         return next((value for value in values if isinstance(value, int)), None)
 
+    @property
+    def has_late_system(self) -> bool:
+        """Whether it has a system message that is not the first message."""
+        return any(map(is_system, self.messages[1:]))
+
     def list_given(self) -> list[GivenText]:
         """The results of tools: a call that quotes one of them is an echo."""
         return [GivenText(text) for text in self._list_texts("tool")]
@@ -108,10 +113,10 @@ class ChatBody:
         return frozenset(name for name in body if name not in self.body)
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
-        messages = self.messages
+        messages = _join_system(self.messages) if path.system_first else self.messages
         if path.mode == "text" or path.alternate:
             messages = _render_exchanges(messages)
-        if path.mode == "text":
+        if path.mode == "text" and self.tools:
             messages = _add_instructions(messages, render_instructions(self.tools))
             if not has_grammar and (wish := render_choice(self.choice)):
                 messages = [*messages, {"role": "user", "content": wish}]
@@ -217,6 +222,14 @@ def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dic
     system = messages[first]
     changed = {**system, "content": _join_contents(system.get("content"), text)}
     return [*messages[:first], changed, *messages[first + 1 :]]
+
+
+def _join_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All system messages as one, before the others."""
+    content: JSON = ""
+    for message in filter(is_system, messages):
+        content = _join_contents(content, message.get("content"))
+    return [{"role": "system", "content": content}, *(each for each in messages if not is_system(each))]
 
 
 def _join_contents(first: Any, second: Any) -> JSON:

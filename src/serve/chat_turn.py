@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from ..errors import BotError, RequestFailed, ServerError, StreamCut, ToolsUnsupported, WireError
+from ..errors import BotError, RequestFailed, ServerError, StreamCut, TemplateRejected, ToolsUnsupported, WireError
 from ..model.call_path import CallPath
 from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
@@ -96,7 +96,7 @@ class BodyCodec(OpenAICodec):
         super().__init__(new_id)
         self.body = body
 
-    def encode_prompt(self, request: ChatRequest) -> bytes:  # noqa: ARG002
+    def encode_prompt(self, request: ChatRequest | None = None) -> bytes:  # noqa: ARG002
         names = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
         return dump_json({name: self.body[name] for name in names if name in self.body}).encode(errors="replace")
 
@@ -152,6 +152,26 @@ class ChatTurn:
         else:
             yield from self._answer_whole(head)
 
+    def count_tokens(self) -> GatewayTurn:
+        """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
+        self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
+        path = self._facts.paths.get(self.fact_key)
+        while True:
+            self._codec.body = self._request.edit(path)
+            reply = yield Fetch("POST", "/tokenize", self._codec.encode_prompt())
+            if reply.head.status == OK:
+                break
+            try:
+                path = yield from self._downgrade(path, read_refusal(reply.head, reply.body), frozenset())
+            except ServerError:
+                yield WholeAnswer(reply.head.status, reply.body, reply.head.content_type)
+                return
+        self._learn(path)
+        self.report.path = path.mode
+        count = as_dict(load_json(reply.body)).get("count")
+        answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
+        yield WholeAnswer(OK, dump_json(answer).encode())
+
     def _choose_path(self, known: CallPath) -> CallPath:
         """A call that is required needs no parser of the server: it is held to the tools' schemas."""
         return known if self._request.choice == "auto" else replace(known, mode="native")
@@ -164,6 +184,8 @@ class ChatTurn:
 
     def _downgrade(self, path: CallPath, refusal: ServerError, optional: frozenset[str]) -> Aside[CallPath]:
         """Raises the refusal where nothing is left to change."""
+        if isinstance(refusal, TemplateRejected) and self._request.has_late_system and not path.system_first:
+            return replace(path, system_first=True)
         if (
             isinstance(refusal, ToolsUnsupported)
             and path.template_shows_tools is None

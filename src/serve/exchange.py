@@ -18,7 +18,7 @@ from ..model.server import OK
 from ..providers.server_errors import read_error_message
 from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async
-from .apis.dialects import Dialect
+from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, Output, Payload, Report, WholeAnswer
 from .http_common import refuse
@@ -69,9 +69,12 @@ class GuardedExchange:
     async def _ask(self, replica: Replica) -> web.StreamResponse:
         """Raises BotError and NotGuarded while nothing was sent."""
         replica.recall()
+        is_count = self._request.path == COUNT_PATH
         turn = ChatTurn(replica.address, replica.facts, self.chat, random_id, self._repair_turns)
         self.report = turn.report
-        outputs: AsyncGenerator[Output, None] = drive_async(turn.run(), replica.client.with_headers(self._headers))
+        outputs: AsyncGenerator[Output, None] = drive_async(
+            turn.count_tokens() if is_count else turn.run(), replica.client.with_headers(self._headers)
+        )
         try:
             first = await anext(outputs)
         except BotError:
@@ -79,6 +82,9 @@ class GuardedExchange:
         except Exception as error:
             log.exception("The request is relayed as it came.")
             raise NotGuarded from error
+        if is_count and isinstance(first, WholeAnswer) and first.status != OK:  # the server may count in its own way
+            await outputs.aclose()
+            raise NotGuarded
         replica.save(turn.fact_key)
         self.first_byte_at = self.read_clock()
         self.status = first.status if isinstance(first, WholeAnswer) else OK

@@ -13,7 +13,7 @@ from aiohttp import web
 from ..app.endpoint import random_id
 from ..errors import BotError
 from ..providers.wire_json import load_json
-from .apis.dialects import DIALECTS, encode_path_error
+from .apis.dialects import COUNT_PATH, DIALECTS, encode_path_error
 from .chat_request import ChatBody
 from .exchange import GuardedExchange, NotGuarded
 from .http_common import HOP_BY_HOP, KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
@@ -86,7 +86,7 @@ class Gateway:
         except ValueError as error:
             return _refuse(request, 400, str(error))
         chat = None if dialect.chat is None else ChatBody(dialect.chat)
-        if chat is None or not chat.is_guarded:
+        if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             return await self.relay(request)
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):

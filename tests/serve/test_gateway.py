@@ -23,6 +23,7 @@ TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
 MALFORMED = '<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>'
+SYSTEM_REFUSED = {"error": {"message": "System message must be at the beginning.", "code": 400}}
 Answering = Callable[[dict[str, Any]], Any]
 
 
@@ -37,6 +38,7 @@ class FakeServer:
     def make_app(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self.complete)
+        app.router.add_post("/tokenize", self.count)
         app.router.add_get("/version", self.tell_version)
         app.router.add_get("/v1/models", self.list_models)
         return app
@@ -47,6 +49,13 @@ class FakeServer:
         made = self._answer(self.bodies[-1])
         status, value = made if isinstance(made, tuple) else (200, made)
         return web.json_response(value, status=status)
+
+    async def count(self, request: web.Request) -> web.Response:
+        """One token a message and a tool; a second system message is refused."""
+        body = await request.json()
+        if [each["role"] for each in body["messages"]].count("system") > 1:
+            return web.json_response(SYSTEM_REFUSED, status=400)
+        return web.json_response({"count": len(body["messages"]) + len(body.get("tools", ()))})
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": "0.32.0"})
@@ -244,3 +253,37 @@ def test_the_counts_tell_how_a_call_came(tmp_path):
             assert 'vllm_bot_calls_total{how="text",model="m",origin="hermes"} 1.0' in await reply.text()
 
     drive(tmp_path, lambda _: say(CALL), use)
+
+
+def test_a_template_with_one_system_message_gets_all_of_them_as_one(tmp_path):
+    def answer(body):
+        roles = [each["role"] for each in body["messages"]]
+        return (400, SYSTEM_REFUSED) if "system" in roles[1:] else say("Yes.")
+
+    async def use(client, fake):
+        late = [{"role": "system", "content": "One."}, *BODY["messages"], {"role": "system", "content": "Two."}]
+        call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages = [
+            *late,
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "x"},
+        ]
+        for _ in range(2):
+            assert (await ask(client, {**BODY, "messages": messages}))[0] == 200
+        assert len(fake.bodies) == 3  # refused once
+        first, *others = fake.bodies[-1]["messages"]
+        assert first == {"role": "system", "content": "One.\n\nTwo."}
+        assert [each["role"] for each in others] == ["user", "assistant", "tool"]
+
+    drive(tmp_path, answer, use)
+
+
+def test_tokens_are_counted_for_the_prompt_that_would_be_sent(tmp_path):
+    async def use(client, _):
+        messages = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Two."}]
+        tools = [{"name": "read", "input_schema": {"type": "object"}}]
+        body = {"model": "m", "system": "One.", "messages": messages, "tools": tools}
+        async with client.post("/v1/messages/count_tokens", json=body) as reply:
+            assert (await reply.json())["input_tokens"] == 3
+
+    drive(tmp_path, lambda _: say("Yes."), use)

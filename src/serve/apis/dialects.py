@@ -13,6 +13,8 @@ from .responses_answer import ResponseMaker, ResponsesStream
 from .responses_request import ToolNames
 from .responses_request import to_chat as responses_to_chat
 
+COUNT_PATH = "/v1/messages/count_tokens"
+
 
 class Dialect(Protocol):
     """`chat`: the request as a chat completion; None if only the server can answer it. The encoders give bytes."""
@@ -89,6 +91,13 @@ class MessagesDialect:
         return _encode_events([messages.convert_error(message, "api_error")])
 
 
+class CountDialect(MessagesDialect):
+    """Anthropic's count of a message's tokens; see ChatTurn.count_tokens."""
+
+    def encode_answer(self, body: bytes) -> bytes:
+        return body
+
+
 # The server must answer: what they name is in its store, or no chat completion has it.
 _STORED = ("previous_response_id", "conversation", "background", "prompt", "top_logprobs")
 
@@ -97,7 +106,7 @@ class ResponsesDialect:
     """OpenAI's Responses."""
 
     def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
-        names = ToolNames(body.get("tools"))
+        names = ToolNames(body)
         needs_store = any(body.get(name) for name in _STORED)
         self.chat: dict[str, Any] | None = None if needs_store else responses_to_chat(body, names)
         self._maker = ResponseMaker(body, names, new_id)
@@ -130,6 +139,7 @@ class ResponsesDialect:
 DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] = {
     "/v1/chat/completions": ChatDialect,
     "/v1/messages": MessagesDialect,
+    COUNT_PATH: CountDialect,
     "/v1/responses": ResponsesDialect,
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...providers.wire_json import as_dict, as_dicts, as_str
-from .responses_request import ToolNames, read_payload
+from .responses_request import ToolNames, read_arguments, read_payload
 
 _ECHOED: Mapping[str, Any] = {
     "instructions": None, "metadata": None, "parallel_tool_calls": True, "temperature": 1.0, "tool_choice": "auto",
@@ -84,6 +84,9 @@ class ResponseMaker:
         """The item for a call of a function: of that function, or of the tool that it stands for."""
         namespace, name = self._names.restore(function)
         item: dict[str, Any] = {"call_id": call_id, "name": name, "status": status, "namespace": namespace}
+        if function in self._names.searches:
+            found = {"arguments": read_arguments(arguments), "call_id": call_id, "status": status}
+            return {"type": "tool_search_call", "id": f"tsc_{id}", "execution": "client", **found}
         if function in self._names.custom:
             return {"type": "custom_tool_call", "id": f"ctc_{id}", "input": read_payload(arguments), **item}
         return {
@@ -95,8 +98,9 @@ class ResponseMaker:
             "caller": None,
         }
 
-    def is_custom(self, function: str) -> bool:
-        return function in self._names.custom
+    def choose_kind(self, function: str) -> str:
+        """See _PREFIXES."""
+        return "search" if function in self._names.searches else "custom" if function in self._names.custom else "call"
 
 
 def make_message(id: str, text: str) -> dict[str, Any]:
@@ -193,7 +197,7 @@ class ResponsesStream:
         index, function = piece.get("index") or 0, as_dict(piece.get("function"))
         if index not in self._calls and (name := as_str(function.get("name"))):
             self._calls.add(index)
-            kind = "custom" if self._maker.is_custom(name) else "call"
+            kind = self._maker.choose_kind(name)
             yield from self._open_item(_OpenItem(kind, self._maker.new_id(), index, as_str(piece.get("id")), name))
         if (arguments := as_str(function.get("arguments"))) and self._item and self._item.index == index:
             yield from self._add(arguments)
@@ -207,11 +211,11 @@ class ResponsesStream:
             yield self._locate("response.content_part.added", item_id=item.id, content_index=0, part=part)
 
     def _add(self, text: str) -> Iterator[dict[str, Any]]:
-        """A piece of the open item. The input of a custom tool is JSON until it is whole, so it waits."""
+        """A piece of the open item. The input of a custom tool or a search is JSON until it is whole, so it waits."""
         item = self._item
         assert item is not None  # noqa: S101 - callers open one
         item.pieces.append(text)
-        if item.kind != "custom":
+        if item.kind not in ("custom", "search"):
             place: dict[str, Any] = {} if item.part is None else {"content_index": 0}
             if item.kind == "message":
                 place["logprobs"] = []
@@ -230,7 +234,7 @@ class ResponsesStream:
         elif item.kind == "custom":
             yield self._locate(f"{item.event}.delta", item_id=item.id, delta=done["input"])
             yield self._locate(f"{item.event}.done", item_id=item.id, input=done["input"])
-        else:
+        elif item.kind == "call":
             yield self._locate(f"{item.event}.done", item_id=item.id, arguments=text, name=done["name"])
         yield self._locate("response.output_item.done", item=done)
         self._output.append(done)
@@ -251,7 +255,7 @@ class ResponsesStream:
         return self._maker.make_call(item.suffix, item.call_id, item.function, text, status)
 
 
-_PREFIXES = {"message": "msg", "reasoning": "rs", "call": "fc", "custom": "ctc"}
+_PREFIXES = {"message": "msg", "reasoning": "rs", "call": "fc", "custom": "ctc", "search": "tsc"}
 _EVENTS = {
     "message": "response.output_text",
     "reasoning": "response.reasoning_text",
@@ -271,6 +275,6 @@ class _OpenItem:
         self.index = index
         self.call_id = call_id
         self.function = function
-        self.event = _EVENTS[kind]
+        self.event = _EVENTS.get(kind, "")
         self.part = _TEXTS.get(kind)
         self.pieces: list[str] = []

@@ -1,8 +1,9 @@
 """OpenAI's Responses API over chat completions: the request. Pure.
 
 Custom tools, such as codex's apply_patch, become functions with one string; the tools of a namespace become functions
-`namespace__name`. `ToolNames` turns the calls of both back into what the client knows. Shapes: OpenAI's API reference
-and vLLM 0.32, entrypoints/openai/responses.
+`namespace__name`; a search for tools that the client does itself becomes a function. `ToolNames` turns their calls back
+into what the client knows. Tools also come within the input. Shapes: OpenAI's API reference, codex 0.169 and vLLM 0.32,
+entrypoints/openai/responses.
 """
 
 from __future__ import annotations
@@ -23,17 +24,27 @@ _SAME = (
 )  # fmt: skip
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 # Items without anything for the model, or whose content only the service that made them can read.
-_SKIPPED = frozenset(("item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"))
+_SKIPPED = frozenset(
+    ("item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call", "additional_tools")
+)
+TOOL_SEARCH = "tool_search"
 
 
 class ToolNames:
-    """What the tools of a request are called by the client, by the names of their functions."""
+    """What the tools of a request are called by the client, by the names of their functions.
 
-    def __init__(self, tools: object) -> None:
+    `searches`: the functions that look for tools; what they found is offered, too.
+    """
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
         self.functions: list[dict[str, Any]] = []
         self.custom: set[str] = set()
+        self.searches: set[str] = set()
         self._namespaces: dict[str, tuple[str, str]] = {}
-        self._add(as_dicts(tools), "")
+        self._add(as_dicts(body.get("tools")), "")
+        for item in as_dicts(body.get("input")):
+            if item.get("type") in ("additional_tools", "tool_search_output"):
+                self._add(as_dicts(item.get("tools")), "")
 
     def _add(self, tools: list[dict[str, Any]], namespace: str) -> None:
         for tool in tools:
@@ -47,8 +58,14 @@ class ToolNames:
             elif kind == "custom":
                 self.custom.add(flat)
                 fields = {"description": _describe_custom(tool), "parameters": _CUSTOM_SCHEMA}
+            elif kind == TOOL_SEARCH and tool.get("execution") == "client":
+                flat = TOOL_SEARCH
+                self.searches.add(flat)
+                fields = {each: tool.get(each) for each in ("description", "parameters")}
             else:
                 continue  # a tool of the service: no function of the client's
+            if any(each["function"]["name"] == flat for each in self.functions):
+                continue  # it was found twice
             if namespace:
                 self._namespaces[flat] = namespace, name
             function = {"name": flat, **{key: value for key, value in fields.items() if value is not None}}
@@ -83,11 +100,16 @@ def _describe_custom(tool: Mapping[str, Any]) -> str:
 
 def read_payload(arguments: str) -> str:
     """The input of a custom tool's call."""
-    try:
-        payload = as_dict(json.loads(arguments)).get(PAYLOAD)
-    except ValueError:
-        return arguments
+    payload = read_arguments(arguments).get(PAYLOAD)
     return payload if isinstance(payload, str) else arguments
+
+
+def read_arguments(arguments: str) -> dict[str, Any]:
+    """Empty if they are no object, such as those of a call that is not whole."""
+    try:
+        return as_dict(json.loads(arguments))
+    except ValueError:
+        return {}
 
 
 def to_chat(body: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
@@ -155,6 +177,14 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
         function = {"name": names.flatten(item), "arguments": arguments}
         call = {"id": item.get("call_id"), "type": "function", "function": function}
         yield {"role": "assistant", "tool_calls": [call]}
+    elif kind == "tool_search_call":
+        function = {"name": TOOL_SEARCH, "arguments": json.dumps(item.get("arguments"))}
+        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        yield {"role": "assistant", "tool_calls": [call]}
+    elif kind == "tool_search_output":
+        found = ToolNames({"tools": item.get("tools")}).functions
+        text = f"Tools found: {', '.join(each['function']['name'] for each in found) or 'none'}"
+        yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": text}
     elif kind in ("function_call_output", "custom_tool_call_output"):
         content = _convert_content(item.get("output"))
         yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
