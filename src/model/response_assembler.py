@@ -32,18 +32,22 @@ class ResponseAssembler:
         given: Sequence[GivenText] = (),
         thought_closer: str = "",
         index: ToolIndex | None = None,
+        *,
+        previews: bool = False,
     ) -> None:
         """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo.
 
         `thought_closer`: what ends the thought that the chat template opens, "" if it opens none; the answer may show
-        that it is otherwise. `index`: of the tools, if it is made already.
+        that it is otherwise. `index`: of the tools, if it is made already. `previews`: see StreamParser.
         """
         self._tools = tools
         self._new_id = new_id
         self._given = given
         self.thought_closer = thought_closer
         self._index = index or ToolIndex(tools)
-        self._parser = StreamParser(self._index, new_id=new_id, given=given, thought_closer=thought_closer)
+        self._parser = StreamParser(
+            self._index, new_id=new_id, given=given, previews=previews, thought_closer=thought_closer
+        )
         self._answer = EventFold()
         self.repeats = False  # the answer repeats itself without end: no more of it is read
         self.size = 0  # in characters, thoughts and arguments of calls included

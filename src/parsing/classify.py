@@ -170,6 +170,14 @@ class CallClassifier:
     def reject_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
         return self._reject(name, raw, f"The block is longer than {limit} characters.", origin)
 
+    def is_certain(self, name: str, lead: str) -> bool:
+        """Whether a block of the tool `name` behind `lead` is a call, if it can be read and is no echo or pattern."""
+        if not self._tools.names.is_exact(name) or self._is_broken or self._count >= self._max_calls:
+            return False
+        if lead.strip() or not self._made:
+            return not (is_presentation(lead) or _QUOTED.search(lead))
+        return not self._is_presented
+
     def _are_repeats(self, calls: list[ToolCall]) -> bool:
         made = {_make_key(call) for call in self._made}
         return all(_make_key(call) in made for call in calls)

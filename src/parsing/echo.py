@@ -47,15 +47,26 @@ class GivenText:
         if self._is_user:
             self._plain = self._plain or ("".join(self._text.split()),)
             return len(call.written) >= _MIN_ECHO_CHARS and call.written in self._plain[0]
-        if not self._plain:
-            self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", self._text)): None})
-        if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in self._plain):
+        plain_texts = self._simplify()
+        if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in plain_texts):
             return True
         if not call.has_values:
-            return any(_holds_bare_call(plain, call.name) for plain in self._plain)
+            return any(_holds_bare_call(plain, call.name) for plain in plain_texts)
         return any(
-            _holds_values(plain, call.name, each, call.arguments) for plain in self._plain for each in call.variants
+            _holds_values(plain, call.name, each, call.arguments) for plain in plain_texts for each in call.variants
         )
+
+    def may_hold(self, beginning: str) -> bool:
+        """Whether a call may stand in the text that has a string which begins so."""
+        if self._is_user:
+            return True
+        variants = simplify(beginning), simplify(_LINE_PREFIX.sub("", beginning))
+        return any(variant in plain for variant in variants for plain in self._simplify())
+
+    def _simplify(self) -> tuple[str, ...]:
+        if not self._plain:
+            self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", self._text)): None})
+        return self._plain
 
 
 class SoughtCall:

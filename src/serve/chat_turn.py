@@ -22,16 +22,18 @@ from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
-from ..providers.wire_json import as_dict, as_dicts, dump_json, load_json
+from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, ReplyHead
 from ..types.events import Completed, ModelEvent, TextDelta
 from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserMessage
 from .chat_request import ChatBody
-from .chunks.guard import StreamGuard, WholeGuard, is_safe
+from .chunks.call_writer import is_safe
+from .chunks.guard import StreamGuard, WholeGuard
 
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"
 _NO_CHOICE = b'"choices":[]'
+_BLANKS = b'"choices": '  # vLLM writes JSON without them; a proxy between may not
 MIN_ERROR_STATUS = 400
 MAX_BODY_BYTES = 256 * 1024 * 1024
 GUESSED = "It is not certain that a call was meant, or what it was."
@@ -98,7 +100,7 @@ class BodyCodec(OpenAICodec):
 
     def encode_prompt(self, request: ChatRequest | None = None) -> bytes:  # noqa: ARG002
         names = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
-        return dump_json({name: self.body[name] for name in names if name in self.body}).encode(errors="replace")
+        return encode_json({name: self.body[name] for name in names if name in self.body})
 
 
 class ChatTurn:
@@ -128,7 +130,7 @@ class ChatTurn:
         without: frozenset[str] = frozenset()
         while True:
             self._body = self._codec.body = self._request.edit(path, without)
-            head: ReplyHead = yield Open("POST", CHAT_PATH, dump_json(self._body).encode(errors="replace"))
+            head: ReplyHead = yield Open("POST", CHAT_PATH, encode_json(self._body))
             if head.status == OK:
                 break
             refused = yield from _read_all()
@@ -170,7 +172,7 @@ class ChatTurn:
         self.report.path = path.mode
         count = as_dict(load_json(reply.body)).get("count")
         answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
-        yield WholeAnswer(OK, dump_json(answer).encode())
+        yield WholeAnswer(OK, encode_json(answer))
 
     def _choose_path(self, known: CallPath) -> CallPath:
         """A call that is required needs no parser of the server: it is held to the tools' schemas."""
@@ -213,6 +215,8 @@ class ChatTurn:
                 if data == DONE:  # a server may keep the connection open
                     is_over = True
                     break
+                if _BLANKS in data:
+                    data = encode_json(load_json(data))
                 if _NO_CHOICE in data:
                     last.append(data)
                 elif data.strip():
@@ -250,7 +254,7 @@ class ChatTurn:
         answer["choices"] = settled
         if not self._request.wants_token_ids:
             _hide_token_ids(answer)
-        yield WholeAnswer(head.status, dump_json(answer).encode(errors="replace"), head.content_type)
+        yield WholeAnswer(head.status, encode_json(answer), head.content_type)
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[tuple[list[ToolCall], str, bool]]:
         """The calls to send besides native ones, text that was lost, and whether they replace what was held."""
@@ -308,7 +312,7 @@ class ChatTurn:
         self._repair_turns -= 1
         self.report.extra_requests += 1
         try:
-            reply = yield Fetch("POST", CHAT_PATH, dump_json(body).encode(errors="replace"))
+            reply = yield Fetch("POST", CHAT_PATH, encode_json(body))
             answer = as_dict(load_json(reply.body))
             if reply.head.status != OK or len(as_dicts(answer.get("choices"))) != 1:
                 return []
@@ -358,7 +362,7 @@ def _split(chunks: Sequence[bytes]) -> Iterable[tuple[int, list[bytes]]]:
     for data in chunks:
         chunk = as_dict(load_json(data))
         for choice in as_dicts(chunk.get("choices")):
-            part = dump_json({**chunk, "choices": [choice]}).encode(errors="replace")
+            part = encode_json({**chunk, "choices": [choice]})
             parts.setdefault(int(choice.get("index") or 0), []).append(part)
     return parts.items()
 

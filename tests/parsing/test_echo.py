@@ -110,3 +110,11 @@ def test_a_text_is_prepared_once_and_only_if_it_holds_the_tools_name():
 
 def test_a_text_that_is_all_names_costs_no_more_than_it_may():
     assert GivenText("exec x " * 200_000).holds_call(SoughtCall("exec", {"command": "x"}, ""))
+
+
+@pytest.mark.parametrize("written", GIVEN.values(), ids=GIVEN)
+def test_a_text_that_holds_a_call_may_hold_each_beginning_of_its_values(written):
+    text = GivenText(written)
+    for size in range(len(LINE) + 1):
+        assert text.may_hold(LINE[:size])
+        assert not text.may_hold(LINE[:size] + "\u2603")

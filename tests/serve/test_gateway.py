@@ -28,7 +28,7 @@ Answering = Callable[[dict[str, Any]], Any]
 
 
 class FakeServer:
-    """Answers chat completions with what `answer` makes of the body: JSON, or (status, JSON)."""
+    """Answers chat completions with what `answer` makes of the body: JSON, (status, JSON), or the events of a stream."""
 
     def __init__(self, answer: Answering) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -43,10 +43,12 @@ class FakeServer:
         app.router.add_get("/v1/models", self.list_models)
         return app
 
-    async def complete(self, request: web.Request) -> web.Response:
+    async def complete(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.json())
         self.headers.append(dict(request.headers))
         made = self._answer(self.bodies[-1])
+        if isinstance(made, list):
+            return await _send_stream(request, made)
         status, value = made if isinstance(made, tuple) else (200, made)
         return web.json_response(value, status=status)
 
@@ -72,6 +74,25 @@ def say(text: str) -> dict[str, Any]:
         "model": "m",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
     }
+
+
+async def _send_stream(request: web.Request, events: list[bytes]) -> web.StreamResponse:
+    """Each event in a write of its own, after the reader had its turn."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for event in events:
+        await response.write(event)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    return response
+
+
+def stream(text: str) -> list[bytes]:
+    """The events of a stream, with a character in each."""
+    deltas = [*({"content": character} for character in text), {}]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None if delta else "stop"} for delta in deltas]
+    chunks = [json.dumps({"id": "1", "created": 1, "model": "m", "choices": [choice]}) for choice in choices]
+    return [f"data: {chunk}\n\n".encode() for chunk in [*chunks, "[DONE]"]]
 
 
 def drive(
@@ -287,3 +308,39 @@ def test_tokens_are_counted_for_the_prompt_that_would_be_sent(tmp_path):
             assert (await reply.json())["input_tokens"] == 3
 
     drive(tmp_path, lambda _: say("Yes."), use)
+
+
+FUNCTION = TOOL["function"]
+STREAMED = [
+    ("/v1/chat/completions", BODY),
+    ("/v1/messages", {**BODY, "max_tokens": 9, "tools": [{"name": "read", "input_schema": FUNCTION["parameters"]}]}),
+    ("/v1/responses", {"model": "m", "input": "Read it.", "tools": [{"type": "function", **FUNCTION}]}),
+]
+
+
+def find_arguments(event: dict[str, Any]) -> str:
+    """The piece of arguments in an event of any of the APIs."""
+    if event.get("type") == "content_block_delta":
+        return str(event["delta"].get("partial_json", ""))
+    if event.get("type") == "response.function_call_arguments.delta":
+        return str(event["delta"])
+    calls = [each for choice in event.get("choices", ()) for each in choice["delta"].get("tool_calls") or ()]
+    return "".join(call["function"]["arguments"] for call in calls)
+
+
+@pytest.mark.parametrize("path, body", STREAMED)
+def test_the_arguments_of_a_call_in_the_text_leave_in_pieces(tmp_path, path, body):
+    parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
+    arguments = {"path": 'a/"long"/path/' * 10}
+    call = f'<tool_call>{{"name": "read", "arguments": {json.dumps(arguments)}}}</tool_call>'
+    typed = json.loads(json.dumps(body).replace(json.dumps(FUNCTION["parameters"]), json.dumps(parameters)))
+
+    async def use(client, _):
+        async with client.post(path, json={**typed, "stream": True}) as reply:
+            lines = (await reply.text()).splitlines()
+        events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        pieces = [piece for event in events if (piece := find_arguments(event))]
+        assert len(pieces) > 2
+        assert json.loads("".join(pieces)) == arguments
+
+    drive(tmp_path, lambda _: stream(call), use)

@@ -91,6 +91,7 @@ class BlockReader:
         self._line = self._lead = ""  # the line and the text before the block
         self._index = 0  # of the next call in the answer
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
+        self.certain_kind = ""  # json or named: of the block that was previewed last, if it is certainly a call
 
     def begin(self, block: BlockStart) -> bool:
         """Shows the text before the block and follows its body; whether its end is there."""
@@ -175,6 +176,12 @@ class BlockReader:
             self._previewed = name
         if not name:
             return ""
+        block = self._block
+        is_certain = block.explicit and not block.must_end_line and block.kind in ("json", "named")
+        is_certain = is_certain and self._classifier.is_certain(
+            block.name or (written[1] if written else ""), self._lead
+        )
+        self.certain_kind = block.kind if is_certain else ""
         self._buffer.emit(ToolCallDelta(self._index, self._classifier.reserve_id(), name, ""))
         return body
 

@@ -132,6 +132,11 @@ class StreamParser:
             return -1
         return self._skimmer.count_held(text)
 
+    @property
+    def certain_kind(self) -> str:
+        """How the call that was previewed last is written, `json` or `named`, if it is certain that it is one."""
+        return self._block.certain_kind
+
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
         """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""
         self._truncated = truncated

@@ -2,8 +2,9 @@
 
 A chunk that cannot be part of a call leaves at once, byte for byte but for the token ids that the client did not ask
 for. What may be a call is held. Once the parser has decided, the held chunks leave as they came, or without the text
-of the call. Native calls leave as the server made them, as soon as their name is one on offer and their first argument
-is one of that tool's. The chunk with the finish reason waits for the recovery of what the server's parser lost.
+of the call. Calls in JSON leave while they are written (call_writer.py). Native calls leave as the server made them, as
+soon as their name is one on offer and their first argument is one of that tool's. The chunk with the finish reason
+waits for the recovery of what the server's parser lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from ...providers.wire_json import dump_json
 from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
+from .call_writer import CallWriter, encode_call, is_safe
 from .native_call import NativeCall
+from .text_call import TextCall
 from .text_run import TextRun, hide_token_ids
 
 # In a JSON string a quote is escaped, so that these match fields alone.
@@ -38,14 +41,23 @@ def _keep(data: bytes) -> bytes:
 class RecordingAssembler(ResponseAssembler):
     """Keeps the parser's events too: joined, they are the text as the server sent it."""
 
-    def __init__(self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody) -> None:
-        super().__init__(tools, new_id, request.list_given())
+    def __init__(
+        self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody, *, previews: bool
+    ) -> None:
+        super().__init__(tools, new_id, request.list_given(), previews=previews)
         self._parsed: list[ParserEvent] = []
         self.count_held = self._parser.count_held
 
     def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
         self._parsed += found
         return super().absorb(found)
+
+    def begin_call(self, head: ToolCallDelta) -> TextCall | None:
+        """The call that the text has begun; None if it may yet be none, or is not in JSON."""
+        kind, tool = self._parser.certain_kind, self._index.find(head.name or "")
+        if not kind or tool is None:
+            return None
+        return TextCall(head.id or "", tool.name, tool.scalar_types, self._given, has_head=kind == "json")
 
     def take_parsed(self) -> list[ParserEvent]:
         """The events since the last time."""
@@ -64,7 +76,7 @@ class _Segment:
 class _HeldChunk:
     """A chunk with `size` characters of content, of which `left` are not covered by segments yet.
 
-    `data` is empty if it was sent.
+    `data` is empty if it was sent; `size` is -1 if a part of its content was.
     """
 
     __slots__ = ("calls", "data", "is_last", "kept", "left", "size")
@@ -80,10 +92,10 @@ class _HeldChunk:
 class _Guard:
     """What is common to streamed and whole answers."""
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str]) -> None:
+    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, previews: bool = False) -> None:
         self._tools = {tool.name: tool for tool in request.tools}
         self._decoder = OpenAIStream(new_id)
-        self.assembler = RecordingAssembler(request.tools, new_id, request)
+        self.assembler = RecordingAssembler(request.tools, new_id, request, previews=previews)
         self._segments: deque[_Segment] = deque()
         self._native: dict[int, NativeCall] = {}
         self._has_call = False  # in the text
@@ -91,7 +103,10 @@ class _Guard:
 
     def close(self) -> None:
         """The answer has ended. Raises StreamCut."""
-        self._segments += map(self._decide, self._absorb(self._decoder.close()))
+        self._sort_in(self._absorb(self._decoder.close()))
+
+    def _sort_in(self, parsed: Sequence[ParserEvent]) -> None:
+        self._segments += map(self._decide, parsed)
 
     def _absorb(self, events: Sequence[WireEvent]) -> list[ParserEvent]:
         """The parser's events. Pieces of text in a row are parsed as one."""
@@ -143,7 +158,7 @@ class WholeGuard(_Guard):
         """Raises ServerError, WireError and StreamCut."""
         super().__init__(request, new_id)
         self._choice: dict[str, Any] = answer["choices"][0]
-        self._segments += map(self._decide, self._absorb(self._decoder.read_whole(answer)))
+        self._sort_in(self._absorb(self._decoder.read_whole(answer)))
         self.close()
 
     def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> dict[str, Any]:
@@ -169,8 +184,10 @@ class StreamGuard(_Guard):
     """`feed` gets the chunks that hold this choice; `settle` comes after all of them."""
 
     def __init__(self, request: ChatBody, new_id: Callable[[], str]) -> None:
-        super().__init__(request, new_id)
+        super().__init__(request, new_id, previews=True)
         self._chunks: deque[_HeldChunk] = deque()
+        self._last = b""  # the chunk that came last
+        self._writer = CallWriter(self.assembler.begin_call)
         self._run = TextRun(hides_ids=not request.wants_token_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
@@ -205,6 +222,7 @@ class StreamGuard(_Guard):
         new: list[_HeldChunk] = []
         is_plain, text = not self._chunks, b""
         passed, held = self._run.take()
+        self._last = chunks[-1] if chunks else self._last
         for data in [*passed, *held, *chunks]:
             start = len(found)
             self._decoder.read_event(data, found)
@@ -215,7 +233,8 @@ class StreamGuard(_Guard):
             if len(events) == 1 and not calls and not is_last:
                 text = data
             if is_last or not self._is_bare(data):
-                new.append(_HeldChunk(self._clean(data), size, calls, is_last))
+                shown = _shift_calls(data, self._writer.count) if calls and self._writer.count else data
+                new.append(_HeldChunk(self._clean(shown), size, calls, is_last))
         if passed:
             new[0].data = b""
         if text and self._run.read(text) is None:
@@ -223,9 +242,29 @@ class StreamGuard(_Guard):
         parsed = self._absorb(found)
         if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):
             return [chunk.data for chunk in new if chunk.data]
-        self._segments += map(self._decide, parsed)
+        self._sort_in(parsed)
         self._chunks += new
-        return list(self._release())
+        return [*self._release(), *self._write_calls()]
+
+    def _sort_in(self, parsed: Sequence[ParserEvent]) -> None:
+        for event in parsed:
+            segment = self._decide(event)
+            if self._writer.follow(event, may_begin=not self._native):
+                segment.is_kept = False
+            self._segments.append(segment)
+
+    def _write_calls(self) -> list[bytes]:
+        """What is written of calls in the text, behind the text before them."""
+        deltas: list[dict[str, Any]] = [{"tool_calls": [piece]} for piece in self._writer.take()]
+        if not deltas:
+            return []
+        if self._chunks:
+            front = self._chunks[0]
+            self._cover(front)
+            if kept := "".join(front.kept):
+                front.size, front.kept = -1, []
+                deltas.insert(0, {"content": kept})
+        return _build_chunks(json.loads(self._clean(self._last)), deltas)
 
     def _is_bare(self, data: bytes) -> bool:
         """Whether the chunk carries nothing but token ids that the client did not ask for."""
@@ -261,6 +300,9 @@ class StreamGuard(_Guard):
 
         `is_replaced`: the calls stand for all that was held, which is dropped.
         """
+        writer = self._writer
+        calls = writer.settle(calls, is_cut=self.assembler.completed.stop_reason == "max_tokens")
+        sent = self._write_calls()
         dropped = self._settle_held(is_replaced)
         rests: list[dict[str, Any]] = []
         for index, native in self._native.items():
@@ -270,26 +312,20 @@ class StreamGuard(_Guard):
                     calls, dropped, rests = (), frozenset(), []
                     break
                 dropped |= {index}
-                rests.append({"index": index, "function": {"arguments": found[1]}})
+                rests.append({"index": writer.count + index, "function": {"arguments": found[1]}})
                 calls = [call for call in calls if call is not found[0]]
         lost = len(dropped) - len(rests)
-        deltas = [*rests, *_encode_calls(calls, first_index=len(self._native) - lost)]
-        has_calls = True if deltas else False if lost and lost == len(self._native) else None
+        deltas = [*rests, *_encode_calls(calls, first_index=writer.count + len(self._native) - lost)]
+        has_calls = True if deltas or writer.count else False if lost and lost == len(self._native) else None
         added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
         if text:
             added.insert(0, {"content": text})
-        sent: list[bytes] = []
         for chunk in self._chunks:
             self._cover(chunk)
             if not chunk.calls & dropped:
                 sent += _render_last(chunk, added, has_calls) if chunk.is_last else _render(chunk)
         self._chunks.clear()
         return sent
-
-
-def is_safe(call: ToolCall) -> bool:
-    """Whether a call from the text may be sent to the client as a call."""
-    return not (call.echo or call.guessed)
 
 
 def _measure(events: Sequence[WireEvent]) -> tuple[int, frozenset[int]]:
@@ -332,23 +368,31 @@ def _render_last(chunk: _HeldChunk, added: Sequence[dict[str, Any]], has_calls: 
         return [chunk.data]
     value = json.loads(chunk.data)
     (choice,) = value["choices"]
-    before = {**choice, "finish_reason": None, "logprobs": None}
-    if "stop_reason" in before:
-        before["stop_reason"] = None
     kept = "".join(chunk.kept)
-    shell = {name: each for name, each in value.items() if name != "usage"}
-    deltas = [*([{"content": kept}] if kept else []), *added]
-    chunks = [{**shell, "choices": [{**before, "delta": delta}]} for delta in deltas]
+    chunks = _build_chunks(value, [*([{"content": kept}] if kept else []), *added])
     if has_calls is not None and choice["finish_reason"] != "length":
         choice["finish_reason"] = "tool_calls" if has_calls else "stop"
     choice["delta"] = {}
-    return [dump_json(each).encode() for each in [*chunks, value]]
+    return [*chunks, dump_json(value).encode()]
+
+
+def _build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list[bytes]:
+    """Chunks that hold these deltas, and are else as this one before its end."""
+    shell = {name: each for name, each in like.items() if name != "usage"}
+    (choice,) = like["choices"]
+    ended = {"finish_reason", "logprobs", "stop_reason", "token_ids"} & choice.keys()
+    before = {**choice, **dict.fromkeys(ended)}
+    return [dump_json({**shell, "choices": [{**before, "delta": delta}]}).encode() for delta in deltas]
+
+
+def _shift_calls(data: bytes, count: int) -> bytes:
+    """The chunk with its calls behind those that were written before them."""
+    value = json.loads(data)
+    for choice in value["choices"]:
+        for call in choice["delta"].get("tool_calls") or ():
+            call["index"] = count + (call.get("index") or 0)
+    return dump_json(value).encode()
 
 
 def _encode_calls(calls: Sequence[ToolCall], first_index: int) -> list[dict[str, Any]]:
     return [{"index": index, **encode_call(call)} for index, call in enumerate(calls, first_index)]
-
-
-def encode_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
-    return {"id": call.id, "type": "function", "function": function}

@@ -60,6 +60,21 @@ class TestPreviews:
         plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
         assert summarize(plain) == summarize(events_of(CALL))
 
+    @pytest.mark.parametrize(
+        "text, kind",
+        [
+            (CALL, "json"),
+            ('[TOOL_CALLS]read{"path": "a.txt"}', "named"),
+            (f"For example: {CALL}", ""),
+            ('{"name": "read", "args": {"path": "a.txt"}}', ""),
+        ],
+    )
+    def test_a_block_is_certainly_a_call_where_its_format_asks_for_one_and_nothing_presents_it(self, text, kind):
+        parser = StreamParser(TOOLS, previews=True)
+        for character in text:
+            parser.feed(character)
+        assert parser.certain_kind == kind
+
 
 class TestEager:
     """With `eager` a call does not wait for what may close its block."""
