@@ -159,6 +159,9 @@ EARLY_ENDS = {
     ),
     "langroid": ("</content>\n</tool><tool>", "<x><content></path>\n<content>[y]<content></tool>"),
     "named_elements": ("</content><path></arguments>\n</function>",),
+    "qwen3_coder_drifted": (
+        "\\n</parameter>\\n</function>\\n<parameter=z>\\n<function=<|toolcall|><parameter=z>\\n<function=",
+    ),
     "continue": ("x\nEND_ARG\n```<request>write</request>\n,```", "x\nEND_ARG\n```" + " and so on" * 60),
     "hunyuan3": ("</arg_value>\n</tool_call></tool_calls><arg_key>path</arg_key>\n<arg_value><think>",),
     "escaped_name": ("\\\x00END_ARG\nx", "C:\nx"),

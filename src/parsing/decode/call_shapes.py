@@ -315,9 +315,9 @@ def decode_label_line(name: str, line: str) -> RawCall:
 def decode_attributes(name: str, body: str) -> list[RawCall]:
     """The call of a name and `key="value"` pairs, divided by blanks; none if anything else stands there."""
     arguments: dict[str, Node] = {}
-    text = body[body.index(name) + len(name) :].removesuffix("]").lstrip("\"'").strip()
-    at = 0
+    _, written, text = body.partition(name)
+    text, at = text.removesuffix("]").lstrip("\"'").strip(), 0
     while found := _WRITTEN_ATTRIBUTE.match(text + " ", at):
         at = found.end()
         put(arguments, found[1], json.loads(found[2]) if found[2] else found[3])
-    return [RawCall(name, arguments, [])] if at >= len(text) else []
+    return [RawCall(name, arguments, [])] if written and at >= len(text) else []

@@ -193,11 +193,14 @@ class TagReader:
         assert self._style  # noqa: S101 - the state says so
         start, window = _skip_space(text, at), at + LOOK_AHEAD_CHARS
         own = self._style.tags.match(text, start)
-        if _OTHER_MARKER.match(text, start) and not (own and self._closes(own)):
-            return _Progress(at, True, False)
-        may_be_marker = text[start : start + 1] == "<" and len(text) - start <= _MARKER_CHARS
-        if may_be_marker and text[start + 1 : start + 2] != "/" and not self._final:
+        if own and own.lastgroup == "P" and not self._style.is_element:  # no argument may follow
+            self._is_complete = False
+            return _Progress(at, False, True)
+        is_other = _OTHER_MARKER.match(text, start) and not (own and self._closes(own))
+        if not self._final and not own and self._may_begin_tag(text, start, is_marker=bool(is_other)):
             return _Progress(at, False, False)
+        if is_other:
+            return _Progress(at, True, False)
         for found in self._style.tags.finditer(text, start, min(window, len(text))):
             if self._closes(found):
                 self._is_complete = False
@@ -205,6 +208,13 @@ class TagReader:
             if found.lastgroup in ("C", "B"):
                 return _Progress(at, True, False)
         return _Progress(at, self._final or len(text) >= window, False)
+
+    def _may_begin_tag(self, text: str, start: int, *, is_marker: bool) -> bool:
+        """Whether more text may make it a marker, or an argument, if that is begun by several tags."""
+        size, first = len(text) - start, self._style.first_of_key if self._style else None
+        if is_marker:
+            return first is not None and size <= MAX_TAG_CHARS and first.match(text, start) is not None
+        return text[start : start + 1] == "<" and text[start + 1 : start + 2] != "/" and size <= _MARKER_CHARS
 
     def _closes(self, found: re.Match[str]) -> bool:
         """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""

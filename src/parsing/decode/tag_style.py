@@ -25,7 +25,6 @@ _LOOSE = {  # what closes a call or a value under another name
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
-_TAG_START = LazyPattern(r"<\w")
 _WORD = r"[^\W\d][\w.-]{0,63}"
 
 
@@ -71,7 +70,7 @@ NO_MARKERS = Markers()
 class TagStyle:
     """The tags of one block: how a call and its first argument are opened decides how they are closed.
 
-    `first_of_call`: the first of the several tags that begin a call, if there are several.
+    `first_of_call` and `first_of_key`: the first of the several tags that begin a call or an argument, if there are.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
     A tag begins with one of `starts`; `may_end` finds what ends one.
@@ -86,8 +85,8 @@ class TagStyle:
         call = call._replace(call_end=call.call_end.replace("{name}", opening.word))
         tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening)
         tags |= {"b": _join_markers(markers.closers), "B": _join_markers(markers.openers)} | _SECTION
-        several = "C" in tags and len(_TAG_START.findall(call.call)) > 1
-        self.first_of_call = re.compile(_compile_first_tag(call)) if several else None
+        self.first_of_call = _compile_first_tag(call.call) if "C" in tags else None
+        self.first_of_key = _compile_first_tag(argument.key)
         if opening.element and not self.is_element:
             tags |= _LOOSE
         kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))
@@ -119,15 +118,17 @@ def _compile_argument(argument: TagSyntax, key: Opening, call: TagSyntax, openin
     before, ends = re.escape(lead[1]), call.call_end.split()
     # The first of several tags that end a call ends no argument.
     other = rf"(?!{_compile_closing(ends[0], opening)})" if len(ends) > 1 else ""
-    begins = "" if before or "{" in call.call.partition(">")[0] else _compile_first_tag(call)
-    opens = (rf"(?!{begins})" if begins else "") + rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
+    first = None if before else _compile_first_tag(call.call)
+    opens = (rf"(?!{first.pattern})" if first else "") + rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
     return {"P": opens, "p": rf"{other}{before}</(?P<closed>{_WORD})\s?>"}
 
 
-def _compile_first_tag(call: TagSyntax) -> str:
-    """The pattern of the first of several tags that begin a call, which begins no argument."""
-    first = call.call.partition(">")[0] + ">"
-    return _OTHER_GROUPS.sub("(?:", compile_opening(first, of_call=False).pattern)
+def _compile_first_tag(template: str) -> re.Pattern[str] | None:
+    """The pattern of the first of several tags in a template; None if there is one alone, or the first holds a name."""
+    first = template.partition(">")[0] + ">"
+    if template.count("<") < 2 or "{" in first:
+        return None
+    return re.compile(_OTHER_GROUPS.sub("(?:", compile_opening(first, of_call=False).pattern))
 
 
 def _compile_call(call: TagSyntax, opening: Opening) -> dict[str, str]:

@@ -92,6 +92,7 @@ class StreamParser:
         self._truncated = False
         self._formats = formats
         self._discarded = ""  # the end of what was cut as made up by the model
+        self._cut_closers = False  # whether a closer of values stood in it
         self._state: _State = "in reasoning" if thought_closer else "prose"
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
         self._unread: list[str] = []
@@ -248,14 +249,15 @@ class StreamParser:
             self._state = "prose"
         return ended
 
-    def _discard(self, _final: bool) -> bool:
+    def _discard(self, final: bool) -> bool:
         buffer = self._buffer
         if rest := buffer.text[buffer.start :]:
             buffer.emit(Cut(rest))
             buffer.take(len(buffer.text))
             self._discarded = (self._discarded + rest)[-len(rest) - MAX_MARKER_CHARS :]
-            if buffer.has_bare_values and self._has_stray(self._discarded):
-                buffer.doubt(is_certain=True)
+            self._cut_closers = self._cut_closers or self._has_stray(self._discarded)
+        if final and self._cut_closers and buffer.has_bare_values:
+            buffer.doubt(is_certain=True)
         return False
 
     def _has_stray(self, text: str) -> bool:
