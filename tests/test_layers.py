@@ -42,6 +42,16 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
     "app": {"agent", "config", "model", "parsing", "providers", "security", "session", "tools", "transport", *VALUES},
     "serve": {"app.endpoint", "app.state_files", "config", "model", "parsing", "providers", "transport", *VALUES},
     "vllm_plugin": {"parsing", *VALUES},  # runs in vLLM's own processes
+    "batch": {
+        "app",
+        "config",
+        "security.permissions.approval",
+        "session.session",
+        "tools.process.run",
+        "tools.sdk.output_store",
+        "transport",
+        *VALUES,
+    },
     "": {
         "app.library",
         "app.model",
@@ -57,30 +67,39 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
 MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms that may
     "print": {"cli"},
     "input": {"cli"},
-    "sys": {"app", "cli", "tools"},
+    "sys": {"app", "batch", "cli", "tools"},
     # security: the sandbox restores protected files after a command (src/security/sandbox/snapshot.py)
-    "open": {"app", "cli", "config", "security", "serve", "session", "tools"},
+    "open": {"app", "batch", "cli", "config", "security", "serve", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
     # security resolves where a path leads
-    "os": {"app", "cli", "config", "security", "serve", "session", "tools", "transport", "vllm_plugin"},
+    "os": {"app", "batch", "cli", "config", "security", "serve", "session", "tools", "transport", "vllm_plugin"},
     "os.environ": {
         "app",
+        "batch",
         "cli",
         "config",
         "serve",
         "transport",
         "vllm_plugin",
     },  # serve: where workers count; transport: proxies and certificates; vllm_plugin: vLLM's front end
-    "time": {"app", "cli", "security", "session", "tools", "transport"},  # security waits for killed processes to end
+    "time": {
+        "app",
+        "batch",
+        "cli",
+        "security",
+        "session",
+        "tools",
+        "transport",
+    },  # security waits for killed processes to end
     "asyncio": {"app", "serve", "tools", "transport"},  # app: the library's runs
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
     # providers log the events they skip; vllm_plugin warns in vLLM's log
-    "logging": {"cli", "providers", "serve", "tools", "transport", "vllm_plugin"},
-    "subprocess": {"cli", "security", "tools"},  # security tries a sandbox before it relies on it
+    "logging": {"batch", "cli", "providers", "serve", "tools", "transport", "vllm_plugin"},
+    "subprocess": {"batch", "cli", "security", "tools"},  # security tries a sandbox before it relies on it
     "socket": {"security", "transport"},  # security: a pair, over which the sandbox's child sends a descriptor
     # security counts running commands; session: they are recorded by threads; agent, app, transport: another thread may
     # cancel a run; model: facts have a lock
-    "threading": {"agent", "app", "cli", "model", "security", "session", "tools", "transport"},
+    "threading": {"agent", "app", "batch", "cli", "model", "security", "session", "tools", "transport"},
 }
 MAY_USE = {  # package from outside -> the rooms that use it
     "requests": {"transport"},
@@ -101,6 +120,8 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "markdown_it": {"cli"},
     "prompt_toolkit": {"cli"},
     "rich": {"cli"},
+    "pyarrow": {"batch"},
+    "ray": {"batch"},
     "pathspec": {"security", "tools"},
     "wcmatch": {"tools"},
     "tree_sitter": {"security"},
@@ -110,6 +131,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
 MAY_CATCH_ALL = {  # the places for `except Exception`; the first is around a tool's run and a plugin's load
     ("tools", "attempt"),
     ("cli", "main"),
+    ("batch", "_work"),  # a mistake of ours fails one task, and is in its row
     ("cli", "render_block"),  # a foreign renderer over whatever a model writes
 }
 LONGEST_FILE = 400  # lines

@@ -54,16 +54,20 @@ class Factory:
         return Connections(self.settings, self.sleep, self.cancelled)
 
     def make_runtime(
-        self, model_name: str, approver: Approver, find_session: Callable[[], Session] | None = None
+        self,
+        model_name: str,
+        approver: Approver,
+        find_session: Callable[[], Session] | None = None,
+        only: Sequence[str] | None = None,
     ) -> Runtime:
         """The agent on this model. `find_session`: where the files that tools write and the processes they start are
-        recorded.
+        recorded. `only`: the names of the tools on offer; None: all.
 
         Raises ConfigError for tools, rules or reviewers that cannot be used.
         """
         from .runtime import make_runtime
 
-        return make_runtime(self.connections, model_name, approver, find_session)
+        return make_runtime(self.connections, model_name, approver, find_session, only)
 
     @property
     def server_memory(self) -> ServerMemory:

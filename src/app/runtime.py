@@ -21,7 +21,7 @@ from ..agent.compaction import Compactor, SummaryModel
 from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
 from ..config import Settings
-from ..errors import BotError
+from ..errors import BotError, ConfigError
 from ..security.permissions.approval import Answer, Approver, Request
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
@@ -134,7 +134,11 @@ class Runtime(NamedTuple):
 
 
 def make_runtime(
-    connections: Connections, model_name: str, approver: Approver, find_session: Callable[[], Session] | None
+    connections: Connections,
+    model_name: str,
+    approver: Approver,
+    find_session: Callable[[], Session] | None,
+    only: Sequence[str] | None = None,
 ) -> Runtime:
     """See Factory.make_runtime."""
     settings = connections.settings
@@ -143,19 +147,10 @@ def make_runtime(
         memory = ServerMemory(settings.state)
         if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):
             model.path = known
-    context = ToolContext(
-        workspace=settings.root,
-        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
-        protected=(*settings.files, _resolve_state(settings)),
-        environment=select_environment(os.environ, settings.security.environment, settings.keys),
-        exec_timeout=settings.security.exec_timeout,
-        exec_max_output=settings.security.exec_max_output,
-        outputs=Outputs(settings.state / "outputs"),
-        sandbox=sandbox,
-    )
+    context = make_tool_context(settings, sandbox)
     agent = AgentLoop(
         model.core,
-        make_tools(settings),
+        make_tools(settings, only),
         _record_in(find_session, context) if find_session else context,
         approver,
         make_policy(settings, sandbox),
@@ -197,6 +192,20 @@ class SeparateWriter(NamedTuple):
         return self.model.measure_fill(messages, tools, exact_from=exact_from)
 
 
+def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContext:
+    """What tools work with, under these settings."""
+    return ToolContext(
+        workspace=settings.root,
+        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
+        protected=(*settings.files, _resolve_state(settings)),
+        environment=select_environment(os.environ, settings.security.environment, settings.keys),
+        exec_timeout=settings.security.exec_timeout,
+        exec_max_output=settings.security.exec_max_output,
+        outputs=Outputs(settings.state / "outputs"),
+        sandbox=sandbox,
+    )
+
+
 def _make_compactor(connections: Connections, model: Model) -> Compactor:
     config = connections.settings.agent
 
@@ -212,11 +221,22 @@ def _make_compactor(connections: Connections, model: Model) -> Compactor:
     return Compactor(model.core, at=config.compact_at, writer=make_writer)
 
 
-def make_tools(settings: Settings) -> Registry:
+def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registry:
     """The tools the model may call, including the user's own. Without exec, no commands are offered.
 
-    Raises ConfigError for a file that cannot be loaded or a name that is taken.
+    `only`: the names of those that are offered; None: all. Raises ConfigError for a file that cannot be loaded, a name
+    that is taken, or one that no tool has.
     """
+    registry = _load_tools(settings)
+    if only is None:
+        return registry
+    known = [tool.definition.name for tool in registry]
+    if unknown := [name for name in only if name not in known]:
+        raise ConfigError(f"There is no tool {unknown[0]}.", f"There are {', '.join(known)}.")
+    return registry.without(*(name for name in known if name not in only))
+
+
+def _load_tools(settings: Settings) -> Registry:
     files, runs_commands = settings.tools, settings.security.exec_enabled
     registry = REGISTRY if runs_commands else REGISTRY.without("exec")
     more = python_files.load(files.modules, [each.name for each in REGISTRY.definitions])

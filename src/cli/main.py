@@ -39,6 +39,7 @@ COMMANDS = {
     "policy": "read tool calls from standard input and say whether they would be allowed",
     "serve": "answer other programs' requests in front of vLLM, so that every tool call lands",
     "launch": "run claude, codex, opencode or copilot on the server, through the gateway",
+    "batch": "run many tasks, each in a clean folder, here or on a Ray cluster",
     "sessions": "list, search, show, export or delete past conversations",
 }
 SIMPLE = ("models", "tools", "config")  # commands that share a module

@@ -84,12 +84,12 @@ def _search(options: argparse.Namespace, factory: Factory) -> int:
 
 
 def _show(options: argparse.Namespace, factory: Factory) -> int:
-    print(render_markdown(_read_conversation(options.session, factory), factory.clean), end="")
+    print(render_markdown(_find_conversation(options.session, factory), factory.clean), end="")
     return 0
 
 
 def _export(options: argparse.Namespace, factory: Factory) -> int:
-    text = FORMATS[options.format](_read_conversation(options.session, factory), factory.clean)
+    text = FORMATS[options.format](_find_conversation(options.session, factory), factory.clean)
     if options.out is None:
         print(text, end="")
         return 0
@@ -100,10 +100,14 @@ def _export(options: argparse.Namespace, factory: Factory) -> int:
     return 0
 
 
-def _read_conversation(name_or_id: str, factory: Factory) -> SavedConversation:
+def _find_conversation(name_or_id: str, factory: Factory) -> SavedConversation:
     store = factory.make_store()
-    session = store.find(name_or_id, factory.settings.root)
-    found = replay(store.journal_path(session), whole=True)
+    return read_conversation(store.journal_path(store.find(name_or_id, factory.settings.root)))
+
+
+def read_conversation(journal: Path) -> SavedConversation:
+    """The conversation that a journal holds. Raises BotError."""
+    found, session = replay(journal, whole=True), journal.stem
     for problem in found.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
     created = read_time(found.state.meta.get("created"), 0.0)

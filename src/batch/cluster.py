@@ -1,0 +1,168 @@
+"""The same tasks on a Ray cluster. Ray Data reads the tasks, spreads them, retries and spills; it has no tool loop.
+
+Each task runs in a process of its own, as on one machine, so that one that breaks its process breaks no worker of Ray.
+The rows come back to the driver, which alone writes. How many tasks run on each server is decided by one actor, with
+the rule of load.py. Nodes share no files: each clones the repositories it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..config import Settings
+from ..errors import BotError, ConfigError
+from .load import LoadControl, fetch_waiting
+from .pool import ProcessPool
+from .task_run import BACKOFF_S, MAX_ATTEMPTS, Job, TaskOutcome, point_to
+from .tasks import BatchOptions
+
+POLL_S = 0.2  # between two questions for room on a server
+LOOK_INTERVAL_S = 1.0
+CPUS_PER_TASK = 0.01  # a task waits for its model most of the time; --jobs is the limit
+SHUT = "shut"  # no task may start any more
+
+
+def run_on_ray(jobs: Sequence[Job], options: BatchOptions, is_over_budget: Callable[[], bool]) -> Iterator[TaskOutcome]:
+    """What came of each job, in the order in which they end. Raises BotError."""
+    ray = _start(options.ray or "")
+    try:
+        gate = ray.remote(num_cpus=0)(Gate).remote(options.servers, options.jobs, jobs[0].settings)
+        data = ray.data.from_items([{"number": number} for number in range(len(jobs))], override_num_blocks=len(jobs))
+        shared = ray.put((tuple(jobs), options.timeout))
+
+        def run(item: Mapping[str, int]) -> dict[str, Any]:
+            jobs, timeout = ray.get(shared)
+            number = int(item["number"])
+            outcome = _run_on_node(jobs[number], timeout, _GateClient(ray, gate, number))
+            return {"outcome": pickle.dumps(outcome)}
+
+        workers = ray.data.TaskPoolStrategy(size=min(options.jobs, len(jobs)))
+        done = data.map(run, num_cpus=CPUS_PER_TASK, compute=workers)
+        for row in done.iter_rows():
+            outcome: TaskOutcome | None = pickle.loads(row["outcome"])  # noqa: S301 - of our own worker
+            if outcome is not None:
+                yield outcome
+            if is_over_budget():
+                ray.get(gate.shut.remote())
+        _clean_nodes(ray, jobs[0].scratch.name)
+    finally:
+        ray.shutdown()
+
+
+def _start(address: str) -> Any:
+    """The ray module, connected. Raises BotError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ConfigError(f"--ray needs {error.name}.", "Install it: pip install 'vllm-bot[ray]'") from error
+    # Workers find this program where the driver has it, unless it is installed there.
+    runtime = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}}
+    try:
+        ray.init(address=address or None, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise BotError(f"The Ray cluster {address} cannot be used: {error}") from error
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = False  # a slow task holds up no other
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    return ray
+
+
+class Gate:
+    """An actor: which server each task runs on. It looks at their load each second."""
+
+    def __init__(self, servers: Sequence[str], jobs: int, settings: Settings) -> None:
+        self._control = LoadControl(servers, jobs)
+        self._settings = {address: point_to(settings, address) for address in servers}
+        self._held: dict[int, str] = {}  # the server of each task that runs
+        self._is_shut = False
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def acquire(self, number: int) -> str | None:
+        """A server, SHUT, or None: there is no room yet."""
+        self.release(number, is_overload=False)  # of a worker that died; Ray runs its task again
+        if self._is_shut:
+            return SHUT
+        address = self._control.acquire()
+        if address:
+            self._held[number] = address
+        return address
+
+    def release(self, number: int, *, is_overload: bool) -> None:
+        if address := self._held.pop(number, None):
+            self._control.release(address, is_overload=is_overload)
+
+    def shut(self) -> None:
+        """No task starts any more."""
+        self._is_shut = True
+
+    def _look(self) -> None:
+        while True:
+            for address, settings in self._settings.items():
+                self._control.note_waiting(address, fetch_waiting(settings) or 0.0)
+            time.sleep(LOOK_INTERVAL_S)
+
+
+class _GateClient:
+    """The gate, for the task of one number."""
+
+    def __init__(self, ray: Any, gate: Any, number: int) -> None:
+        self._ray, self._gate, self._number = ray, gate, number
+
+    def acquire(self) -> str:
+        """Waits until there is room. Returns SHUT if no task may start any more."""
+        while (address := self._ray.get(self._gate.acquire.remote(self._number))) is None:
+            time.sleep(POLL_S)
+        return str(address)
+
+    def release(self, *, is_overload: bool) -> None:
+        self._ray.get(self._gate.release.remote(self._number, is_overload=is_overload))
+
+
+def _run_on_node(job: Job, timeout: float, gate: _GateClient) -> TaskOutcome | None:
+    """What came of the job; None if it may not start any more."""
+    scratch = Path(tempfile.gettempdir()) / job.scratch.name  # the nodes share no files
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    pool = ProcessPool(timeout)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        if (address := gate.acquire()) == SHUT:
+            return None
+        try:
+            pool.start(job._replace(scratch=scratch, settings=point_to(job.settings, address)))
+            while not (ended := pool.wait(timeout)):
+                pass
+        finally:
+            pool.stop()
+        outcome = ended[0][1]
+        gate.release(is_overload=outcome.is_overload)
+        if not outcome.is_overload:
+            break
+        time.sleep(BACKOFF_S * attempt)
+    return outcome
+
+
+def _clean_nodes(ray: Any, name: str) -> None:
+    """Remove the folder of this batch on every node."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    def remove() -> None:
+        shutil.rmtree(Path(tempfile.gettempdir()) / name, ignore_errors=True)
+
+    task = ray.remote(num_cpus=0)(remove)
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    ray.get(
+        [task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote() for node in nodes]
+    )

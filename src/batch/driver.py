@@ -1,0 +1,182 @@
+"""Runs the tasks that have no row yet, and records each as it ends."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from ..app.state_files import SERVERS
+from ..config import Settings
+from ..errors import BotError
+from .load import LoadControl, fetch_waiting
+from .pool import ProcessPool
+from .results import Results, Row
+from .task_run import BACKOFF_S, MAX_ATTEMPTS, Job, TaskOutcome, point_to
+from .tasks import BatchOptions, Task
+
+LOOK_INTERVAL_S = 1.0  # between two looks at the servers' load
+WAIT_S = 0.5
+
+
+class BatchProgress(NamedTuple):
+    """`rows` and `total` count tasks; `seconds` is since the start, in which `ended` tasks ended."""
+
+    rows: tuple[Row, ...]
+    total: int
+    running: int
+    ended: int
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        left = self.total - len(self.rows)
+        return left * self.seconds / self.ended if self.ended else None
+
+
+class Batch:
+    """The tasks of a file under some settings, and their rows. `show` is called when something changed, and often."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        settings: Settings,
+        results: Results,
+        options: BatchOptions,
+        show: Callable[[BatchProgress], None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self.results = results
+        self._options = options
+        self._show = show
+        self._keys = [(task.id, task.compute_hash(settings)) for task in tasks]
+        self._todo = [
+            (task, key[1])
+            for task, key in zip(tasks, self._keys, strict=True)
+            if (row := results.rows.get(key)) is None or (options.retry_failed and not row.is_success)
+        ]
+        self._began = time.monotonic()
+        self._ended = 0
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Those of these tasks, in their order."""
+        return tuple(self.results.rows[key] for key in self._keys if key in self.results.rows)
+
+    @property
+    def is_over_budget(self) -> bool:
+        budget = self._options.budget_tokens
+        return budget is not None and sum(row.tokens for row in self.rows) >= budget
+
+    def run(self) -> None:
+        """Raises BotError, and whatever ends it; then no task is left running."""
+        if self._todo and not self.is_over_budget:
+            with open_scratch(self.results.folder, self._settings) as scratch:
+                jobs = [Job(task, digest, self._settings, scratch) for task, digest in self._todo]
+                if self._options.ray is None:
+                    self._run_here(jobs)
+                else:
+                    from .cluster import run_on_ray  # of an extra
+
+                    for outcome in run_on_ray(jobs, self._options, lambda: self.is_over_budget):
+                        self._record(outcome)
+                        self.show(0)
+        self.results.export(self.rows)
+
+    def show(self, running: int) -> None:
+        seconds = time.monotonic() - self._began
+        self._show(BatchProgress(self.rows, len(self._keys), running, self._ended, seconds))
+
+    def _run_here(self, jobs: Sequence[Job]) -> None:
+        waiting = deque((job, 1, 0.0) for job in jobs)  # attempt, and when
+        attempts: dict[str, int] = {}
+        servers: dict[str, str] = {}
+        control = LoadControl(self._options.servers, self._options.jobs)
+        pool = ProcessPool(self._options.timeout)
+        with ThreadPoolExecutor(1, "load") as looker:
+            look = LoadLook(control, self._settings, looker)
+            try:
+                while waiting or len(pool):
+                    now = time.monotonic()
+                    for _ in range(len(waiting)):
+                        if self.is_over_budget or (server := self._acquire(waiting, control, now)) is None:
+                            break
+                        job, attempt, _when = waiting.popleft()
+                        attempts[job.task.id], servers[job.task.id] = attempt, server
+                        pool.start(job._replace(settings=point_to(job.settings, server)))
+                    if self.is_over_budget and not len(pool):
+                        return
+                    for job, outcome in pool.wait(WAIT_S):
+                        name = job.task.id
+                        control.release(servers[name], is_overload=outcome.is_overload)
+                        if outcome.is_overload and attempts[name] < MAX_ATTEMPTS:
+                            waiting.append((job, attempts[name] + 1, now + BACKOFF_S * attempts[name]))
+                        else:
+                            self._record(outcome)
+                    look.take()
+                    self.show(len(pool))
+            finally:
+                pool.stop()
+
+    @staticmethod
+    def _acquire(waiting: deque[tuple[Job, int, float]], control: LoadControl, now: float) -> str | None:
+        """A server for the first task that waits; those that are to be tried later go behind the others."""
+        if waiting[0][2] > now:
+            waiting.rotate(-1)
+            return None
+        return control.acquire()
+
+    def _record(self, outcome: TaskOutcome) -> None:
+        self.results.add(outcome.row, outcome.conversation)
+        self._ended += 1
+
+
+class LoadLook:
+    """Looks at the load of all servers each second, in a thread of its own, so that a slow server delays no task."""
+
+    def __init__(self, control: LoadControl, settings: Settings, executor: ThreadPoolExecutor) -> None:
+        self._control = control
+        self._settings = {address: point_to(settings, address) for address in control.replicas}
+        self._executor = executor
+        self._look = executor.submit(self._fetch)
+        self._next = time.monotonic() + LOOK_INTERVAL_S
+
+    def take(self) -> None:
+        """Use what the last look found, and begin the next one when it is time."""
+        if time.monotonic() < self._next or not self._look.done():
+            return
+        for address, waiting in self._look.result().items():
+            self._control.note_waiting(address, waiting or 0.0)
+        self._look = self._executor.submit(self._fetch)
+        self._next = time.monotonic() + LOOK_INTERVAL_S
+
+    def _fetch(self) -> dict[str, float | None]:
+        return {address: fetch_waiting(settings) for address, settings in self._settings.items()}
+
+
+@contextmanager
+def open_scratch(out: Path, settings: Settings) -> Iterator[Path]:
+    """A folder for what lasts as long as the batch. One that a killed driver left is emptied first.
+
+    It is no part of `out`, which may be in a repository whose AGENTS.md is not the tasks'. Raises BotError.
+    """
+    name = sha256(str(out.resolve()).encode()).hexdigest()[:16]
+    scratch = Path(tempfile.gettempdir()) / f"vllm-bot-batch-{name}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        scratch.mkdir(mode=0o700)
+    except OSError as error:
+        raise BotError(f"{scratch}: {error.strerror or error}.", "Remove it, or set TMPDIR.") from error
+    try:
+        if (known := settings.state / SERVERS).exists():
+            shutil.copyfile(known, scratch / SERVERS)
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,142 @@
+"""Processes on this machine, one for each task. They are forked from a server that has loaded the program.
+
+A process ends when its driver does: it watches the driver's end of its pipe. The commands that it runs end with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
+
+from ..errors import describe_error
+from .results import Row
+from .task_run import Job, TaskOutcome, get_folder, run_task
+
+END_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+EXIT_SIGNAL = 128
+
+
+@dataclass
+class Running:
+    """A process and its task. `deadline`: on the monotonic clock."""
+
+    job: Job
+    process: BaseProcess
+    pipe: Connection
+    deadline: float
+
+
+class ProcessPool:
+    """`timeout`: seconds for one task."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload([__name__])
+        self._running: list[Running] = []
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, job: Job) -> None:
+        """Raises OSError if there can be no process."""
+        ours, theirs = self._context.Pipe(duplex=True)
+        process = self._context.Process(target=_work, args=(job, theirs), daemon=True)
+        try:
+            process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._running.append(Running(job, process, ours, time.monotonic() + self._timeout))
+
+    def wait(self, seconds: float) -> list[tuple[Job, TaskOutcome]]:
+        """What ended within this time; at once if something has ended."""
+        deadline = min([time.monotonic() + seconds, *(each.deadline for each in self._running)])
+        connection.wait([each.pipe for each in self._running], max(0.0, deadline - time.monotonic()))
+        ended = []
+        for each in list(self._running):
+            outcome: TaskOutcome | None = None
+            if each.pipe.poll():
+                outcome = self._receive(each)
+            elif time.monotonic() >= each.deadline:
+                _end([each])
+                reason = f"The task took longer than {self._timeout:g} seconds."
+                outcome = TaskOutcome(Row(each.job.task.id, each.job.hash, "timeout", reason, seconds=self._timeout))
+            if outcome:
+                self._running.remove(each)
+                each.pipe.close()
+                shutil.rmtree(get_folder(each.job), ignore_errors=True)
+                ended.append((each.job, outcome))
+        return ended
+
+    def _receive(self, running: Running) -> TaskOutcome:
+        try:
+            outcome: TaskOutcome = running.pipe.recv()
+        except (EOFError, OSError):
+            _end([running])
+            number = -(running.process.exitcode or 0)
+            how = f"signal {signal.Signals(number).name}" if number > 0 else f"exit code {-number}"
+            row = Row(running.job.task.id, running.job.hash, "crashed", f"Its process ended with {how}.")
+            return TaskOutcome(row)
+        _end([running], grace=END_GRACE_S)
+        return outcome
+
+    def stop(self) -> None:
+        """End all tasks, which are not recorded, and remove their folders."""
+        _end(self._running)
+        for each in self._running:
+            each.pipe.close()
+            shutil.rmtree(get_folder(each.job), ignore_errors=True)
+        self._running.clear()
+
+
+def _end(running: list[Running], grace: float = 0.0) -> None:
+    """Wait `grace` seconds for the processes to end by themselves; then SIGTERM, and END_GRACE_S later SIGKILL."""
+    for step, seconds in ((None, grace), (signal.SIGTERM, END_GRACE_S), (signal.SIGKILL, END_GRACE_S)):
+        deadline = time.monotonic() + seconds
+        for each in running:
+            if step and each.process.pid and each.process.is_alive():
+                with suppress(ProcessLookupError):
+                    os.kill(each.process.pid, step)
+        for each in running:
+            each.process.join(max(0.0, deadline - time.monotonic()))
+
+
+def _work(job: Job, pipe: Connection) -> None:
+    """The process of one task."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C ends
+    signal.signal(signal.SIGTERM, _leave)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # what tools print is nobody's result
+        os.dup2(null, descriptor)
+    threading.Thread(target=_end_with_driver, args=(pipe,), daemon=True).start()
+    try:
+        outcome = run_task(job)
+    except Exception as error:  # noqa: BLE001 - a mistake of ours fails this task only, and is in its row
+        outcome = TaskOutcome(Row(job.task.id, job.hash, "error", describe_error(error)))
+    pipe.send(outcome)
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(EXIT_SIGNAL + number)
+
+
+def _end_with_driver(pipe: Connection) -> None:
+    """The driver sends nothing: what can be read is the end of the pipe."""
+    connection.wait([pipe])
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(END_GRACE_S)
+    os._exit(1)

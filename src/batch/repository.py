@@ -1,0 +1,180 @@
+"""The folder of a task: a clean checkout that shares its objects with one bare clone, and the patch of its changes.
+
+The patch is made with a Git folder of our own outside of the task's one. Git therefore runs nothing that the task left
+there: its .git folder is not read, and the filters that its attributes name are not defined.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from ..errors import BotError
+from .tasks import Task
+
+CLONE_TIMEOUT_S = 1800.0
+GIT_TIMEOUT_S = 300.0
+MAX_CHANGED_BYTES = 50_000_000
+# What the user's own Git would run or change is not used.
+ISOLATED = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
+OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false")
+SAFE = ("-c", "core.quotePath=true", "-c", "gc.auto=0", "-c", "safe.directory=*", "-c", "protocol.ext.allow=never")
+
+
+class Repositories:
+    """The bare clones below `folder`, one for each repository that a task names."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def clone(self, source: str) -> Path:
+        """The bare clone, made by the first process that asks; others wait. Raises BotError."""
+        bare = self._folder / f"{sha256(source.encode()).hexdigest()[:16]}.git"
+        if bare.exists():
+            return bare
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not bare.exists():
+                part = bare.with_suffix(".part")
+                shutil.rmtree(part, ignore_errors=True)
+                # The user's own configuration holds: it may name credentials.
+                _run_git(
+                    ["clone", "--quiet", "--bare", "--", _locate(source), part], timeout=CLONE_TIMEOUT_S, own=False
+                )
+                part.replace(bare)
+        return bare
+
+
+class TaskWorkspace:
+    """The folder of one task. `private`: a folder for what the task must not reach."""
+
+    def __init__(self, root: Path, private: Path) -> None:
+        self.root = root
+        self._git_folder = private / "patch.git"
+        self._before = ""
+
+    def prepare(self, task: Task, repositories: Repositories) -> tuple[str, ...]:
+        """Check out the task's commit and write its files. Returns the folders outside that Git reads in it.
+
+        Raises BotError.
+        """
+        self.root.mkdir(parents=True)
+        _run_git(["init", "--quiet", "--bare", self._git_folder])
+        readable: tuple[str, ...] = ()
+        if task.repo:
+            bare = repositories.clone(task.repo)
+            _run_git([*SAFE, "clone", "--quiet", "--shared", "--no-checkout", "--", bare, self.root])
+            commit = self._find_commit(task.base or "HEAD")
+            _run_git([*OPTIONS, "checkout", "--quiet", "--detach", commit, "--"], folder=self.root)
+            _run_git(["remote", "remove", "origin"], folder=self.root)
+            readable = (str(bare / "objects"),)
+            (self._git_folder / "objects/info/alternates").write_text(f"{bare / 'objects'}\n")
+            shutil.copyfile(self.root / ".git/index", self._git_folder / "index")  # no file has to be read again
+        for name, text in task.files.items():
+            path = self.root / name
+            if not path.resolve().is_relative_to(self.root.resolve()):
+                raise BotError(f"files: {name} leads out of the folder.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        self._before = self._write_tree()
+        return readable
+
+    def _find_commit(self, base: str) -> str:
+        """Of a commit, tag or branch; of a branch, as the clone's source has it."""
+        for name in (base, f"origin/{base}"):
+            try:
+                return _run_git(["rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"], folder=self.root).strip()
+            except BotError:
+                continue
+        raise BotError(f"The repository has no commit {base}.")
+
+    def make_patch(self) -> tuple[str, str]:
+        """The changes since `prepare`, as `git apply` reads them; and what of them is not in it, in words.
+
+        Bytes that are no UTF-8 become lone surrogates. Ignored files are not part of it.
+        """
+        try:
+            changed = self._list_changes()
+            if (size := self._measure(changed)) > MAX_CHANGED_BYTES:
+                return "", f"The changed files hold {size // 1_000_000:,} MB, so there is no patch."
+            nested = [name for name in changed if name.endswith("/")]
+            after = self._write_tree(nested)
+            problem = f"Not in the patch, as it is a Git repository of its own: {nested[0]}" if nested else ""
+            if after == self._before:
+                return "", problem
+            flags = ["--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv"]
+            return self._run_private(["diff", *flags, "--ignore-submodules=all", self._before, after]), problem
+        except BotError as error:
+            return "", f"There is no patch: {error.message}"
+
+    def _list_changes(self) -> list[str]:
+        """The paths of new and changed files; that of a repository that the task made ends with a slash."""
+        listed = self._run_private(["ls-files", "-z", "--others", "--modified", "--exclude-standard"])
+        return sorted(set(filter(None, listed.split("\0"))))
+
+    def _measure(self, names: list[str]) -> int:
+        size = 0
+        for name in names:
+            with suppress(OSError):  # it is deleted
+                size += os.lstat(self.root / name).st_size
+        return size
+
+    def _write_tree(self, without: Sequence[str] = ()) -> str:
+        self._run_private(["add", "--all", "--", ".", *(f":(exclude,literal){name}" for name in without)])
+        return self._run_private(["write-tree"]).strip()
+
+    def _run_private(self, words: list[str]) -> str:
+        given = {"GIT_DIR": str(self._git_folder), "GIT_WORK_TREE": str(self.root)}
+        return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, environment=given)
+
+
+def _locate(source: str) -> str:
+    """A folder by its full path; anything else is a URL."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.is_dir() else source
+
+
+def _run_git(
+    words: list[str | Path],
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = GIT_TIMEOUT_S,
+    own: bool = True,
+) -> str:
+    """What Git prints. `own`: the user's configuration is not used. Raises BotError."""
+    inherited = (
+        {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} if own else os.environ
+    )
+    variables = {**inherited, **(ISOLATED if own else {"GIT_TERMINAL_PROMPT": "0"}), **(environment or {})}
+    try:
+        done = subprocess.run(  # noqa: S603 - the words begin with git, and no shell reads them
+            ["git", *map(str, words)],  # noqa: S607 - the user's git
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+        )
+    except FileNotFoundError as error:
+        raise BotError("git is not installed.", "A batch needs it for its folders and patches.") from error
+    except subprocess.TimeoutExpired as error:
+        raise BotError(f"git {words[0]} took longer than {timeout:g} seconds.") from error
+    if done.returncode:
+        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        verb = next(word for word in map(str, words) if not word.startswith("-") and "=" not in word)
+        raise BotError(f"git {verb}: {told[-1] if told else f'exit code {done.returncode}'}")
+    return done.stdout.decode("utf-8", "surrogateescape")

@@ -1,0 +1,188 @@
+"""The folder of a batch: its rows, which are appended and never changed, and what is made from them.
+
+    results.jsonl        a row for each task that ended
+    predictions.jsonl    as SWE-bench's harness reads it
+    results.parquet      where pyarrow is installed
+    sessions/            the conversation of each row
+
+Only the driver writes here. A row is on the disk before the next one is taken; a line that a crash cut off is removed
+at the next start, and its task runs again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ..errors import BotError
+from ..types.messages import JSON
+
+RESULTS, PREDICTIONS, PARQUET = "results.jsonl", "predictions.jsonl", "results.parquet"
+SUCCESS = "answered"
+
+
+class CheckResult(NamedTuple):
+    """`exit_code` is None if the command was ended at its time limit. `output`: the end of what it printed."""
+
+    command: str
+    exit_code: int | None
+    output: str
+
+
+class Row(NamedTuple):
+    """What came of one task.
+
+    `status`: "answered"; "limit" (turns or tokens); "no_answer"; "invalid" (not of the schema); "error" (the server or
+    the repository); "timeout"; "crashed" (its process died). `reason` says more. `answer` is text, or what the schema
+    asked for. `patch`: a Git diff, binary files included. `path`: how the tools were called. `repairs`: calls that
+    could not be read, or had to be repaired.
+    """
+
+    id: str
+    hash: str
+    status: str
+    reason: str = ""
+    answer: JSON = ""
+    patch: str = ""
+    checks: tuple[CheckResult, ...] = ()
+    usage: dict[str, int] = {}  # noqa: RUF012 - never changed
+    calls: int = 0
+    turns: int = 0
+    path: str = ""
+    repairs: int = 0
+    seconds: float = 0.0
+    session: str = ""
+    model: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.id, self.hash
+
+    @property
+    def is_success(self) -> bool:
+        return self.status == SUCCESS and all(check.exit_code == 0 for check in self.checks)
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.usage.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict() | {"checks": [check._asdict() for check in self.checks]}
+
+
+def read_row(value: object) -> Row:
+    """Raises ValueError for what is no row."""
+    if not isinstance(value, dict) or not {"id", "hash", "status"} <= set(value):
+        raise ValueError("this is no result")
+    known = {name: value[name] for name in Row._fields if name in value}
+    return Row(**known | {"checks": tuple(CheckResult(**each) for each in value.get("checks", ()))})
+
+
+class Results:
+    """The rows of a folder, which is made. Raises BotError if another batch writes there, or a line cannot be read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows: dict[tuple[str, str], Row] = {}  # the last one of each task and settings
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / RESULTS).open("a+b")
+        except OSError as error:
+            raise BotError(f"{folder}: {error.strerror or error}.") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._remove_torn_line()
+            for row in load_rows(folder):
+                self.rows[row.key] = row
+        except BlockingIOError as error:
+            self._file.close()
+            raise BotError(f"Another batch is writing to {folder}.", "Wait for it, or name another --out.") from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _remove_torn_line(self) -> None:
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            self._file.truncate(whole)
+
+    def add(self, row: Row, conversation: bytes) -> None:
+        """Save the conversation, then the row. Raises OSError where it cannot be written."""
+        if row.session:
+            sessions = self.folder / "sessions"
+            sessions.mkdir(exist_ok=True)
+            (sessions / f"{row.session}.jsonl").write_bytes(conversation)
+        # ASCII only: what a model wrote may hold lone surrogates
+        self._file.write(json.dumps(row.to_dict()).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.rows[row.key] = row
+
+    def export(self, rows: Iterable[Row]) -> None:
+        """Write predictions.jsonl, and results.parquet where pyarrow is installed."""
+        rows = list(rows)
+        text = "".join(json.dumps(_make_prediction(row)) + "\n" for row in rows)
+        _replace(self.folder / PREDICTIONS, text.encode())
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            return
+        table = pyarrow.Table.from_pylist([_flatten(row) for row in rows])
+        part = self.folder / f".{PARQUET}"
+        parquet.write_table(table, part)
+        part.replace(self.folder / PARQUET)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def load_rows(folder: Path) -> list[Row]:
+    """All rows in the order in which they were written. Raises BotError."""
+    path = folder / RESULTS
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise BotError(f"{path}: {error.strerror or error}.", "Is this the --out of a batch?") from error
+    rows = []
+    for number, line in enumerate(lines[:-1], 1):  # the last one is empty, or cut off
+        try:
+            rows.append(read_row(json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise BotError(f"{path}, line {number}: {error}.", "Move the file away, or mend the line.") from error
+    return rows
+
+
+def _make_prediction(row: Row) -> dict[str, str]:
+    """A line as SWE-bench's harness reads it: swebench/harness/constants, KEY_INSTANCE_ID and the two after it."""
+    return {"instance_id": row.id, "model_name_or_path": row.model, "model_patch": row.patch}
+
+
+def _flatten(row: Row) -> dict[str, str | int | float]:
+    """The row in columns of texts and numbers; an object is JSON, and no character is a lone surrogate."""
+    return {
+        name: value if isinstance(value, (int, float)) else _to_text(value).encode("utf-8", "replace").decode()
+        for name, value in row.to_dict().items()
+    }
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}")
+    part.write_bytes(data)
+    part.replace(path)

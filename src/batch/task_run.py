@@ -1,0 +1,211 @@
+"""Run one task: a clean folder, the agent with nobody to ask, the checks, the patch."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from ..app.factory import Factory
+from ..app.library.result import STOPS, RunRecord
+from ..app.library.structured import Form
+from ..app.runtime import Runtime, make_tool_context
+from ..app.state_files import SERVERS, ServerMemory
+from ..config import Settings
+from ..errors import BotError, ConnectFailed, ServerError, ServerLoading, ToolError, describe_error
+from ..security.permissions.approval import NoApprover
+from ..session.session import Session
+from ..tools.process.run import run
+from ..tools.sdk.output_store import Stored
+from ..types.events import Completed, Event
+from ..types.messages import JSON, UserMessage
+from .repository import Repositories, TaskWorkspace
+from .results import SUCCESS, CheckResult, Row
+from .tasks import Task
+
+SHELL = "/bin/sh"
+MAX_CHECK_OUTPUT_CHARS = 4_000
+MAX_ATTEMPTS = 5  # of a task whose server refuses it for its load
+BACKOFF_S = 2.0  # before an attempt after a refusal, times the number of those made
+OVERLOAD_STATUS = (429, 503)
+STATUSES = {"stuck": "no_answer"}  # by stop reason; of others it is "limit"
+
+
+class Job(NamedTuple):
+    """A task with what its process needs. `scratch`: the folder of this batch on this machine."""
+
+    task: Task
+    hash: str
+    settings: Settings
+    scratch: Path
+
+
+class TaskOutcome(NamedTuple):
+    """`conversation`: the journal. `is_overload`: the server refused for its load, so the task may be tried again."""
+
+    row: Row
+    conversation: bytes = b""
+    is_overload: bool = False
+
+
+def run_task(job: Job) -> TaskOutcome:
+    """Run the task and remove its folder. What goes wrong is in the row."""
+    folder = get_folder(job)
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    began = time.monotonic()
+    try:
+        outcome = _run_in(folder, job)
+    except BotError as error:
+        row = Row(job.task.id, job.hash, "error", describe_error(error), model=job.settings.vllm.model)
+        outcome = TaskOutcome(row, is_overload=_is_overload(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome._replace(row=outcome.row._replace(seconds=round(time.monotonic() - began, 3)))
+
+
+def point_to(settings: Settings, address: str) -> Settings:
+    """The settings for another server with the same key."""
+    places = {**settings.places, "vllm.base_url": "argument of batch"}
+    return replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
+
+
+def get_folder(job: Job) -> Path:
+    """Where the task works: its name is short, and fit for every file system."""
+    return job.scratch / "tasks" / sha256(f"{job.task.id} {job.hash}".encode()).hexdigest()[:16]
+
+
+def _is_overload(error: BaseException) -> bool:
+    return isinstance(error, (ServerLoading, ConnectFailed)) or (
+        isinstance(error, ServerError) and error.status in OVERLOAD_STATUS
+    )
+
+
+def _run_in(folder: Path, job: Job) -> TaskOutcome:
+    """Raises BotError for what prevents the task from starting."""
+    task = job.task
+    private = folder / "private"
+    private.mkdir(parents=True, mode=0o700)
+    workspace = TaskWorkspace(folder / "workspace", private)
+    readable = workspace.prepare(task, Repositories(job.scratch / "repositories"))
+    settings = _adapt_settings(job, workspace.root, private / "state", readable)
+    factory = Factory(settings)
+    store = factory.make_store()
+    session = factory.make_session(settings.vllm.model, store)
+    runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, task.tools)
+    counts, failure, value = _Counts(), "", None
+    try:
+        with closing(session):
+            value = _converse(runtime, session, task, counts)
+    except BotError as error:
+        if _is_overload(error) and not counts.turns_ended:
+            raise
+        failure = describe_error(error)
+    finally:
+        _share_facts(runtime, job)
+    status, reason = _judge(counts, failure, has_value=task.schema is None or value is not None)
+    checks = tuple(_check(command, runtime) for command in task.checks) if not failure else ()
+    patch, problem = workspace.make_patch()
+    result = counts.record.make_result()
+    journal = store.journal_path(session.id)
+    row = Row(
+        task.id,
+        job.hash,
+        "error" if problem and status == SUCCESS else status,
+        reason or problem,
+        result.text if value is None else value,
+        patch,
+        checks,
+        {"input_tokens": result.usage.input_tokens, "output_tokens": result.usage.output_tokens},
+        len(result.calls),
+        counts.turns_ended,
+        runtime.model.path.mode,
+        counts.repairs,
+        session=session.id,
+        model=counts.model or settings.vllm.model,
+    )
+    return TaskOutcome(row, journal.read_bytes() if journal.exists() else b"")
+
+
+def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]) -> Settings:
+    settings, task = job.settings, job.task
+    state.mkdir()
+    if (shared := job.scratch / SERVERS).exists():
+        shutil.copyfile(shared, state / SERVERS)
+    return replace(
+        settings,
+        root=root,
+        state=state,
+        workspace=replace(settings.workspace, dir=str(root)),
+        security=replace(settings.security, mode=task.mode, sandbox_read=(*settings.security.sandbox_read, *readable)),
+    )
+
+
+class _Counts:
+    """What the events of a task say."""
+
+    def __init__(self) -> None:
+        self.record = RunRecord()
+        self.turns_ended = self.repairs = 0
+        self.model = ""
+
+    def add(self, event: Event) -> None:
+        self.record.add(event)
+        if isinstance(event, Completed):
+            response = event.response
+            self.turns_ended += 1
+            self.model = response.model or self.model
+            self.repairs += len(response.malformed) + sum(bool(call.repaired) for call in response.calls)
+
+
+def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> JSON:
+    """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any."""
+    form = None if task.schema is None else Form(task.schema)
+    session.messages.append(UserMessage(f"{task.prompt}\n\n{form.instructions}" if form else task.prompt))
+    _follow(runtime, session, counts)
+    if form is None or not counts.record.make_result().is_complete:
+        return None
+    if wrong := form.find_mistake(counts.record.text):
+        session.messages.append(UserMessage(form.describe_mistake(wrong)))
+        _follow(runtime, session, counts)
+        if form.find_mistake(counts.record.text):
+            return None
+    return cast("JSON", form.read(counts.record.text))  # of a schema that is JSON
+
+
+def _follow(runtime: Runtime, session: Session, counts: _Counts) -> None:
+    with closing(runtime.answer(session)) as events:
+        for event in events:
+            counts.add(event)
+
+
+def _judge(counts: _Counts, failure: str, *, has_value: bool) -> tuple[str, str]:
+    """Status and reason."""
+    result = counts.record.make_result()
+    if failure:
+        return "error", failure
+    if not result.is_complete:
+        return STATUSES.get(result.stop_reason, "limit"), STOPS[result.stop_reason]
+    if not has_value:
+        return "invalid", "The answer does not have the form of the schema, and its repair does not either."
+    return (SUCCESS, "") if result.text else ("no_answer", "The model ended its answer without text.")
+
+
+def _check(command: str, runtime: Runtime) -> CheckResult:
+    """Run a check where it may change files, so that it can build."""
+    try:
+        done = run([SHELL, "-c", "--", command], make_tool_context(runtime.settings, runtime.sandbox), "write")
+    except ToolError as error:
+        return CheckResult(command, None, str(error))
+    text = done.output.text if isinstance(done.output, Stored) else done.output
+    return CheckResult(command, done.exit_code, text[-MAX_CHECK_OUTPUT_CHARS:])
+
+
+def _share_facts(runtime: Runtime, job: Job) -> None:
+    """What was learned about the server serves the tasks that start from now on."""
+    if runtime.model.path.is_learned:
+        vllm = job.settings.vllm
+        ServerMemory(job.scratch).save(vllm.base_url, vllm.model, runtime.model.server_version, runtime.model.path)

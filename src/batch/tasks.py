@@ -1,0 +1,155 @@
+"""The tasks of a batch: a file of JSON lines, read and checked before anything runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from ..config import Settings
+from ..config.settings import MODES
+from ..errors import ConfigError
+from ..types.messages import JSON
+
+DEFAULT_MODE = "auto"  # nobody can be asked
+# What an id may hold: it names files, and stands in reports.
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]{0,199}")
+# Settings that change where or how fast a task runs, and not its result; and keys, whose digests are not for files.
+INCIDENTAL = {
+    "vllm": (
+        "base_url",
+        "api_key",
+        "available_models",
+        "default_model_index",
+        "timeout",
+        "connect_timeout",
+        "first_token_timeout",
+        "total_timeout",
+        "load_timeout",
+        "retries",
+        "ssl_verify",
+        "headers",
+    ),
+    "workspace": ("dir",),
+}
+SECTIONS_OF_RESULTS = ("vllm", "text_protocol", "agent", "workspace", "tools", "security", "system_prompt")
+
+
+class Task(NamedTuple):
+    """One line of the file.
+
+    `repo`: URL or folder of a Git repository whose commit `base` is checked out; without one the folder is empty.
+    `files`: path to text, written before the model begins. `checks`: commands that run after it. `tools`: the names of
+    those on offer; None: all. `schema`: the JSON Schema of the answer.
+    """
+
+    id: str
+    prompt: str
+    repo: str = ""
+    base: str = ""
+    files: Mapping[str, str] = {}
+    mode: str = DEFAULT_MODE
+    checks: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    schema: Mapping[str, JSON] | None = None
+
+    def compute_hash(self, settings: Settings) -> str:
+        """Of the task and of the settings that its result depends on: 16 hexadecimal digits."""
+        known = asdict(settings)
+        relevant = {
+            section: {key: value for key, value in known[section].items() if key not in INCIDENTAL.get(section, ())}
+            for section in SECTIONS_OF_RESULTS
+            if section in known
+        }
+        text = json.dumps([self._asdict(), relevant], sort_keys=True, default=str)
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class BatchOptions(NamedTuple):
+    """`servers`: addresses; the first one is that of the settings. `timeout`: seconds for one task."""
+
+    servers: tuple[str, ...]
+    jobs: int = 64
+    budget_tokens: int | None = None
+    retry_failed: bool = False
+    timeout: float = 3600.0
+    ray: str | None = None  # the address of a cluster; "" starts one here
+
+
+def read_tasks(path: Path, *, repo: str = "", mode: str = "") -> list[Task]:
+    """The tasks of a file. `repo` and `mode` are for tasks that name none.
+
+    Raises ConfigError with the number of a line that is no task, or whose id was there before.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}.") from error
+    tasks: dict[str, Task] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            task = _read_task(json.loads(line.decode("utf-8")), repo, mode)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}, line {number}: {error}.") from error
+        if task.id in tasks:
+            raise ConfigError(f"{path}, line {number}: the id {task.id} was there before.")
+        tasks[task.id] = task
+    if not tasks:
+        raise ConfigError(f"{path} holds no task.", 'A line looks like {"id": "1", "prompt": "Fix the test."}')
+    return list(tasks.values())
+
+
+def _read_task(value: object, repo: str, mode: str) -> Task:
+    """Raises ValueError with what is wrong."""
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    if unknown := sorted(set(value) - set(Task._fields)):
+        raise ValueError(f"a task has no {unknown[0]!r}; it may have {', '.join(Task._fields)}")
+    for name in ("id", "prompt"):
+        if not isinstance(value.get(name), (str, int) if name == "id" else str) or not str(value[name]).strip():
+            raise ValueError(f"{name}: expected a text")
+    given: dict[str, Any] = {"repo": repo, "mode": mode or DEFAULT_MODE}
+    given |= {name: each for name, each in value.items() if each not in (None, "")} | {"id": str(value["id"])}
+    if not ID.fullmatch(given["id"]):
+        raise ValueError(f"id: {given['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
+    _check_source(given)
+    for name in ("checks", "tools"):
+        if name in given:
+            given[name] = tuple(_read_texts(name, given[name]))
+    _check_files(given.get("files", {}))
+    if not isinstance(given.get("schema", {}), dict):
+        raise ValueError("schema: expected a JSON Schema")
+    return Task(**given)
+
+
+def _check_source(given: Mapping[str, Any]) -> None:
+    for name in ("repo", "base", "mode"):
+        if not isinstance(given.get(name, ""), str):
+            raise ValueError(f"{name}: expected a text")
+        if given.get(name, "").startswith("-"):
+            raise ValueError(f"{name} must not begin with -")
+    if given["mode"] not in MODES:
+        raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {given['mode']!r}")
+    if given.get("base") and not given["repo"]:
+        raise ValueError("base needs a repo")
+
+
+def _read_texts(name: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name}: expected a list of texts")
+    return value
+
+
+def _check_files(files: object) -> None:
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        raise ValueError("files: expected an object of paths and texts")
+    for name in files:
+        path = PurePosixPath(name)
+        if not path.parts or path.is_absolute() or ".." in path.parts or ".git" in path.parts or "\0" in name:
+            raise ValueError(f"files: {name!r} is no path inside the folder")

@@ -1,0 +1,60 @@
+"""A server that does what the prompt of a task says, and a repository for tasks."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from src.app.endpoint import make_settings
+from src.cli.demo.loopback import LoopbackReply, LoopbackRequest, serve
+from src.cli.demo.protocol import DemoRequest, DemoServer, DemoTurn
+from src.config import Settings
+
+
+def play(request: DemoRequest) -> DemoTurn:
+    """`write X` writes the file, `run COMMAND` runs it, `use TOOL` calls it, `say X` says it; the rest ends with `done`."""
+    asked = [index for index, each in enumerate(request.messages) if each["role"] == "user"]
+    verb, _, rest = str(request.messages[asked[-1]]["content"]).split("\n")[0].partition(" ")
+    has_result = any(each["role"] == "tool" for each in request.messages[asked[-1] :])
+    if verb == "say":
+        return DemoTurn(rest)
+    if has_result:
+        return DemoTurn("done")
+    if verb == "write":
+        return DemoTurn("", calls=(("write", {"path": rest, "content": "new\n"}),))
+    if verb == "use":
+        return DemoTurn("", calls=((rest, {}),))
+    if verb == "run":
+        return DemoTurn("", calls=(("exec", {"command": rest, "access": "write"}),))
+    return DemoTurn("What?")
+
+
+@contextmanager
+def open_server(state: Path, seen: list[str] | None = None) -> Iterator[Settings]:
+    """The settings that lead to a server that plays. `seen` gets the path of each request."""
+    server = DemoServer(play, lambda _: None)
+
+    def answer(request: LoopbackRequest) -> LoopbackReply:
+        if seen is not None:
+            seen.append(request.path)
+        return server(request)
+
+    with serve(answer) as address:
+        settings = make_settings(f"{address}/v1", "demo", "", "vllm", None, None)
+        yield replace(settings, state=state)
+
+
+def make_repository(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.txt").write_text("old\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=n", "-c", "user.email=e@x", "commit", "-q", "-m", "first"],
+    ):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    return folder

@@ -1,0 +1,135 @@
+"""Tasks to rows, on one machine."""
+
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from src.batch.driver import Batch, open_scratch
+from src.batch.results import Results, load_rows
+from src.batch.tasks import BatchOptions, Task
+
+from .script import make_repository, open_server
+
+DEADLY = '''
+import os, signal
+from vllm_bot import tool
+
+@tool(risk="low")
+def die() -> str:
+    """End the process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+@contextmanager
+def run(tmp_path, *tasks, seen=None, show=lambda _: None, adapt=lambda settings: settings, **options):
+    """A batch that has run, and may be looked at."""
+    tmp_path.mkdir(exist_ok=True)
+    with open_server(tmp_path / "state", seen) as settings, Results(tmp_path / "out") as results:
+        settings = adapt(settings)
+        chosen = BatchOptions((settings.vllm.base_url,), **{"jobs": 2, **options})
+        batch = Batch(tasks, settings, results, chosen, show)
+        batch.run()
+        yield batch
+
+
+def is_running(*words):
+    """Whether a process with these words runs."""
+    found = "\0".join(words)
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended
+            if file.read_text(errors="replace").startswith(found):
+                return True
+    return False
+
+
+def test_each_task_gets_a_row(tmp_path):
+    tasks = [Task(f"t{n}", f"say {n}") for n in range(5)]
+    with run(tmp_path, *tasks) as batch:
+        assert [(row.id, row.status, row.answer) for row in batch.rows] == [
+            (f"t{n}", "answered", str(n)) for n in range(5)
+        ]
+    assert len(load_rows(tmp_path / "out")) == 5
+    assert len((tmp_path / "out/predictions.jsonl").read_text().splitlines()) == 5
+
+
+def test_a_finished_batch_sends_nothing(tmp_path):
+    task, seen = Task("t", "say x"), []
+    with run(tmp_path, task):
+        pass
+    with run(tmp_path, task, seen=seen) as batch:
+        assert [row.answer for row in batch.rows] == ["x"]
+    assert seen == []
+
+
+def test_a_task_that_changed_runs_again_and_its_old_row_stays(tmp_path):
+    with run(tmp_path, Task("t", "say x")):
+        pass
+    with run(tmp_path, Task("t", "say y")) as batch:
+        assert [row.answer for row in batch.rows] == ["y"]
+    assert [row.answer for row in load_rows(tmp_path / "out")] == ["x", "y"]
+
+
+def test_only_failed_tasks_run_again_when_that_is_asked_for(tmp_path):
+    tasks = [Task("good", "say x"), Task("bad", "say x", checks=("test -f /nowhere",))]
+    with run(tmp_path, *tasks):
+        pass
+    with run(tmp_path, *tasks, retry_failed=True):
+        pass
+    assert sorted(row.id for row in load_rows(tmp_path / "out")) == ["bad", "bad", "good"]
+
+
+def test_a_spent_budget_starts_no_task(tmp_path):
+    tasks = [Task(f"t{n}", "say x") for n in range(6)]
+    with run(tmp_path, *tasks, jobs=1, budget_tokens=1) as batch:
+        assert batch.is_over_budget
+        assert len(batch.rows) == 1
+
+
+def test_tasks_of_one_repository_do_not_see_each_other(tmp_path):
+    repository = str(make_repository(tmp_path / "repo"))
+    tasks = [Task(f"t{n}", "run ls > seen.txt; touch more", repo=repository, mode="full") for n in range(3)]
+    with run(tmp_path, *tasks, jobs=3) as batch:
+        assert ["+more" in row.patch for row in batch.rows] == [False] * 3
+
+
+class TestPoisonedTasks:
+    def test_one_that_kills_its_process_ends_alone(self, tmp_path):
+        (tmp_path / "deadly.py").write_text(DEADLY)
+
+        def add_tool(settings):
+            return replace(settings, tools=replace(settings.tools, modules=(str(tmp_path / "deadly.py"),)))
+
+        with run(tmp_path, Task("bad", "use die"), Task("good", "say x"), adapt=add_tool) as batch:
+            assert [row.status for row in batch.rows] == ["crashed", "answered"]
+            assert batch.rows[0].reason == "Its process ended with signal SIGKILL."
+
+    def test_one_that_takes_too_long_is_ended_with_its_commands(self, tmp_path):
+        with run(tmp_path, Task("slow", "run sleep 987"), Task("good", "say x"), timeout=3.0) as batch:
+            assert [row.status for row in batch.rows] == ["timeout", "answered"]
+        assert not is_running("sleep", "987")
+
+
+def test_nothing_is_left_when_it_is_interrupted(tmp_path):
+    def interrupt(progress):
+        if progress.running == 2:
+            raise KeyboardInterrupt
+
+    tasks = [Task(f"t{n}", "run sleep 986") for n in range(4)]
+    with pytest.raises(KeyboardInterrupt), run(tmp_path, *tasks, show=interrupt):
+        pass
+    assert not is_running("sleep", "986")
+    assert load_rows(tmp_path / "out") == []
+
+
+def test_what_a_killed_driver_left_is_removed(tmp_path):
+    with open_server(tmp_path / "state") as settings:
+        with open_scratch(tmp_path, settings) as scratch:
+            pass
+        (scratch / "tasks/x").mkdir(parents=True)
+        with open_scratch(tmp_path, settings) as again:
+            assert again == scratch
+            assert list(again.iterdir()) == []
+        assert not scratch.exists()

@@ -1,0 +1,78 @@
+"""Rows on the disk."""
+
+import json
+
+import pytest
+
+from src.batch.results import CheckResult, Results, Row, load_rows
+from src.errors import BotError
+
+ROW = Row("a", "h", "answered", "", {"x": [1]}, "diff \udcff", (CheckResult("make", 0, "ok"),), {"output_tokens": 3})
+
+
+def test_a_row_comes_back_as_it_was(tmp_path):
+    with Results(tmp_path / "out") as results:
+        results.add(ROW, b"")
+    assert load_rows(tmp_path / "out") == [ROW]
+
+
+def test_a_line_that_a_crash_cut_off_is_removed_and_nothing_else(tmp_path):
+    with Results(tmp_path) as results:
+        results.add(ROW, b"")
+    whole = (tmp_path / "results.jsonl").read_bytes()
+    (tmp_path / "results.jsonl").write_bytes(whole + whole[:20])
+    with Results(tmp_path) as results:
+        results.add(ROW._replace(id="b"), b"")
+    assert [row.id for row in load_rows(tmp_path)] == ["a", "b"]
+
+
+def test_a_line_that_is_no_result_is_named_and_kept(tmp_path):
+    (tmp_path / "results.jsonl").write_text('{"id": 1}\n')
+    with pytest.raises(BotError, match="line 1: this is no result"):
+        Results(tmp_path)
+    assert (tmp_path / "results.jsonl").read_text() == '{"id": 1}\n'
+
+
+def test_two_batches_do_not_write_to_one_folder(tmp_path):
+    with Results(tmp_path), pytest.raises(BotError, match="Another batch"):
+        Results(tmp_path)
+
+
+def test_the_last_row_of_a_task_counts(tmp_path):
+    with Results(tmp_path) as results:
+        results.add(ROW._replace(status="error"), b"")
+        results.add(ROW, b"")
+    with Results(tmp_path) as results:
+        assert results.rows == {("a", "h"): ROW}
+
+
+def test_the_conversation_lies_beside_its_row(tmp_path):
+    with Results(tmp_path) as results:
+        results.add(ROW._replace(session="s1"), b"journal")
+    assert (tmp_path / "sessions/s1.jsonl").read_bytes() == b"journal"
+
+
+def test_predictions_are_as_the_harness_of_swe_bench_reads_them(tmp_path):
+    with Results(tmp_path) as results:
+        results.export([ROW._replace(model="m")])
+    (line,) = (tmp_path / "predictions.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"instance_id": "a", "model_name_or_path": "m", "model_patch": "diff \udcff"}
+
+
+def test_parquet_holds_the_same_rows_even_with_text_that_is_not_unicode(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with Results(tmp_path) as results:
+        results.export([ROW, ROW._replace(id="b", answer="text")])
+    rows = parquet.read_table(tmp_path / "results.parquet").to_pylist()
+    assert [(row["id"], row["answer"], row["patch"]) for row in rows] == [
+        ("a", '{"x": [1]}', "diff ?"),
+        ("b", "text", "diff ?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_success"),
+    [("answered", 0, True), ("answered", 1, False), ("answered", None, False), ("error", 0, False)],
+)
+def test_a_success_is_an_answer_whose_checks_all_pass(status, code, is_success):
+    assert Row("a", "h", status, checks=(CheckResult("x", code, ""),)).is_success is is_success

@@ -1,0 +1,74 @@
+"""One task from its folder to its row."""
+
+import pytest
+
+from src.batch.task_run import Job, run_task
+from src.batch.tasks import Task
+
+from .script import make_repository, open_server
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_it(prompt, **given):
+        with open_server(tmp_path / "state") as settings:
+            task = Task("a", prompt, **given)
+            outcome = run_task(Job(task, "h", settings, tmp_path / "scratch"))
+        assert not any((tmp_path / "scratch/tasks").iterdir())
+        return outcome
+
+    (tmp_path / "scratch").mkdir()
+    return run_it
+
+
+def test_the_answer_the_patch_and_the_checks_are_in_the_row(run, tmp_path):
+    outcome = run("write b.txt", repo=str(make_repository(tmp_path / "repo")), checks=("test -f b.txt", "exit 3"))
+    row = outcome.row
+    assert (row.status, row.answer, row.calls, row.path) == ("answered", "done", 1, "native")
+    assert "+++ b/b.txt" in row.patch
+    assert [(check.command, check.exit_code) for check in row.checks] == [("test -f b.txt", 0), ("exit 3", 3)]
+    assert row.tokens > 0
+
+
+def test_the_conversation_comes_with_it(run):
+    outcome = run("say hello")
+    assert outcome.row.session
+    assert b"say hello" in outcome.conversation
+
+
+def test_tools_that_are_not_named_are_not_offered(run):
+    assert run("write b.txt", tools=("read",)).row.patch == ""
+    assert "There is no tool raed" in run("say x", tools=("raed",)).row.reason
+
+
+def test_what_the_mode_does_not_allow_is_refused_and_asks_nobody(run):
+    assert run("write b.txt", mode="ask").row.patch == ""
+
+
+def test_git_works_in_the_folder(run, tmp_path):
+    row = run("run git log --oneline > log.txt", repo=str(make_repository(tmp_path / "repo")), mode="full").row
+    assert " first" in row.patch
+
+
+def test_an_answer_of_the_schema_is_the_value(run):
+    row = run('say {"n": 3}', schema={"type": "object", "properties": {"n": {"type": "integer"}}}).row
+    assert (row.status, row.answer) == ("answered", {"n": 3})
+
+
+def test_an_answer_that_is_not_of_the_schema_is_asked_for_once_more(run):
+    row = run("say no", schema={"type": "object"}).row
+    assert (row.status, row.turns) == ("invalid", 2)
+
+
+def test_a_repository_that_cannot_be_cloned_is_a_row(run, tmp_path):
+    row = run("say x", repo=str(tmp_path / "none")).row
+    assert (row.status, row.session) == ("error", "")
+
+
+def test_a_server_that_is_gone_may_be_tried_again(tmp_path):
+    with open_server(tmp_path / "state") as settings:
+        pass
+    (tmp_path / "scratch").mkdir()
+    outcome = run_task(Job(Task("a", "say x"), "h", settings, tmp_path / "scratch"))
+    assert outcome.is_overload
+    assert outcome.row.status == "error"

@@ -1,0 +1,79 @@
+"""Reading the file of tasks."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from src.batch.tasks import read_tasks
+from src.config import Settings
+from src.config.settings import VllmSettings
+from src.errors import ConfigError
+
+
+def read(tmp_path, *rows, **given):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    return read_tasks(path, **given)
+
+
+def test_a_line_is_a_task(tmp_path):
+    task, *_ = read(tmp_path, {"id": 7, "prompt": "Fix it.", "checks": ["make test"], "tools": ["read"]})
+    assert (task.id, task.prompt, task.checks, task.tools, task.mode) == (
+        "7",
+        "Fix it.",
+        ("make test",),
+        ("read",),
+        "auto",
+    )
+
+
+def test_repository_and_mode_of_the_command_line_are_for_tasks_that_name_none(tmp_path):
+    rows = [{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "repo": "/r", "mode": "plan"}]
+    tasks = read(tmp_path, *rows, repo="/given", mode="full")
+    assert [(task.repo, task.mode) for task in tasks] == [("/given", "full"), ("/r", "plan")]
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("{", "line 2: Expecting property name"),
+        ("[1]", "line 2: expected a JSON object"),
+        ({"id": "b"}, "line 2: prompt: expected a text"),
+        ({"prompt": "x"}, "line 2: id: expected a text"),
+        ({"id": "../b", "prompt": "x"}, "line 2: id: '../b' holds more than"),
+        ({"id": "a", "prompt": "x"}, "line 2: the id a was there before"),
+        ({"id": "b", "prompt": "x", "cheks": []}, "line 2: a task has no 'cheks'"),
+        ({"id": "b", "prompt": "x", "checks": "make"}, "line 2: checks: expected a list of texts"),
+        ({"id": "b", "prompt": "x", "mode": "yolo"}, "line 2: mode: expected one of plan"),
+        ({"id": "b", "prompt": "x", "repo": "--upload-pack=x"}, "line 2: repo must not begin with -"),
+        ({"id": "b", "prompt": "x", "base": "v1"}, "line 2: base needs a repo"),
+        ({"id": "b", "prompt": "x", "files": {"../x": ""}}, "line 2: files: '../x' is no path inside the folder"),
+        ({"id": "b", "prompt": "x", "files": {".git/hooks/x": ""}}, "is no path inside the folder"),
+        ({"id": "b", "prompt": "x", "schema": "x"}, "line 2: schema: expected a JSON Schema"),
+    ],
+)
+def test_a_line_that_is_no_task_is_named(tmp_path, row, told):
+    with pytest.raises(ConfigError, match="tasks.jsonl") as caught:
+        read(tmp_path, {"id": "a", "prompt": "x"}, row)
+    assert told in caught.value.message
+
+
+def test_a_file_without_tasks_and_one_that_is_not_there_are_errors(tmp_path):
+    with pytest.raises(ConfigError, match="holds no task"):
+        read(tmp_path, "")
+    with pytest.raises(ConfigError, match="No such file"):
+        read_tasks(tmp_path / "none")
+
+
+class TestHash:
+    def test_it_changes_with_the_task_and_with_what_a_result_depends_on(self, tmp_path):
+        one, other = read(tmp_path, {"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x"})
+        settings = Settings()
+        warmer = replace(settings, vllm=VllmSettings(temperature=0.7))
+        assert len({one.compute_hash(settings), other.compute_hash(settings), one.compute_hash(warmer)}) == 3
+
+    def test_it_does_not_change_with_the_address_or_the_key(self, tmp_path):
+        (task,) = read(tmp_path, {"id": "a", "prompt": "x"})
+        moved = replace(Settings(), vllm=VllmSettings(base_url="http://gpu:8000/v1", api_key="k", timeout=1.0))
+        assert task.compute_hash(Settings()) == task.compute_hash(moved)
