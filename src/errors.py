@@ -126,6 +126,14 @@ class ToolsUnsupported(ServerError):
     pass
 
 
+class TokensUnsupported(ServerError):
+    """The server does not generate from tokens, or answers without the text of what it generated."""
+
+
+class ToolsDropped(ServerError):
+    """The server accepted tools and left them out of the prompt."""
+
+
 class TemplateRejected(ServerError):
     pass
 

@@ -152,7 +152,9 @@ class ScriptedClient:
     def __init__(self, *answers: tuple[int, dict] | list[dict] | bytes, **aside: object) -> None:
         self.answers = list(answers)
         self.aside = aside
+        self.statuses: dict[str, tuple[int, object]] = {}  # of other addresses that refuse, by path
         self.requests: list[dict] = []
+        self.asked_aside: list[str] = []  # the other addresses
         self.slept: list[float] = []  # between attempts
         self.sleep = self.slept.append
         self.is_cancelled = lambda: False
@@ -176,6 +178,9 @@ class ScriptedClient:
         yield HttpReply(200, "text/event-stream", "", iter(stream))
 
     def _aside(self, name: str, asked: dict) -> tuple[int, object]:
+        self.asked_aside.append(name)
+        if name in self.statuses:
+            return self.statuses[name]
         if name not in self.aside:
             return 404, {"detail": "Not Found"}
         answer = self.aside[name]
@@ -191,7 +196,7 @@ def list_models(client, codec=None) -> list[str]:
 
 def is_chat(path: str) -> bool:
     """Whether the path of a request asks for a turn of the model, for any provider."""
-    return path.endswith(("chat/completions", "messages")) or "enerateContent" in path
+    return path.endswith(("chat/completions", "messages", "inference/v1/generate")) or "enerateContent" in path
 
 
 def stream_event(delta: dict) -> bytes:

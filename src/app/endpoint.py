@@ -9,12 +9,12 @@ import random
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..config import Settings
 from ..config.settings import VllmSettings
 from ..errors import ConfigError
-from ..model import BY_CONFIGURATION, CallPath, FactStore, ModelCore, ModelOptions
+from ..model import BY_CONFIGURATION, CallPath, FactStore, Mode, ModelCore, ModelOptions
 from ..model.retry import RetryPolicy
 from ..providers.base import Codec
 from ..providers.openai import OpenAICodec
@@ -106,6 +106,16 @@ def make_client_options(settings: Settings, within: float | None = None) -> dict
     }
 
 
+def _make_path(vllm: VllmSettings) -> CallPath:
+    """The path to begin with."""
+    order = cast("tuple[Mode, ...]", vllm.paths)
+    if not vllm.enable_function_calling:
+        return CallPath("text", BY_CONFIGURATION)
+    if vllm.provider != "vllm":
+        order = tuple(mode for mode in order if mode in ("native", "text")) or ("native",)
+    return CallPath(order[0], order=order)
+
+
 def make_model_options(settings: Settings, model: str, *, is_retried: bool = True) -> dict[str, Any]:
     """The arguments of make_core, but for the address and the name.
 
@@ -115,7 +125,7 @@ def make_model_options(settings: Settings, model: str, *, is_retried: bool = Tru
     return {
         "codec": row.codec(random_id),
         "is_vllm": vllm.provider == "vllm",
-        "path": CallPath() if vllm.enable_function_calling else CallPath("text", BY_CONFIGURATION),
+        "path": _make_path(vllm),
         "strict": row.strict if vllm.strict_tools else fits_nothing,
         "stream": vllm.stream,
         "temperature": vllm.temperature,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError
-from .settings import BASE_URLS, MAIN_SERVER, SECTIONS
+from .settings import BASE_URLS, CALL_PATHS, MAIN_SERVER, SECTIONS
 
 MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a float
 TABLES = ("models", "servers")  # sections of objects by name, whose keys are those of `vllm`
@@ -159,10 +159,17 @@ def _refine_extra_body(value: dict[str, Any], place: str) -> dict[str, Any]:
     return value
 
 
+def _refine_paths(value: list[str], place: str) -> tuple[str, ...]:
+    if not value or len(set(value)) < len(value) or not set(value) <= set(CALL_PATHS):
+        raise ConfigError(f"{place}: expected some of {', '.join(CALL_PATHS)}, each once, got {shorten(value)}")
+    return tuple(value)
+
+
 REFINERS: Mapping[str, Callable[[Any, str], object]] = {
     "vllm.base_url": _refine_base_url,
     "vllm.api_key": _refine_api_key,
     "vllm.headers": _refine_headers,
+    "vllm.paths": _refine_paths,
     "vllm.extra_body": _refine_extra_body,
     "vllm.ssl_verify": lambda value, place: (
         str(resolve_path(value, place, "file")) if isinstance(value, str) else value

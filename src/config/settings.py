@@ -15,6 +15,7 @@ from .locations import get_state_folder
 
 MODES = ("plan", "ask", "edits", "auto", "full")  # src/security/permissions/modes.py says what each allows
 PROFILE_MODES: Mapping[str, str] = {"read-only": "plan", "ask": "ask", "workspace": "edits", "full": "full"}
+CALL_PATHS = ("tokens", "native", "template", "text")  # src/model/call_path.py says what each does
 WEEK_S = 7 * 24 * 3600.0  # the longest wait; the system's clocks cannot hold every number
 
 
@@ -92,6 +93,9 @@ class VllmSettings:
     default_model_index: int = option(0, "Which of `available_models` to use, counting from 0", least=0)
     enable_function_calling: bool = option(
         True, "Send `tools` to the server; false: have the model write calls as text", per_model=True
+    )
+    paths: tuple[str, ...] = option(
+        CALL_PATHS, "How tools are offered, in order of preference; what the server refuses is left out", per_model=True
     )
     strict_tools: bool = option(
         True, "Have the server constrain native calls to their schemas where it can", per_model=True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .call_path import BY_CONFIGURATION, MODES, CallPath
+from .call_path import BY_CONFIGURATION, MODES, CallPath, Mode
 from .core import ModelCore
 from .facts import FactStore
 from .request_builder import ModelOptions
 from .server import ServerApi
 
-__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "FactStore", "ModelCore", "ModelOptions", "ServerApi"]
+__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "FactStore", "Mode", "ModelCore", "ModelOptions", "ServerApi"]

@@ -1,21 +1,28 @@
 """How requests to one server and model are made, and what they have refused so far. A value that can be stored.
 
-Three paths, in the order of preference. native: `tools`, and the server parses the calls. template: `tools` with
-tool_choice "none": the chat template still shows them, the model answers in the format that it was trained for, and
-our parser reads it. text: TOOL_CALL instructions in the system prompt. A refusal disables only what was refused, and
-it stays disabled.
+Four paths, in the order of preference. tokens: the server renders the prompt and generates from its tokens, and our
+parser reads the text. native: `tools`, and the server parses the calls. template: `tools` with tool_choice "none": the
+chat template still shows them, the model answers in the format that it was trained for, and our parser reads it.
+text: TOOL_CALL instructions in the system prompt. A refusal disables only what was refused, and it stays disabled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
+from ..errors import (
+    ContentRejected,
+    ServerError,
+    TemplateRejected,
+    TokensUnsupported,
+    ToolsDropped,
+    ToolsUnsupported,
+)
 
-Mode = Literal["native", "template", "text"]
-MODES: tuple[Mode, ...] = ("native", "template", "text")
+Mode = Literal["tokens", "native", "template", "text"]
+MODES: tuple[Mode, ...] = ("tokens", "native", "template", "text")
 
 _START_WITH = "For native calls, start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 NOTICES: dict[Mode, str] = {
@@ -29,9 +36,16 @@ ROLES_MERGED = (
 SYSTEM_FOLDED = "The model's chat template accepts no system prompt; it is sent with the first user message."
 TEXT_ONLY = "The model accepts only text; it is told where images and sound were left out."
 LOST_CALLS = "The server announced tool calls but returned none; using calls in the text instead."
+TOOLS_DROPPED = (
+    "This server leaves tools out of the prompt that it is not to parse calls of; using calls in the text instead."
+)
+NO_TOKENS_NOTICE = "This server does not generate from tokens. For that, start it with --enable-scale-out."
 
+BY_DEFAULT = "the default"
 BY_HAND = "chosen by hand"
 BY_CONFIGURATION = "enable_function_calling is false"
+NO_TOKENS = "the server was started without --enable-scale-out"
+NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
 
 # Fields of a request that a server may not know, and that an answer does not need.
 OPTIONAL_FIELDS = (
@@ -48,30 +62,39 @@ _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 @dataclass(frozen=True, slots=True)
 class CallPath:
-    """`reason`: how the mode came about, for the user; `disabled_fields`: of a request, refused by the server.
+    """`reason`: how the mode came about, for the user; `order`: the modes to use, the first one first.
 
+    `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name.
     `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
+    `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
     """
 
     mode: Mode = "native"
-    reason: str = "the default"
+    reason: str = BY_DEFAULT
     alternate: bool = False
     fold_system: bool = False
     text_only: bool = False
     disabled_fields: tuple[str, ...] = ()
     template_shows_tools: bool | None = None
     system_first: bool = False
+    proven: bool = False
+    order: tuple[Mode, ...] = field(default=MODES, compare=False)
+
+    @property
+    def prompt_style(self) -> Mode:
+        """The mode whose prompt this one has: a prompt for tokens is made as for template, or else as for text."""
+        if self.mode != "tokens":
+            return self.mode
+        return "template" if self.template_shows_tools else "text"
 
     def downgrade(self, refusal: ServerError, sent: frozenset[str]) -> Downgrade:
         """The path without what the server refused.
 
         `sent`: the optional fields of the refused request. Raises the refusal if nothing is left to disable.
         """
-        if isinstance(refusal, ToolsUnsupported) and self.mode != "text":
-            mode: Mode = "template" if self.template_shows_tools and self.mode == "native" else "text"
-            reason = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
-            return Downgrade(replace(self, mode=mode, reason=reason), NOTICES[mode])
+        if isinstance(refusal, (ToolsUnsupported, ToolsDropped)) and self.mode != "text":
+            return self._step_down(refusal)
         if isinstance(refusal, TemplateRejected):
             return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
@@ -79,7 +102,37 @@ class CallPath:
         for name in OPTIONAL_FIELDS:
             if name in sent and name not in self.disabled_fields and _blames(refusal, name):
                 return Downgrade(self.disable_fields([name]), "")
+        if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
+            return self._step_down(refusal)
         raise refusal
+
+    def _step_down(self, refusal: ServerError) -> Downgrade:
+        """The next mode of the order. Raises the refusal if there is none."""
+        if self.mode == "tokens":
+            path = self.disable_fields(["tokens"]).skip_tokens(NO_TOKENS)
+            if path.mode == "tokens":
+                raise refusal
+            return Downgrade(path, NO_TOKENS_NOTICE if self.is_chosen else "")
+        modes = [mode for mode in self._list_lower() if mode != "template" or self.template_shows_tools]
+        if not modes:
+            raise refusal
+        if isinstance(refusal, ToolsDropped):
+            path = self._change_mode(modes[0], "the server leaves tools out of the prompt")
+            return Downgrade(path, TOOLS_DROPPED if path.mode == "text" else "")
+        return Downgrade(self._change_mode(modes[0], NO_PARSER), NOTICES.get(modes[0], ""))
+
+    def skip_tokens(self, reason: str = BY_DEFAULT) -> CallPath:
+        """The path with the mode after tokens; itself if there is none."""
+        lower = self._list_lower() if self.mode == "tokens" else []
+        return self._change_mode(lower[0], reason) if lower else self
+
+    def _list_lower(self) -> list[Mode]:
+        """The modes that may take the place of this one."""
+        start = self.order.index(self.mode) + 1 if self.mode in self.order else 0
+        return [mode for mode in self.order[start:] if mode not in (self.mode, *self.disabled_fields)]
+
+    def _change_mode(self, mode: Mode, reason: str) -> CallPath:
+        return replace(self, mode=mode, reason=reason, proven=False)
 
     def _downgrade_roles(self, refusal: TemplateRejected) -> Downgrade:
         if not self.alternate:
@@ -91,7 +144,7 @@ class CallPath:
     def disable_native(self) -> Downgrade:
         """The path after the server announced native calls and returned none."""
         reason = "the server announced calls and returned none"
-        return Downgrade(replace(self, mode="text", reason=reason), LOST_CALLS)
+        return Downgrade(self._change_mode("text", reason), LOST_CALLS)
 
     def disable_fields(self, names: Iterable[str]) -> CallPath:
         """The path on which these fields of a request are left out too."""
@@ -100,23 +153,27 @@ class CallPath:
 
     def choose(self, mode: Mode) -> CallPath:
         """The path with the mode that the user chose."""
-        return replace(self, mode=mode, reason=BY_HAND)
+        return self._change_mode(mode, BY_HAND)
 
     def join(self, other: CallPath) -> CallPath:
-        """What both have learned. A mode that the user chose stays; else the later one of MODES counts."""
-        mode, reason = self.mode, self.reason
-        is_lower = MODES.index(other.mode) > MODES.index(mode)
-        if is_lower and not self.is_chosen and not other.is_chosen:
-            mode, reason = other.mode, other.reason
+        """What both have learned. A mode that the user chose stays; else the later one of the order counts.
+
+        Tokens stay until they are refused, whatever else was.
+        """
+        best = self
+        if not self.is_chosen and not other.is_chosen and other.mode in self._list_lower():
+            best = self if self.mode == "tokens" and "tokens" not in other.disabled_fields else other
         return CallPath(
-            mode,
-            reason,
+            best.mode,
+            best.reason,
             self.alternate or other.alternate,
             self.fold_system or other.fold_system,
             self.text_only or other.text_only,
             self.disable_fields(other.disabled_fields).disabled_fields,
             other.template_shows_tools if self.template_shows_tools is None else self.template_shows_tools,
             self.system_first or other.system_first,
+            any(path.proven and path.mode == best.mode for path in (self, other)),
+            self.order,
         )
 
     @property
@@ -127,11 +184,12 @@ class CallPath:
     @property
     def is_learned(self) -> bool:
         """Whether it was learned from the server, and not set by the user."""
-        return not self.is_chosen and self != CallPath()
+        return not self.is_chosen and self != CallPath(self.mode if self.mode == "tokens" else "native")
 
     def to_dict(self) -> dict[str, Any]:
         """What from_dict takes: JSON values only, under the names that files of earlier versions have."""
         values = {**asdict(self), "disabled_fields": list(self.disabled_fields)}
+        del values["order"]  # it is a setting
         return {_STORED_NAMES.get(name, name): value for name, value in values.items()}
 
     @classmethod
@@ -139,7 +197,7 @@ class CallPath:
         """Raises TypeError or ValueError if `stored` is not what to_dict gave."""
         names = {stored_name: name for name, stored_name in _STORED_NAMES.items()}
         path = cls(**{names.get(key, key): value for key, value in stored.items()})
-        if path.mode not in MODES:
+        if path.mode not in MODES or "order" in stored:
             raise ValueError(f"no such path: {path.mode!r}")
         kinds: dict[str, tuple[type, ...]] = {name: (type(value),) for name, value in cls().to_dict().items()}
         kinds["template_shows_tools"] = (bool, type(None))

@@ -20,20 +20,25 @@ from ..errors import (
     RequestFailed,
     ServerError,
     ServerLoading,
+    TokensUnsupported,
+    ToolsDropped,
+    WireError,
 )
 from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
+from ..providers.vllm_tokens import make_generate_decoder
 from ..types.caching import LastMemo
 from ..types.effects import READ, Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
+from .evidence import PromptCounter, PromptWatch
 from .facts import FactStore, ServedModel
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
-from .server import OK, ServerApi, read_refusal
+from .server import OK, ServerApi, as_tokens_refusal, read_refusal
 from .token_budget import TokenBudget
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
@@ -88,6 +93,8 @@ class ModelCore:
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
+        self._prompt_counter = PromptCounter(self._budget)
+        self._prompt_watch = PromptWatch()
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
         self._beginning: dict[str, object] = {}  # of the last prompt
         self._held: list[ModelEvent] = []  # until the server accepts the request
@@ -124,7 +131,10 @@ class ModelCore:
 
         Below `exact_from` an upper bound is enough; the server counts tokens above it.
         """
-        return self._budget.measure_fill(self._build_request(messages, tools, self.path), exact_from)
+        path = self.path
+        if path.mode == "tokens" and path.template_shows_tools is None:
+            path = path.skip_tokens()  # whose prompt is the longest that it may become
+        return self._budget.measure_fill(self._build_request(messages, tools, path), exact_from)
 
     def respond(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
@@ -152,7 +162,7 @@ class ModelCore:
             self._release_first_turn()
 
     def _is_untried(self, path: CallPath) -> bool:
-        is_known = path.mode != "native" or path.is_chosen or self._facts.accepted.get(self._fact_key)
+        is_known = path.mode not in ("tokens", "native") or path.is_chosen or self._facts.accepted.get(self._fact_key)
         return self.server.is_vllm and not is_known
 
     def _wait_for_first_turn(self) -> Aside[None]:
@@ -181,10 +191,14 @@ class ModelCore:
     ) -> Turn[None]:
         """See respond. Where the server refuses, the request is changed and sent again."""
         path = self.path
-        if tools and path.mode == "native" and path.template_shows_tools is None and self._can_tell_prompts:
+        is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
+        if tools and is_open and self._can_tell_prompts:
             path = yield from self._learn_template(messages, tools, path)
+        if path.mode == "tokens" and not self._can_tell_prompts:
+            path = path.skip_tokens()
         while True:
             request = yield from self._budget.fit_max_tokens(self._build_request(messages, tools, path, tool_choice))
+            self._prompt_watch = yield from self._prompt_counter.watch(request, path)
             if (changed := self._list_changes(request, path)) and len(messages) > 2:
                 self._held.append(PromptChanged(changed))
             try:
@@ -194,8 +208,12 @@ class ModelCore:
             except ModelNotFound as refusal:
                 self._held.append(Notice((yield from self._take_the_only_model(refusal))))
             except ServerError as refusal:
-                yield from self.server.hint_base_url(refusal)
+                if not isinstance(refusal, TokensUnsupported):
+                    yield from self.server.hint_base_url(refusal)
                 path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request))
+                if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
+                    self.path = path  # so, whatever becomes of the turn
+                    path = self.path
                 if notice:
                     self._held.append(Notice(notice))
 
@@ -221,18 +239,17 @@ class ModelCore:
     def _learn_template(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath
     ) -> Aside[CallPath]:
-        """The path with whether the chat template shows the tools: the prompt is then longer with them than without.
+        """The path with whether the chat template shows the tools.
 
         The beginning of the conversation tells, and counting a long one costs the server time.
         """
         first = next((place for place, each in enumerate(messages) if isinstance(each, UserMessage)), len(messages))
-        request = self._build_request(messages[: first + 1], tools, path)
-        hidden = yield from self._budget.count_tokens(replace(request, tools=()))
-        shown = None if hidden is None else (yield from self._budget.count_tokens(request))
-        if hidden is None or shown is None:
+        request = self._build_request(messages[: first + 1], tools, replace(path, mode="template"))
+        sizes = yield from self._prompt_counter.count(request)
+        if sizes is None:
             self._can_tell_prompts = False
             return path
-        self.path = replace(path, template_shows_tools=shown > hidden)  # so, whatever becomes of the turn
+        self.path = replace(path, template_shows_tools=sizes.shown > sizes.hidden)  # so, whatever becomes of the turn
         return self.path
 
     def _list_changes(self, request: ChatRequest, path: CallPath) -> tuple[str, ...]:
@@ -279,6 +296,7 @@ class ModelCore:
             tools,
             choice=choice,
             is_native=path.mode == "native",
+            is_unparsed=path.mode == "tokens",
             server=self.server,
             budget=self._budget,
             replay=partial(self._stream_answer, tools=tools, path=path, is_shown=False),
@@ -295,28 +313,21 @@ class ModelCore:
         self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, *, is_shown: bool = True
     ) -> Turn[ResponseAssembler]:
         """The events of one answer, and the whole. `is_shown`: whether to give the events."""
-        wire = self._builder.encode(request)
         turn = ResponseAssembler(
             tools, self._new_id, self._builder.given, self._thought_closer, self._index_tools(tuple(tools))
         )
         has_shown, limit = False, self._limit_answer()
         try:
-            head: ReplyHead = yield Open("POST", wire.path, wire.body)
-            if head.status != OK:
-                raise read_refusal(head, (yield from _read_all()))
+            is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
+            decoder, is_over = (yield from self._open(request, is_generated)), False
             self.path = path  # the server accepts it
             if tools:
                 self._facts.accepted.update(self._fact_key, lambda _: True)
             yield from self._end_first_turn()
-            decoder, is_over = self._codec.make_decoder(head.content_type), False
             while not is_over:
-                try:
-                    piece: bytes | ClientError | None = yield READ
-                except ClientError as broken:
-                    piece = broken
-                events, is_over = decode_piece(decoder, piece)
+                events, is_over = decode_piece(decoder, (yield from _read_piece()))
                 for event in events:
-                    for shown in turn.feed(event):
+                    for shown in self._prompt_watch.take(event, turn.feed(event)):
                         if is_shown:
                             has_shown = True
                             yield shown
@@ -328,6 +339,8 @@ class ModelCore:
             else:
                 yield Release()
         except RequestFailed as error:
+            if isinstance(error, WireError) and path.mode == "tokens" and not has_shown:
+                raise TokensUnsupported(error.message, error.hint) from error
             if isinstance(error, _SIGNS_OF_RESTART):
                 self.server.forget()
             for shown in turn.flush() if is_shown else ():
@@ -335,8 +348,28 @@ class ModelCore:
             error.was_shown = has_shown
             raise
         self._thought_closer = turn.thought_closer
-        self._budget.record_usage(request, len(wire.body), turn.completed.usage)
+        if self._prompt_watch.is_proven or (path.mode == "native" and turn.completed.calls):
+            self.path = replace(path, proven=True)
+        self._budget.record_usage(request, self._builder.measure_bytes(request), turn.completed.usage)
         return turn
+
+    def _open(self, request: ChatRequest, is_generated: bool) -> Aside[Decoder]:
+        """Send a request and return the decoder of its answer. Raises ServerError for a refusal, and ToolsDropped.
+
+        `is_generated`: from tokens, after the server has rendered the request to them.
+        """
+        wire = self._builder.encode(request)
+        self._prompt_watch.begin()
+        if is_generated:
+            wire, size = yield from self.server.render(wire)
+            self._prompt_watch.compare(size)
+        head: ReplyHead = yield Open("POST", wire.path, wire.body)
+        if head.status != OK:
+            refusal = read_refusal(head, (yield from _read_all()))
+            raise as_tokens_refusal(refusal) if is_generated else refusal
+        if is_generated:
+            return make_generate_decoder(head.content_type, self._new_id)
+        return self._codec.make_decoder(head.content_type)
 
     def _limit_answer(self) -> int:
         """In characters: what no answer that fits into the context has."""
@@ -349,6 +382,15 @@ class ModelCore:
                 if is_shown:
                     yield shown
         yield Notice(TOO_LONG.format(size=turn.size))
+
+
+def _read_piece() -> Aside[bytes | ClientError | None]:
+    """The next bytes of an answer; None at its end, or the error that ended it."""
+    try:
+        piece: bytes | None = yield READ
+    except ClientError as broken:
+        return broken
+    return piece
 
 
 def _read_all() -> Aside[bytes]:

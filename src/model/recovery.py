@@ -49,7 +49,7 @@ CUT_OFF = (
 
 
 class Recovery:
-    """Of one answer, which `turn` has read to its end.
+    """Of one answer, which `turn` has read to its end. `is_unparsed`: no parser of the server has read it.
 
     `replay` sends a request and returns the answer to it, and shows nothing. `disable_native` notes that the server
     announces native calls and returns none; its notice is for the user. A notice in `sent_notices` is not repeated.
@@ -63,6 +63,7 @@ class Recovery:
         *,
         choice: ToolChoice,
         is_native: bool,
+        is_unparsed: bool = False,
         server: ServerApi,
         budget: TokenBudget,
         replay: Replay,
@@ -74,6 +75,7 @@ class Recovery:
         self._tools = tools
         self._choice = choice
         self._is_native = is_native
+        self._is_unparsed = is_unparsed
         self._server = server
         self._budget = budget
         self._replay = replay
@@ -117,6 +119,8 @@ class Recovery:
     def _has_losses(self) -> Aside[bool]:
         """Whether the server's parser seems to have lost or garbled part of the answer."""
         turn, response = self._turn, self._response
+        if self._is_unparsed:
+            return False
         if not turn.tokens.ids:
             cap = yield from self._budget.limit_output(self._request, response.usage)
             if _is_at_cap(response, cap):

@@ -100,7 +100,8 @@ class RequestBuilder:
             if name not in path.disabled_fields
         }
         self.given = [text for each in inputs for text in each.texts]
-        is_held = path.mode == "text" and "structured_outputs" in options  # by the grammar, to what the prompt asks for
+        # By the grammar, to what the prompt asks for.
+        is_held = path.prompt_style == "text" and "structured_outputs" in options
         if path.mode != "native" and not is_held and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
@@ -109,7 +110,7 @@ class RequestBuilder:
             self._offer_tools(tools, path, allow_grammar),
             self._options.temperature,
             max_tokens,
-            "none" if path.mode == "template" else choice,
+            "none" if path.prompt_style == "template" else choice,
             options,
             self._options.stream,
             self._options.extra,
@@ -134,7 +135,7 @@ class RequestBuilder:
         self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool
     ) -> Sequence[ToolDefinition]:
         """The same object for the same tools, so that the codec encodes it once."""
-        if path.mode == "text":
+        if path.prompt_style == "text":
             return ()
         if allow_grammar and path.mode == "native" and "strict" not in path.disabled_fields:
             return self._strict_tools(tools)
@@ -160,13 +161,14 @@ class RequestBuilder:
             options["response_format"] = {"type": "json_schema", "json_schema": form}
         if not given.is_vllm:
             return options
-        options["return_token_ids"] = True
-        if tools and (path.mode == "template" or (path.mode == "native" and choice == "none")):
+        if path.mode != "tokens" or not tools:
+            options["return_token_ids"] = True
+        if tools and (path.mode in ("template", "tokens") or (path.mode == "native" and choice == "none")):
             options["skip_special_tokens"] = False  # in many formats the markers are special tokens
         is_forced = choice not in ("auto", "none")
         allow_grammar = allow_grammar or is_forced  # a call that is forced is no mention of one
         wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
-        writes_calls = path.mode == "text" or (path.mode == "template" and is_forced)
+        writes_calls = path.prompt_style == "text" or (path.prompt_style == "template" and is_forced)
         if tools and writes_calls and choice != "none" and wanted:
             options["structured_outputs"] = self._grammars((tools, choice))
         return options

@@ -46,7 +46,7 @@ class MessageRenderer:
         """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed."""
         has_system = bool(messages) and isinstance(messages[0], SystemMessage)
         # Where the chat template shows the tools, a second list would only take up context.
-        shown = path.mode == "template" or (path.mode == "native" and path.template_shows_tools)
+        shown = path.prompt_style == "template" or (path.mode == "native" and path.template_shows_tools)
         text = self._instructions((() if shown else tuple(tools), path.mode == "native"))
         system = self._instructed((messages[0] if has_system else _NO_SYSTEM, text))
         exchanges = self._render_exchanges(self._neutralized(messages[1:] if has_system else messages), path)
@@ -61,7 +61,7 @@ class MessageRenderer:
         """All exchanges as text on the text path, on others those whose calls came in our text format."""
         whole = self._flattened(messages) if path.text_only else messages
         textual = self._as_text(whole)
-        if path.mode == "text" or path.alternate:
+        if path.prompt_style == "text" or path.alternate:
             return textual
         known = count_shared(self._sources, whole)
         del self._sources[known:], self._exchanges[known:]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
 from ..parsing.arguments.tool_index import ToolIndex
-from ..providers.base import Broken, RawTokens, WireEvent
+from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
 
@@ -70,7 +70,7 @@ class ResponseAssembler:
             return self.absorb(self._parser.close(truncated=truncated))
         if isinstance(event, RawTokens):
             self.tokens = event
-        if isinstance(event, (RawTokens, Broken)):  # the caller raises what broke
+        if isinstance(event, (PromptSize, RawTokens, Broken)):  # the caller compares sizes, and raises what broke
             return ()
         if isinstance(event, ReasoningDelta):
             self._thought.append(event.text)

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urljoin
 
-from ..errors import ClientError, RequestFailed, ServerError
+from ..errors import ClientError, RequestFailed, ServerError, TokensUnsupported, Unauthorized
 from ..providers import server_errors, vllm
-from ..providers.base import ChatRequest, Codec
+from ..providers.base import ChatRequest, Codec, HttpRequest
+from ..providers.vllm_tokens import RENDER_PATH, RenderedPrompt, read_rendered
 from ..types.effects import Aside, Fetch, ReplyHead
 from ..types.messages import Response
 from .facts import FactStore, ServerInfo
@@ -26,6 +27,7 @@ ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
 # Where a list of models may be, seen from an address that is not quite right.
 NEARBY_PATHS = ("v1", "..", "../..", "../v1")
 _NOT_FOUND = 404
+_NO_ENDPOINT = frozenset({400, 403, _NOT_FOUND, 405, 422, 501})  # vLLM without --enable-scale-out; others; a proxy
 _UNAVAILABLE = 503  # of /health, while the server cannot serve
 
 
@@ -147,6 +149,13 @@ class ServerApi:
         body = vllm.encode_completion(request, prompt)
         return (yield from self._try_fetch("POST", "completions", body, vllm.read_completion, within=None))
 
+    def render(self, wire: HttpRequest) -> Aside[RenderedPrompt]:
+        """The prompt of a chat request as tokens. Raises TokensUnsupported, and ServerError as for the request."""
+        reply = yield Fetch("POST", RENDER_PATH, wire.body)
+        if reply.head.status != OK:
+            raise as_tokens_refusal(read_refusal(reply.head, reply.body))
+        return read_rendered(reply.body)
+
     def _fetch_models(self, within: float | None = None) -> Aside[list[str]]:
         """Fills what is known of the models."""
         body = yield from self._fetch("GET", "models", None, bytes, within)
@@ -178,6 +187,13 @@ class ServerApi:
         if reply.head.status != OK:
             raise read_refusal(reply.head, reply.body)
         return read(reply.body)
+
+
+def as_tokens_refusal(refusal: ServerError) -> ServerError:
+    """The refusal, as TokensUnsupported where it says that there is no such endpoint."""
+    if type(refusal) not in (ServerError, Unauthorized) or refusal.status not in _NO_ENDPOINT:
+        return refusal
+    return TokensUnsupported(refusal.message, refusal.hint, status=refusal.status, body=refusal.body)
 
 
 def read_refusal(head: ReplyHead, body: bytes) -> ServerError:

@@ -38,6 +38,12 @@ class RawTokens(NamedTuple):
     unaccounted: int
 
 
+class PromptSize(NamedTuple):
+    """In tokens, as the server says before the answer."""
+
+    tokens: int
+
+
 class HttpRequest(NamedTuple):
     """A POST: `path` is relative to base_url."""
 
@@ -51,7 +57,7 @@ class Broken(NamedTuple):
     error: BotError
 
 
-WireEvent = Union[ModelEvent, RawTokens, Broken]
+WireEvent = Union[ModelEvent, PromptSize, RawTokens, Broken]
 
 
 class BodyDecoder(Protocol):

@@ -30,7 +30,7 @@ from ..types.messages import (
     block_text,
 )
 from ..types.tool_schema import to_openai_tool
-from .base import ChatRequest, Codec, Decoder, HttpRequest, RawTokens, WireEvent, make_sendable
+from .base import ChatRequest, Codec, Decoder, HttpRequest, PromptSize, RawTokens, WireEvent, make_sendable
 from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import (
@@ -235,7 +235,10 @@ class OpenAIStream(StreamDecoder):
             self._is_done = True
             return
         if (start := data.find(_PROMPT_IDS)) >= 0:
-            data = data[: start + len(_PROMPT_IDS)] + data[data.find(b"]", start) :]
+            start += len(_PROMPT_IDS)
+            end = data.find(b"]", start)
+            found.append(PromptSize(data.count(b",", start, end) + 1))
+            data = data[:start] + data[end:]
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
             raise read_mid_stream_error(event)
@@ -247,13 +250,16 @@ class OpenAIStream(StreamDecoder):
         self._usage = read_usage(chunk) or self._usage
         for choice in chunk.choices or ():
             self._stop_reason = choice.finish_reason or self._stop_reason
-            before = len(found)
-            if choice.delta:
-                self._add_delta(choice.delta, found)
-            if choice.token_ids:
-                ids = _drop_end(choice.token_ids, choice.finish_reason)
-                self._token_ids += ids
-                self._unaccounted += 0 if len(found) > before else len(ids)
+            self._add_choice(choice, found)
+
+    def _add_choice(self, choice: CompletionChoice, found: list[WireEvent]) -> None:
+        before = len(found)
+        if choice.delta:
+            self._add_delta(choice.delta, found)
+        if choice.token_ids:
+            ids = _drop_end(choice.token_ids, choice.finish_reason)
+            self._token_ids += ids
+            self._unaccounted += 0 if len(found) > before else len(ids)
 
     def _add_delta(self, delta: CompletionDelta, found: list[WireEvent]) -> None:
         if text := delta.content or delta.refusal:

@@ -176,7 +176,8 @@ class ChatTurn:
 
     def _choose_path(self, known: CallPath) -> CallPath:
         """A call that is required needs no parser of the server: it is held to the tools' schemas."""
-        return known if self._request.choice == "auto" else replace(known, mode="native")
+        is_free = self._request.choice == "auto" and known.mode != "tokens"
+        return known if is_free else replace(known, mode="native")
 
     def _learn(self, path: CallPath) -> None:
         if self._request.choice != "auto":

@@ -51,8 +51,8 @@ def gather(events):
             return
 
 
-def test_three_requests_go_out_before_the_first_question(tmp_path):
-    assert list_requests(tmp_path) == ["/v1/models", "/tokenize", "/tokenize"]
+def test_four_requests_go_out_before_the_first_question(tmp_path):
+    assert list_requests(tmp_path) == ["/v1/models", "/tokenize", "/tokenize", "/v1/chat/completions/render"]
 
 
 def test_what_was_learned_of_the_server_is_not_asked_again_at_the_next_start(tmp_path):

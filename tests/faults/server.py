@@ -19,7 +19,17 @@ KEEP, STALL, RESET = "keep", "stall", "reset"  # wait for the next request, say 
 
 
 # What the scripts are not for.
-ASIDE = ("/v1/models", "/v1/v1/models", "/version", "/health", "/tokenize", "/detokenize", "/v1/completions", "/models")
+ASIDE = (
+    "/v1/models",
+    "/v1/v1/models",
+    "/version",
+    "/health",
+    "/tokenize",
+    "/detokenize",
+    "/v1/completions",
+    "/models",
+    "/v1/chat/completions/render",
+)
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 

@@ -91,8 +91,8 @@ def serve_vllm_asides(
     """What vLLM serves beside the chat. `text`: what /detokenize gives; `template_shows_tools`: longer with tools."""
 
     def tokenize(body: Any) -> Answer:
-        more = 80 if template_shows_tools and body.get("tools") else 0
-        count = prompt_tokens + more
+        less = 80 if template_shows_tools and not body.get("tools") else 0
+        count = prompt_tokens - less
         return answer_json(200, {"count": count, "max_model_len": context, "tokens": list(range(count))})
 
     asides: dict[str, Any] = {

@@ -22,6 +22,7 @@ from ..tracing.debug import Debug
 
 ASK_ADDRESS = "Where is your server? HOST, HOST:PORT or a URL (Enter leaves): "
 PATH_DESCRIPTIONS = {
+    "tokens": "tool calls read from its tokens",
     "native": "native tool calls",
     "template": "tool calls read from its text (its template shows the tools)",
     "text": "tool calls in its text",

@@ -1,0 +1,66 @@
+import json
+
+import pytest
+
+from src.errors import TokensUnsupported
+from src.providers.base import decode
+from src.providers.vllm_tokens import make_generate_decoder, read_rendered
+from src.types.events import Completed, TextDelta
+
+RENDERED = {
+    "request_id": "chatcmpl-1",
+    "token_ids": [1, 2, 3],
+    "sampling_params": {"temperature": 1.0},
+    "output_mode": "tokens",
+}
+
+
+def read(*chunks: dict | str, content_type: str = "text/event-stream"):
+    lines = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in chunks]
+    body = b"".join(f"data: {line}\n\n".encode() for line in lines)
+    return [event for events in decode(make_generate_decoder(content_type, str), [body]) for event in events]
+
+
+def piece(text, ids, finish=None):
+    return {"choices": [{"index": 0, "text": text, "token_ids": ids, "finish_reason": finish}]}
+
+
+def test_a_rendered_prompt_goes_back_as_it_came_and_asks_for_text():
+    request, size = read_rendered(json.dumps(RENDERED).encode())
+    assert request.path == "/inference/v1/generate"
+    assert json.loads(request.body) == RENDERED | {"output_mode": "text"}
+    assert size == 3
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"prompt": "x"}'])
+def test_what_is_no_rendered_prompt_is_no_such_endpoint(body):
+    with pytest.raises(TokensUnsupported):
+        read_rendered(body)
+
+
+def test_the_text_is_all_that_an_answer_gives():
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    *shown, completed = read(piece("<tool_", [7]), piece("call>", [8, 2], "stop"), usage, "[DONE]")
+    assert shown == [TextDelta("<tool_"), TextDelta("call>")]
+    assert isinstance(completed, Completed)
+    assert (completed.response.text, completed.response.stop_reason) == ("<tool_call>", "end_turn")
+    assert (completed.response.usage.input_tokens, completed.response.usage.output_tokens) == (3, 2)
+
+
+def test_tokens_whose_text_comes_later_are_no_loss():
+    shown = read(piece("", [7]), piece("ü", [8]), piece("", [2], "stop"), "[DONE]")
+    assert [type(event) for event in shown] == [TextDelta, Completed]
+
+
+def test_a_whole_answer():
+    whole = json.dumps(
+        {"choices": [{"index": 0, "text": "Hello", "token_ids": [5], "finish_reason": "length"}]}
+    ).encode()
+    events = [event for events in decode(make_generate_decoder("application/json", str), [whole]) for event in events]
+    assert events[-1].response.text == "Hello"
+    assert events[-1].response.stop_reason == "max_tokens"
+
+
+def test_token_ids_without_text_are_refused():
+    with pytest.raises(TokensUnsupported):
+        read({"choices": [{"index": 0, "token_ids": [5, 6]}]})
