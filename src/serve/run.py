@@ -7,13 +7,15 @@ import multiprocessing
 import os
 import signal
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, Union
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -22,11 +24,13 @@ from ..app.state_files import ServerMemory
 from ..config import Settings
 from ..errors import ConfigError
 from ..transport.async_http import AsyncClient
+from ..transport.http import try_connecting, try_listening
 from .gateway import MAX_HEADER_BYTES, Gateway
 from .keys import read_keys
 from .pages.metrics import Metrics
 from .upstreams import Replica, Upstreams
 
+CONNECT_TIMEOUT_S = 3.0
 SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
 KEEP_ALIVE_S = 75.0
 
@@ -36,25 +40,59 @@ class ListenAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def parse_listen(text: str) -> ListenAddress:
     """`HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises ConfigError."""
     host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
+    if not port.isdecimal() or not int(port) < 65536:
         raise ConfigError(f"serve.listen: expected HOST:PORT, got {text!r}.")
     return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
 
 
-def serve_forever(settings: Settings, *, tls: tuple[str, str] | None = None) -> None:
-    """Run until SIGINT or SIGTERM. `tls`: the files of certificate and key. Raises ConfigError and OSError."""
+TlsFiles: TypeAlias = Union[tuple[str, str], None]  # of certificate and key
+
+
+def check(settings: Settings, tls: TlsFiles = None) -> None:
+    """Whether a gateway can start with these settings. Raises ConfigError."""
     options = settings.serve
     address = parse_listen(options.listen)
     if not options.keys and not _is_loopback(address.host):
         hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
         raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
-    make_upstreams(settings)  # what is wrong is told before a process starts
+    make_upstreams(settings)
+    if options.keys:
+        read_keys(Path(options.keys))
+    _load_tls(tls)
+    try:
+        try_listening(*address)
+    except OSError as error:
+        raise _explain_listen(address, error) from error
+
+
+def _explain_listen(address: ListenAddress, error: OSError) -> ConfigError:
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
+    reason = reason.partition(" (while")[0]
+    return ConfigError(f"The gateway cannot listen on {address}: {reason}.", "Choose another --listen.")
+
+
+def _load_tls(tls: TlsFiles) -> ssl.SSLContext | None:
+    """Raises ConfigError."""
+    if tls is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(*tls)
+    except OSError as error:  # SSLError is one
+        raise ConfigError(f"--tls: {tls[0]} and {tls[1]} are no certificate and its key: {error}.") from error
+    return context
+
+
+def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
+    """Run until SIGINT or SIGTERM. Raises ConfigError and OSError."""
+    options = settings.serve
+    address = parse_listen(options.listen)
     with TemporaryDirectory(prefix="vllm-bot-serve-") as folder:
         if options.workers == 1:
             _serve(settings, address, tls, folder)
@@ -70,10 +108,20 @@ def describe(settings: Settings) -> str:
     return f"vllm-bot serve: {parse_listen(settings.serve.listen)} in front of {servers}. Ctrl-C ends it."
 
 
+def list_unreachable(settings: Settings) -> Iterator[str]:
+    """The servers that accept no connection now, each with the reason. They may come later."""
+    for replica in make_upstreams(settings).replicas:
+        try:
+            try_connecting(replica.root, CONNECT_TIMEOUT_S)
+        except OSError as error:
+            yield f"{replica.root} does not answer yet: {error.strerror or error}."
+
+
 def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
     """Start the workers, pass signals on, and wait for all."""
-    for worker in workers:
-        worker.start()
+    with block_interrupts():
+        for worker in workers:
+            worker.start()
 
     def stop(_: int, __: object) -> None:
         for worker in workers:
@@ -83,6 +131,17 @@ def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
         signal.signal(number, stop)
     for worker in workers:
         worker.join()
+
+
+@contextmanager
+def block_interrupts() -> Iterator[None]:
+    """Processes that are started within never get SIGINT, which a terminal sends to all: this process ends them."""
+    resource_tracker.ensure_running()  # the start of the first process starts it, which unblocks the signal
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _is_loopback(host: str) -> bool:
@@ -105,12 +164,19 @@ def make_upstreams(settings: Settings) -> Upstreams:
 
 
 def _complete(url: str) -> str:
-    """With scheme and /v1."""
+    """With scheme and /v1. Raises ConfigError."""
     address = (url if "://" in url else f"http://{url}").rstrip("/")
+    try:
+        parts = urlsplit(address)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none
+        is_valid = False
+    if not is_valid:
+        raise ConfigError(f"serve.upstreams: expected an address such as http://gpu:8000, got {url!r}.")
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | None, folder: str) -> None:
+def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: str) -> None:
     """One worker. `folder`: of the counts."""
     with suppress(ImportError):  # faster, and not needed
         import uvloop
@@ -118,16 +184,12 @@ def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | No
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     options = settings.serve
     keys = read_keys(Path(options.keys)) if options.keys else None
-    checks = None
-    if tls:
-        checks = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        checks.load_cert_chain(*tls)
     try:
         web.run_app(
             Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app(),
             host=address.host,
             port=address.port,
-            ssl_context=checks,
+            ssl_context=_load_tls(tls),
             reuse_port=options.workers > 1,
             shutdown_timeout=SHUTDOWN_S,
             keepalive_timeout=KEEP_ALIVE_S,
@@ -138,6 +200,4 @@ def _serve(settings: Settings, address: ListenAddress, tls: tuple[str, str] | No
             print=None,
         )
     except OSError as error:
-        raise ConfigError(
-            f"The gateway cannot listen on {address}: {error.strerror}.", "Choose another --listen."
-        ) from error
+        raise _explain_listen(address, error) from error

@@ -277,3 +277,16 @@ def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:
             if attempt.connect_ex((LOOPBACK, port)) == 0:
                 found.append(port)
     return found
+
+
+def try_listening(host: str, port: int) -> None:
+    """Raises OSError if this process cannot listen there, such as on a port in use."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.create_server((host, port), family=family).close()
+
+
+def try_connecting(root: str, within: float) -> None:
+    """Open a connection to the server at this address, and close it. Raises OSError."""
+    parts = urlsplit(root)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    socket.create_connection((parts.hostname or "", port), within).close()

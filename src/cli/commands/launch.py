@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from ...app.address import complete_address
 from ...app.factory import Factory
 from ...errors import ConfigError
 from ..arguments import load_settings
+from .serve import explain_missing
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -60,7 +62,16 @@ def run_launch(options: argparse.Namespace) -> int:
         launch = PROGRAMS[options.program](address, model, Path(folder))
         command = [binary, *launch.command, *options.passed]
         environment = {**os.environ, **launch.environment}
-        return subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - what the user named
+        return _run(command, environment)
+
+
+def _run(command: list[str], environment: Mapping[str, str]) -> int:
+    """The exit code, 128 and its number for a signal. Ctrl-C is for the program, and SIGTERM is passed on to it."""
+    program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user named
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda number, _: program.send_signal(number))
+    code = program.wait()
+    return code if code >= 0 else 128 - code
 
 
 @contextmanager
@@ -73,23 +84,18 @@ def _run_gateway(settings: Settings) -> Iterator[str]:
     served = replace(settings, serve=replace(settings.serve, listen=listen, workers=1, keys=""))
     import multiprocessing
 
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(served,))
-    process.start()
+    with explain_missing():
+        from ...serve.run import block_interrupts, serve_forever
+
+    process = multiprocessing.get_context("spawn").Process(target=serve_forever, args=(served,))
+    with block_interrupts():
+        process.start()
     try:
         _wait_for(port, process)
         yield f"http://{listen}"
     finally:
         process.terminate()
         process.join()
-
-
-def _serve(settings: Settings) -> None:
-    import signal
-
-    from ...serve.run import serve_forever
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program
-    serve_forever(settings)
 
 
 def _wait_for(port: int, process: SpawnProcess) -> None:

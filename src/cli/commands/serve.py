@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...app.address import complete_address
@@ -50,21 +52,35 @@ def _serve(options: argparse.Namespace, overrides: dict[str, object]) -> int:
     settings = load_settings(options, **overrides)
     if not settings.serve.upstreams:
         settings, _ = complete_address(settings)
-    try:
-        from ...serve.run import describe, serve_forever
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"The gateway needs {error.name}.", "Install it: pip install 'vllm-bot[serve]'") from error
+    with explain_missing():
+        from ...serve.run import check, describe, list_unreachable, serve_forever
+    tls = tuple(options.tls) if options.tls else None
+    check(settings, tls)
     print(describe(settings), file=sys.stderr, flush=True)
-    serve_forever(settings, tls=tuple(options.tls) if options.tls else None)
+    for problem in list_unreachable(settings):
+        print(f"! {problem}", file=sys.stderr, flush=True)
+    serve_forever(settings, tls=tls)
     return 0
 
 
+@contextmanager
+def explain_missing() -> Iterator[None]:
+    """Raises ConfigError for a package of the gateway that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"The gateway needs {error.name}.", "Install it: pip install 'vllm-bot[serve]'") from error
+
+
 def _make_key(file: Path) -> int:
-    """Raises OSError."""
+    """Raises ConfigError."""
     from ...serve.keys import PREFIX, hash_key
 
     key = f"vb-{secrets.token_urlsafe(KEY_BYTES)}"
-    with file.open("a", encoding="utf-8") as out:
-        out.write(f"{PREFIX}{hash_key(key)}\n")
+    try:
+        with file.open("a", encoding="utf-8") as out:
+            out.write(f"{PREFIX}{hash_key(key)}\n")
+    except OSError as error:
+        raise ConfigError(f"The file of keys cannot be written: {file}: {error.strerror}.") from error
     print(key)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,19 @@ with urllib.request.urlopen(os.environ["ANTHROPIC_BASE_URL"] + "/v1/models") as 
     models = [each["id"] for each in json.load(reply)["data"]]
 print(json.dumps({"arguments": sys.argv[1:], "model": os.environ["ANTHROPIC_MODEL"], "models": models}))
 sys.exit(7)
+"""
+
+# Asks the gateway after a Ctrl-C.
+PATIENT_CLIENT = """#!/usr/bin/env python3
+import json, os, signal, sys, urllib.request
+def ask(*_):
+    with urllib.request.urlopen(os.environ["ANTHROPIC_BASE_URL"] + "/v1/models") as reply:
+        print([each["id"] for each in json.load(reply)["data"]], flush=True)
+    os._exit(3)
+signal.signal(signal.SIGINT, ask)
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
 """
 
 
@@ -50,6 +64,23 @@ def test_a_program_runs_on_a_gateway_and_its_exit_code_is_ours(tmp_path):
         done = launch(tmp_path, "claude", "-u", str(demo.overrides["vllm.base_url"]), "--", "-p", "--yes")
     assert done.returncode == 7, done.stderr
     assert json.loads(done.stdout) == {"arguments": ["-p", "--yes"], "model": "demo", "models": ["demo"]}
+
+
+def test_ctrl_c_is_for_the_program(tmp_path):
+    client = tmp_path / "claude"
+    client.write_text(PATIENT_CLIENT)
+    client.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    with start_demo() as demo:
+        command = [sys.executable, str(ROOT / "cli.py"), "launch", "claude", "-u", str(demo.overrides["vllm.base_url"])]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        rest, errors = process.communicate(timeout=60)
+    assert (rest, errors, process.returncode) == ("['demo']\n", "", 3)
 
 
 def test_a_program_that_is_not_installed_is_named_with_its_package(tmp_path):
