@@ -24,7 +24,8 @@ class Format(NamedTuple):
 
     `template` is how the model's chat template writes a call: `{name}` and, for its arguments, `{args}` (an object),
     `{args_string}` (that as a string), `{keywords}` (Python's), `{quoted}` (such a call as a string) or `{members}`
-    (Gemma's). `{call}` stands for what `syntax` writes.
+    (Gemma's). `{call}` stands for what `syntax` writes. Between `⟦` and `⟧` is what each further call of a block
+    repeats. The grammar of a call is made of it, too (structural_tags.py).
     """
 
     number: int
@@ -61,10 +62,17 @@ class Format(NamedTuple):
             "members": "{" + ",".join(f"{key}:{_write_gemma(self, value)}" for key, value in arguments.items()) + "}",
             "call": self.syntax.write(name, texts) if self.syntax else "",
         }
-        return _FIELDS.sub(lambda field: written[field[1]], self.template)
+        return FIELDS.sub(lambda field: written[field[1]], self.template.replace("⟦", "").replace("⟧", ""))
+
+    @property
+    def marker(self) -> str:
+        """What a call begins with that stands nowhere else in text; empty if there is no such thing."""
+        openers = [each for each in (self.opener, *MORE_OPENERS) if each and self.example.startswith(each)]
+        known = (each for each in openers if (each[0] in "<[]" and each not in _SHARED) or each == "TOOL_CALL:")
+        return next(known, "")
 
 
-_FIELDS = re.compile(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
+FIELDS = re.compile(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
 
 
 def _dump(value: object) -> str:
@@ -82,7 +90,7 @@ def _write_gemma(row: Format, value: JSON) -> str:
 
 _JSON = '{"name": "{name}", "arguments": {args}}'
 _PARAMETERS = '{"name": "{name}", "parameters": {args}}'
-_PYTHONIC = "[{name}({keywords})]"
+_PYTHONIC = "[⟦{name}({keywords})⟧]"
 _FUNCTION = TagSyntax("<function={name}>\n", "<parameter={key}>\n", "\n</parameter>\n", "</function>\n")
 _INVOKE = TagSyntax('<invoke name="{name}">\n', '<parameter name="{key}">', "</parameter>\n", "</invoke>\n")
 _DSML = TagSyntax(
@@ -104,7 +112,7 @@ FORMATS = (
     Format(5, "function_tag", "Llama 3.1 custom tag", "<function=", "tags", "</function>", "", "<function={name}>{args}</function>", syntax=_FUNCTION),
     Format(6, "pythonic", "Llama 3.2, ToolACE, BFCL", "", "pythonic", "", "pythonic", _PYTHONIC),
     Format(7, "llama4_pythonic", "Llama 4", "<|python_start|>", "pythonic", "<|python_end|>", "llama4_pythonic", "<|python_start|>" + _PYTHONIC + "<|python_end|>"),
-    Format(8, "mistral", "Mistral before v11", "[TOOL_CALLS]", "json", "", "mistral", "[TOOL_CALLS] [" + _JSON + "]"),
+    Format(8, "mistral", "Mistral before v11", "[TOOL_CALLS]", "json", "", "mistral", "[TOOL_CALLS] [⟦" + _JSON + "⟧]"),
     Format(9, "mistral_v11", "Mistral v11 and later", "[TOOL_CALLS]", "named", "", "mistral", "[TOOL_CALLS]{name}[ARGS]{args}"),
     Format(10, "qwen3_coder", "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, MiMo", "<tool_call>", "tags", "</tool_call>", "qwen3_coder, qwen3_xml, step3p5, mimo", "<tool_call>\n{call}</tool_call>", syntax=_FUNCTION),
     Format(11, "qwen3_coder_drifted", "Qwen3-Coder, drifted", "<function=", "tags", "</tool_call>", "qwen3_coder (partly)", "{call}</tool_call>", "function_tag", syntax=_FUNCTION),
@@ -112,50 +120,50 @@ FORMATS = (
     Format(13, "glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", "<tool_call>{call}</tool_call>", syntax=_PAIRS),
     Format(14, "glm4", "GLM-4-9B", "", "named", "", "", "{name}\n{args}"),
     Format(15, "poolside", "Poolside, Laguna", "<tool_call>", "pairs", "</tool_call>", "poolside_v1", "<tool_call>{call}</tool_call>", "glm45", syntax=_PAIRS),
-    Format(16, "deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-    Format(17, "deepseek_v31", "DeepSeek V3.1", "<｜tool▁call▁begin｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
-    Format(18, "deepseek_v32", "DeepSeek V3.2 DSML", "<｜DSML｜function_calls>", "tags", "</｜DSML｜function_calls>", "deepseek_v32", "<｜DSML｜function_calls>\n{call}</｜DSML｜function_calls>", syntax=_DSML),
-    Format(19, "deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", "<｜DSML｜tool_calls>\n{call}</｜DSML｜tool_calls>", syntax=_DSML),
-    Format(20, "kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|><|tool_calls_section_end|>"),
-    Format(21, "kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>{call}<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>")),
-    Format(22, "minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n{call}</minimax:tool_call>", syntax=_INVOKE),
+    Format(16, "deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>"),
+    Format(17, "deepseek_v31", "DeepSeek V3.1", "<｜tool▁call▁begin｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v31", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>"),
+    Format(18, "deepseek_v32", "DeepSeek V3.2 DSML", "<｜DSML｜function_calls>", "tags", "</｜DSML｜function_calls>", "deepseek_v32", "<｜DSML｜function_calls>\n⟦{call}⟧</｜DSML｜function_calls>", syntax=_DSML),
+    Format(19, "deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", "<｜DSML｜tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", syntax=_DSML),
+    Format(20, "kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|>⟦<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|>⟧<|tool_calls_section_end|>"),
+    Format(21, "kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>⟦{call}⟧<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>")),
+    Format(22, "minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n⟦{call}⟧</minimax:tool_call>", syntax=_INVOKE),
     Format(23, "minimax_m1", "MiniMax M1", "<tool_calls>", "json", "</tool_calls>", "(removed in 0.32)", "<tool_calls>\n" + _JSON + "\n</tool_calls>"),
-    Format(24, "minimax_m3", "MiniMax M3", f"{_M3}<tool_call>", "tags", f"{_M3}</tool_call>", "minimax_m3", "]<]minimax[>[<tool_call>\n{call}]<]minimax[>[</tool_call>", syntax=TagSyntax(f'{_M3}<invoke name="{{name}}">', f"{_M3}<{{key}}>", f"{_M3}</{{key}}>", f"{_M3}</invoke>\n")),
-    Format(25, "granite", "Granite 3.x", "<|tool_call|>", "json", "", "granite", "<|tool_call|> [" + _JSON + "]"),
+    Format(24, "minimax_m3", "MiniMax M3", f"{_M3}<tool_call>", "tags", f"{_M3}</tool_call>", "minimax_m3", "]<]minimax[>[<tool_call>\n⟦{call}⟧]<]minimax[>[</tool_call>", syntax=TagSyntax(f'{_M3}<invoke name="{{name}}">', f"{_M3}<{{key}}>", f"{_M3}</{{key}}>", f"{_M3}</invoke>\n")),
+    Format(25, "granite", "Granite 3.x", "<|tool_call|>", "json", "", "granite", "<|tool_call|> [⟦" + _JSON + "⟧]"),
     Format(26, "granite4", "Granite 4", "<tool_call>", "json", "</tool_call>", "granite4", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
     Format(27, "granite_20b", "Granite-20B-FC", "<function_call>", "json", "", "granite-20b-fc", "<function_call> " + _JSON),
-    Format(28, "jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", "<tool_calls>[\n " + _JSON + "\n]</tool_calls>", "minimax_m1"),
-    Format(29, "hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", "<tool_calls>[" + _JSON + "]</tool_calls>", "minimax_m1"),
+    Format(28, "jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", "<tool_calls>[⟦\n " + _JSON + "⟧\n]</tool_calls>", "minimax_m1"),
+    Format(29, "hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", "<tool_calls>[⟦" + _JSON + "⟧]</tool_calls>", "minimax_m1"),
     Format(30, "hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>{call}</tool_call></tool_calls>", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
     Format(31, "internlm", "InternLM2", "<|action_start|><|plugin|>", "json", "<|action_end|>", "internlm", "<|action_start|><|plugin|>" + _PARAMETERS + "<|action_end|>"),
-    Format(32, "phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", "functools[" + _JSON + "]"),
-    Format(33, "xlam", "xLAM", "", "json", "", "xlam", '{"tool_calls": [' + _JSON + "]}", "llama_json"),
+    Format(32, "phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", "functools[⟦" + _JSON + "⟧]"),
+    Format(33, "xlam", "xLAM", "", "json", "", "xlam", '{"tool_calls": [⟦' + _JSON + "⟧]}", "llama_json"),
     Format(34, "harmony", "gpt-oss Harmony", "<|channel|>", "named", "<|call|>", "openai", "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{args}<|call|>"),
     Format(35, "functiongemma", "FunctionGemma", "<start_function_call>", "named", "<end_function_call>", "functiongemma", "<start_function_call>call:{name}{members}<end_function_call>"),
     Format(36, "gemma4", "Gemma 4", "<|tool_call>", "named", "<tool_call|>", "gemma4", "<|tool_call>call:{name}{members}<tool_call|>"),
     Format(37, "tool_code", "Gemma 2 and 3", "", "pythonic", "", "pythonic", "```tool_code\n{name}({keywords})\n```", "pythonic"),
-    Format(38, "cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "{name}", "parameters": {args}}]<|END_ACTION|>'),
-    Format(39, "step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜><｜tool_call_begin｜>{call}<｜tool_call_end｜><｜tool_calls_end｜>", syntax=_INVOKE._replace(prefix="steptml:")),
+    Format(38, "cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[⟦{"tool_call_id": "0", "tool_name": "{name}", "parameters": {args}}⟧]<|END_ACTION|>'),
+    Format(39, "step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜>⟦<｜tool_call_begin｜>{call}<｜tool_call_end｜>⟧<｜tool_calls_end｜>", syntax=_INVOKE._replace(prefix="steptml:")),
     Format(40, "ernie45", "ERNIE-4.5", "<tool_call>", "json", "</tool_call>", "ernie45", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
-    Format(41, "olmo3", "OLMo 3", "<function_calls>", "pythonic", "</function_calls>", "olmo3", "<function_calls>\n{name}({keywords})\n</function_calls>"),
+    Format(41, "olmo3", "OLMo 3", "<function_calls>", "pythonic", "</function_calls>", "olmo3", "<function_calls>⟦\n{name}({keywords})⟧\n</function_calls>"),
     Format(42, "longcat", "LongCat", "<longcat_tool_call>", "json", "</longcat_tool_call>", "longcat", "<longcat_tool_call>" + _JSON + "</longcat_tool_call>"),
     Format(43, "lfm2", "LFM2", "<|tool_call_start|>", "pythonic", "<|tool_call_end|>", "lfm2", "<|tool_call_start|>" + _PYTHONIC + "<|tool_call_end|>"),
-    Format(44, "apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", '<|tools_prefix|>[{"{name}": {args}}]<|tools_suffix|>'),
-    Format(45, "dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", "<dots_function_call>{call}</dots_function_call>", syntax=_INVOKE),
+    Format(44, "apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", '<|tools_prefix|>[⟦{"{name}": {args}}⟧]<|tools_suffix|>'),
+    Format(45, "dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", "<dots_function_call>⟦{call}⟧</dots_function_call>", syntax=_INVOKE),
     Format(46, "gigachat3", "GigaChat 3", "<|function_call|>", "json", "", "gigachat3", "<|function_call|>" + _JSON),
-    Format(46, "gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>{call}</｜GCML｜tool_calls>", syntax=_DSML._replace(prefix="｜GCML｜")),
+    Format(46, "gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>⟦{call}⟧</｜GCML｜tool_calls>", syntax=_DSML._replace(prefix="｜GCML｜")),
     Format(47, "minicpm5", "MiniCPM5", "<function name=", "tags", "</function>", "minicpm5", "{call}", syntax=TagSyntax('<function name="{name}">', '<param name="{key}">', "</param>", "</function>")),
-    Format(48, "k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls><ifm|tool_call>{call}</ifm|tool_call></ifm|tool_calls>", syntax=TagSyntax("{name}", "<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "", "ifm|")),
+    Format(48, "k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", syntax=TagSyntax("{name}", "<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "", "ifm|")),
     Format(49, "plamo3", "PLaMo 3", "<|plamo:begin_tool_request:plamo|>", "named", "<|plamo:end_tool_request:plamo|>", "plamo3", "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>{args}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"),
     Format(50, "inkling", "Inkling", "<|content_invoke_tool_json|>", "json", "<|end_message|>", "inkling", '<|content_invoke_tool_json|>{"name":"{name}","args":{args}}<|end_message|>'),
     Format(51, "muse", "Muse", "<|start|>assistant to=", "named", "<|eom|>", "muse_glimmer", "<|start|>assistant to={name}<|message|>{args}<|eom|>"),
     Format(52, "functionary", "Functionary v3", ">>>", "named", "", "", ">>>{name}\n{args}"),
     Format(52, "functionary_v2", "Functionary v2", "<|recipient|>", "named", "<|stop|>", "", "<|from|>assistant\n<|recipient|>{name}\n<|content|>{args}<|stop|>"),
     Format(53, "nexus_raven", "Nexus Raven", "", "pythonic", "", "", "{name}({keywords});", "pythonic"),
-    Format(54, "nemotron", "Nemotron Nano v2, BFCL", "<TOOLCALL>", "json", "</TOOLCALL>", "(none in 0.32)", "<TOOLCALL>[" + _JSON + "]</TOOLCALL>"),
+    Format(54, "nemotron", "Nemotron Nano v2, BFCL", "<TOOLCALL>", "json", "</TOOLCALL>", "(none in 0.32)", "<TOOLCALL>[⟦" + _JSON + "⟧]</TOOLCALL>"),
     Format(55, "openai_legacy", "Firefunction, OpenAI's older shapes", "", "json", "", "", '{"function_call": {"name": "{name}", "arguments": {args_string}}}', "llama_json"),
     Format(56, "react", "ReAct", "Action:", "labels", "", "", "Action: {name}\nAction Input: {args}\nObservation:"),
-    Format(57, "anthropic", "Anthropic XML", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n{call}</function_calls>", syntax=_INVOKE),
+    Format(57, "anthropic", "Anthropic XML", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", syntax=_INVOKE),
     Format(58, "tool_element", "Cline, Roo", "", "tags", "", "", "{call}", syntax=ELEMENT),
     Format(59, "openhands", "OpenHands", "<function=", "tags", "</function>", "(like qwen3_coder)", "{call}", "function_tag", syntax=_FUNCTION),
     Format(60, "gptme", "gptme", "@", "named", "", "", "@{name}(call-1): {args}"),
@@ -164,8 +172,8 @@ FORMATS = (
     Format(63, "text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "{name}", "args": {args}}'),
     # Shapes that share a number with another row, and shapes of other tools that models imitate.
     Format(4, "llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", "<|python_tag|>{name}.call({keywords})"),
-    Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>{call}</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
-    Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n{call}</function_calls>", "anthropic", syntax=_TREE),
+    Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>⟦{call}⟧</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
+    Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", "anthropic", syntax=_TREE),
     Format(60, "continue", "Continue", "TOOL_NAME:", "tags", "```", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
     Format(60, "qwen_bracket", "Qwen, in brackets", "[Calling tool:", "pythonic", "]", "", "[Calling tool: {name}({args})]"),
     Format(0, "gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", "<<function>>{name}({keywords})"),
@@ -174,10 +182,10 @@ FORMATS = (
     # Formats of 2026.
     Format(0, "solar_open2", "Solar Open 2", "<|tool_call:start|>", "pairs", "<|tool_call:end|>", "", "<|tool_call:start|>{call}<|tool_call:end|>", syntax=TagSyntax("{name}\n", "<|tool_arg:start|>{key}<|tool_arg:value|>", "<|tool_arg:end|>\n", "")),
     Format(0, "longcat_xml", "LongCat, in tags", "<longcat_tool_call>", "pairs", "</longcat_tool_call>", "", "<longcat_tool_call>{call}</longcat_tool_call>", syntax=TagSyntax("{name}\n", "<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>\n", "")),
-    Format(0, "deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n{call}</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
+    Format(0, "deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
     Format(0, "hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
     Format(0, "hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
-    Format(0, "k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls><ifm|tool_call>{call}</ifm|tool_call></ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
+    Format(0, "k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
     Format(0, "langroid", "Langroid", "<tool>", "tags", "</tool>", "", "<tool>\n{call}</tool>", syntax=TagSyntax("<request>{name}</request>\n", "<{key}>", "</{key}>\n", "")),
     Format(0, "attributes", "Hermes, arguments as words", "<tool_call>", "attributes", "</tool_call>", "", "<tool_call>{name} {attributes}</tool_call>"),
     Format(0, "bracket_attributes", "MiniMax, in brackets", "[Calling tool=", "attributes", "]", "", '[Calling tool="{name}" {attributes}]'),
@@ -209,7 +217,11 @@ MORE_CLOSERS = (
 
 # Markers that begin a call and stand nowhere else in running text.
 _WORDS = {"<tool>", "<function>"}
-_TAGS = tuple({row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} - _WORDS | {"TOOL_CALL:"})
+_SHARED = _WORDS | {"<|channel|>", "<|start|>assistant to=", "<|from|>assistant", "<|im_start|>"}  # with plain answers
+_TAGS = tuple(
+    {row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} - _WORDS
+    | {row.marker for row in FORMATS if row.marker}
+)
 
 
 def mentions_call(text: str) -> bool:

@@ -56,14 +56,25 @@ class TagSyntax(NamedTuple):
         return [closer for closer in closers if closer.startswith("<") and "{" not in closer]
 
     def write(self, name: str, arguments: dict[str, str]) -> str:
-        written = self._prefix(self.call).replace("{name}", name)
+        begin, end = self.frame_call(name)
         for key, value in arguments.items():
-            begin, end = self._prefix(self.key), self._prefix(self.value_end)
-            written += begin.replace("{key}", key) + value + end.replace("{key}", key)
-        return written + self._prefix(self.call_end).replace("{name}", name)
+            opened, closed = self.frame_value(key)
+            begin += opened + value + closed
+        return begin + end
+
+    def frame_call(self, name: str) -> tuple[str, str]:
+        """What stands before and behind the arguments of a call."""
+        begin, end = self._prefix(self.call), self._prefix(self.call_end)
+        return begin.replace("{name}", name).replace("{index}", "1"), end.replace("{name}", name)
+
+    def frame_value(self, key: str, kind: str = "string") -> tuple[str, str]:
+        """What stands before and behind a value; `kind` is its type in the schema."""
+        begin, end = self._prefix(self.key), self._prefix(self.value_end)
+        if kind != "string":
+            begin = begin.replace('string="true"', 'string="false"')
+        return begin.replace("{key}", key).replace("{type}", kind), end.replace("{key}", key)
 
     def _prefix(self, template: str) -> str:
-        template = template.replace("{index}", "1").replace("{type}", "string")
         return re.sub(r"<(/?)(?=\w)", rf"<\1{self.prefix}", template) if self.prefix else template
 
 

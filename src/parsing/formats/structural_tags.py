@@ -1,0 +1,242 @@
+"""The grammar of a call in each format, as a structural tag: what a server with xgrammar holds the model to.
+
+Strategy: the row's template, which writes a call, is read as a pattern. Its text is constant, its fields become
+grammars of the tool's parameters. In free text a call begins with the row's marker; a row without one is used only
+where a call is forced, for its first characters may be text. Strings in tags are any text up to the closing tag.
+The vocabulary is that of vLLM 0.19 (xgrammar 0.1.32) and later.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Union
+
+from ...types.messages import JSON, Named, ToolChoice, ToolDefinition
+from .table import FIELDS, FORMATS, Format
+
+MAX_BLANKS = 16  # in a row: with more, a weak model may write nothing else
+_TURN_ENDS = ("<|eom_id|>", "<|call|>", "<|stop|>", "<|eom|>", "<|end_message|>", "\nObservation:")  # end the answer
+_PYTHON_STRING = r'"([^"\\\r\n\x00-\x1f]|\\["\\nt]){LENGTH}"'
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_NUMBERS = {  # where no bounds limit them; longer ones have no end on a weak model, or overflow
+    "integer": r"-?(0|[1-9][0-9]{0,15})",
+    "number": r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?",
+}
+_PYTHON_WORDS = {True: "True", False: "False", None: "None"}
+
+Pattern = dict[str, JSON]
+Part = Union[str, Pattern]
+
+
+def find_format(origin: str) -> Format | None:
+    """The format in which calls of this origin are written, if it has a grammar."""
+    row = next((row for row in FORMATS if row.name == origin), None)
+    return row if row and _WRITERS.keys() >= set(FIELDS.findall(row.template)) else None
+
+
+def make_structural_tag(row: Format, tools: Sequence[ToolDefinition], choice: ToolChoice = "auto") -> str:
+    """structured_outputs.structural_tag: any text, but after the row's marker only a call of an offered tool.
+
+    If `choice` requires a call, the answer begins with one, and with Named is nothing but one. Empty if the row has no
+    marker and no call is required.
+    """
+    named = choice.name if isinstance(choice, Named) else ""
+    offered = [tool for tool in tools if named in ("", tool.name)]
+    is_forced = choice not in ("auto", "none")
+    tags = _make_blocks(row, offered)
+    if row.marker:
+        form: Pattern = {"type": "triggered_tags", "triggers": [row.marker], "tags": tags}
+        if is_forced:
+            form["at_least_one"] = True
+        if named:
+            form["stop_after_first"] = True
+    elif is_forced:
+        form = _either(tags)
+    else:
+        return ""
+    return json.dumps({"type": "structural_tag", "format": form})
+
+
+def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
+    """The tags of a block: one for each tool, or one around all of its calls."""
+    begin, mark, rest = row.template.partition("⟦")
+    if not mark:
+        return [_make_tag(row, tool, _cut_end(row.template)) for tool in tools]
+    unit, _, end = rest.partition("⟧")
+    calls: Pattern = {
+        "type": "tags_with_separator",
+        "tags": [_make_tag(row, tool, unit) for tool in tools],
+        "separator": "," if unit.startswith("\n ") else ", " if begin.endswith("[") else "",
+        "at_least_one": True,
+    }
+    return [{"type": "tag", "begin": begin, "content": calls, "end": _cut_end(end)}]
+
+
+def _cut_end(template: str) -> str:
+    """Without what ends the model's turn, which a grammar leaves to the server."""
+    end = next((each for each in _TURN_ENDS if template.endswith(each)), "")
+    return template.removesuffix(end)
+
+
+def _make_tag(row: Format, tool: ToolDefinition, template: str) -> Pattern:
+    parts: list[Part] = []
+    position = 0
+    for field in FIELDS.finditer(template):
+        parts += [template[position : field.start()], *_WRITERS[field[1]](row, tool)]
+        position = field.end()
+    return _frame(_merge([*parts, template[position:]]))
+
+
+def _merge(parts: Iterable[Part]) -> list[Part]:
+    """Neighbouring texts as one."""
+    merged: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        elif part:
+            merged.append(part)
+    return merged
+
+
+def _frame(parts: Sequence[Part]) -> Pattern:
+    """A tag: its first text begins it, its last ends it."""
+    begin = parts[0] if isinstance(parts[0], str) else ""
+    rest = parts[1:] if begin else parts
+    end = rest[-1] if rest and isinstance(rest[-1], str) else ""
+    return {"type": "tag", "begin": begin, "content": _join(rest[:-1] if end else rest), "end": end}
+
+
+def _join(parts: Sequence[Part]) -> Pattern:
+    forms = [_const(part) if isinstance(part, str) else part for part in parts]
+    return forms[0] if len(forms) == 1 else {"type": "sequence", "elements": list(forms)} if forms else _const("")
+
+
+def _const(text: str) -> Pattern:
+    return {"type": "const_string", "value": text}
+
+
+def _either(forms: Sequence[JSON]) -> Pattern:
+    return {"type": "or", "elements": list(forms)}
+
+
+def _json(schema: Mapping[str, JSON]) -> Pattern:
+    if (number := _NUMBERS.get(str(schema.get("type")))) and not {"enum", "const", *_BOUNDS} & schema.keys():
+        return {"type": "regex", "pattern": number}
+    return {"type": "json_schema", "json_schema": dict(schema), "max_whitespace_cnt": MAX_BLANKS}
+
+
+def _list_parameters(tool: ToolDefinition) -> list[tuple[str, Mapping[str, JSON], bool]]:
+    """Name, schema, and whether it is required; the required ones first."""
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    listed = properties if isinstance(properties, Mapping) else {}
+    named = [(name, each if isinstance(each, Mapping) else {}, name in needed) for name, each in listed.items()]
+    return sorted(named, key=lambda each: not each[2])
+
+
+def _separate(members: Sequence[tuple[list[Part], bool]], separator: str) -> list[Part]:
+    """Members of which some may be left out, with a separator between two."""
+    needed = [member for member, is_needed in members if is_needed]
+    others = [member for member, is_needed in members if not is_needed]
+    joined: list[Part] = []
+    for number, member in enumerate(needed):
+        joined += [separator if number else "", *member]
+    if needed or not separator:
+        return [*joined, *(_option([separator, *member]) for member in others)]
+    tails = [
+        _join(_merge([*member, *(_option([separator, *later]) for later in others[number:])]))
+        for number, member in enumerate(others, 1)
+    ]
+    return [_either([*tails, _const("")])] if tails else []
+
+
+def _option(parts: Sequence[Part]) -> Pattern:
+    return _either([_join(_merge(parts)), _const("")])
+
+
+# What each field of a template becomes.
+
+
+def _write_call(row: Format, tool: ToolDefinition) -> list[Part]:
+    if row.syntax is None:
+        return []
+    begin, end = row.syntax.frame_call(tool.name)
+    members: list[tuple[list[Part], bool]] = []
+    for name, schema, is_needed in _list_parameters(tool):
+        opened, closed = row.syntax.frame_value(name, _name_type(schema))
+        members.append((_write_value(opened, schema, closed), is_needed))
+    return [begin, *_separate(members, ""), end]
+
+
+def _write_value(opened: str, schema: Mapping[str, JSON], closed: str) -> list[Part]:
+    """A value between texts that end it: a string as it is, others as JSON."""
+    if (choices := _list_texts(schema)) is not None:
+        return [opened, _either([_const(choice) for choice in choices]), closed]
+    if _name_type(schema) != "string":
+        return [opened, _json(schema), closed]
+    inner: Pattern = {"type": "any_text"}
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(least, int) or isinstance(most, int):
+        low, high = least if isinstance(least, int) else 0, most if isinstance(most, int) else ""
+        inner = {"type": "regex", "pattern": rf"[^{re.escape(closed.strip()[0])}]{{{low},{high}}}"}
+        return [opened, inner, closed]
+    ends = closed.rstrip()
+    return [{"type": "tag", "begin": opened, "content": inner, "end": ends}, closed[len(ends) :]]
+
+
+def _list_texts(schema: Mapping[str, JSON]) -> list[str] | None:
+    """The strings that a schema lists; None if it lists none."""
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(choices, list) or not choices:
+        return None
+    texts = [choice for choice in choices if isinstance(choice, str)]
+    return texts if len(texts) == len(choices) else None
+
+
+def _name_type(schema: Mapping[str, JSON]) -> str:
+    kind = schema.get("type")
+    return kind if isinstance(kind, str) else "string" if not schema or _list_texts(schema) else "object"
+
+
+def _write_keywords(_: Format, tool: ToolDefinition) -> list[Part]:
+    members: list[tuple[list[Part], bool]] = [
+        ([f"{name}=", _write_python(schema)], is_needed) for name, schema, is_needed in _list_parameters(tool)
+    ]
+    return _separate(members, ", ")
+
+
+def _write_python(schema: Mapping[str, JSON]) -> Pattern:
+    if (choices := _list_texts(schema)) is not None:
+        return _either([_const(json.dumps(choice, ensure_ascii=False)) for choice in choices])
+    kind = schema.get("type")
+    if kind in ("boolean", "null"):
+        words = [True, False] if kind == "boolean" else [None]
+        return _either([_const(_PYTHON_WORDS[word]) for word in words])
+    if kind != "string":
+        return _json(schema)
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    length = f"{{{least or 0},{most or ''}}}" if least or most else "*"
+    return {"type": "regex", "pattern": _PYTHON_STRING.replace("{LENGTH}", length)}
+
+
+def _write_members(row: Format, tool: ToolDefinition) -> list[Part]:
+    quote = "<escape>" if row.name == "functiongemma" else '<|"|>'
+    members: list[tuple[list[Part], bool]] = []
+    for name, schema, is_needed in _list_parameters(tool):
+        is_text = _name_type(schema) == "string"
+        value: list[Part] = [f"{name}:", _json(schema)]
+        if is_text:
+            value = _write_value(f"{name}:{quote}", schema, quote)
+        members.append((value, is_needed))
+    return ["{", *_separate(members, ","), "}"]
+
+
+_WRITERS: dict[str, Callable[[Format, ToolDefinition], list[Part]]] = {
+    "name": lambda _, tool: [tool.name],
+    "args": lambda _, tool: [_json(tool.parameters)],
+    "call": _write_call,
+    "keywords": _write_keywords,
+    "members": _write_members,
+}

@@ -1,0 +1,185 @@
+"""The grammar of each format: whatever it allows is read as a valid call. xgrammar itself is asked in tests/live."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import fastjsonschema
+import pytest
+
+from src.parsing import extract_tool_calls, mentions_call
+from src.parsing.formats.structural_tags import find_format, make_structural_tag
+from src.parsing.formats.table import FORMATS
+from src.types.messages import Named, ToolDefinition
+
+MODE = ToolDefinition(
+    "set_mode",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "note": {"type": "string", "maxLength": 20},
+            "mode": {"type": "string", "enum": ["fast", "very careful"]},
+            "count": {"type": "integer", "minimum": 1, "maximum": 9},
+            "force": {"type": "boolean"},
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 2},
+        },
+        "required": ["mode", "count"],
+        "additionalProperties": False,
+    },
+)
+LOOK = ToolDefinition(
+    "look_around",
+    "",
+    {
+        "type": "object",
+        "properties": {"deep": {"type": "boolean"}, "text": {"type": "string"}},
+        "required": [],
+        "additionalProperties": False,
+    },
+)
+TOOLS = [MODE, LOOK]
+CHECKS = {tool.name: fastjsonschema.compile(dict(tool.parameters)) for tool in TOOLS}
+GRAMMARS = [row for row in FORMATS if find_format(row.name) is row]
+
+
+class Writer:
+    """Writes a text that a structural tag allows, as xgrammar lets a model of random weights."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def write(self, form: dict[str, Any]) -> str:
+        return getattr(self, f"_write_{form['type']}")(form)
+
+    def _write_const_string(self, form):
+        return form["value"]
+
+    def _write_sequence(self, form):
+        return "".join(map(self.write, form["elements"]))
+
+    def _write_or(self, form):
+        return self.write(self._random.choice(form["elements"]))
+
+    def _write_tag(self, form):
+        return form["begin"] + self.write(form["content"]) + form["end"]
+
+    def _write_any_text(self, form):
+        return "".join(self._random.choices("ab c<.,\n", k=self._random.randint(1, 20))).strip() + "x"
+
+    def _write_triggered_tags(self, form):
+        tag = self._random.choice(form["tags"])
+        assert sum(tag["begin"].startswith(trigger) for trigger in form["triggers"]) == 1
+        return self.write(tag)
+
+    def _write_tags_with_separator(self, form):
+        return form["separator"].join(
+            self.write(self._random.choice(form["tags"])) for _ in range(self._random.randint(1, 3))
+        )
+
+    def _write_regex(self, form):
+        if form["pattern"].startswith("-?"):
+            return self._random.choice(["0", "-7", "12"])
+        quote = '"' if form["pattern"].startswith('"') else ""
+        text = quote + "".join(self._random.choices("ab c.", k=self._random.randint(1, 9))) + quote
+        assert re.fullmatch(form["pattern"], text)
+        return text
+
+    def _write_json_schema(self, form):
+        return json.dumps(self._make_value(form["json_schema"]))
+
+    def _make_value(self, schema):
+        if "enum" in schema:
+            return self._random.choice(schema["enum"])
+        match schema["type"]:
+            case "boolean":
+                return self._random.random() < 0.5
+            case "integer":
+                return self._random.randint(1, 9)
+            case "array":
+                return [self._make_value(schema["items"]) for _ in range(self._random.randint(0, 2))]
+            case "object":
+                chosen = [
+                    name for name in schema["properties"] if name in schema["required"] or self._random.random() < 0.5
+                ]
+                return {name: self._make_value(schema["properties"][name]) for name in chosen}
+        return "some text"
+
+
+def load_form(row, choice: Any = "required", tools=TOOLS) -> dict[str, Any]:
+    return json.loads(make_structural_tag(row, tools, choice))["format"]
+
+
+def test_most_formats_have_a_grammar():
+    assert len(GRAMMARS) >= 60
+
+
+@pytest.mark.parametrize("row", GRAMMARS, ids=lambda row: row.name)
+def test_what_the_grammar_allows_is_a_valid_call(row):
+    form = load_form(row)
+    for seed in range(20):
+        text = Writer(seed).write(form)
+        found = extract_tool_calls(text, TOOLS)
+        assert found.calls, text
+        assert not found.malformed, text
+        for call in found.calls:
+            CHECKS[call.name](dict(call.arguments))
+
+
+@pytest.mark.parametrize("row", GRAMMARS, ids=lambda row: row.name)
+def test_a_grammar_allows_what_the_template_writes(row):
+    form = load_form(row, tools=[ToolDefinition("get_weather", "", {"type": "object", "properties": {}})])
+    written = Writer(0).write(form)
+    example = row.write("get_weather", {})
+    assert example.startswith(written[:10])
+
+
+@pytest.mark.parametrize("row", GRAMMARS, ids=lambda row: row.name)
+def test_in_free_text_only_what_is_no_text_begins_a_call(row):
+    tag = make_structural_tag(row, TOOLS)
+    assert bool(tag) == bool(row.marker)
+    if tag:
+        assert mentions_call(f"Calls begin with {row.marker} here.")  # then no grammar is sent
+        assert json.loads(tag)["format"]["triggers"] == [row.marker]
+
+
+@pytest.mark.parametrize("marker", ["<|channel|>", "<|im_start|>", "<|start|>assistant to=", "<tool>", "@"])
+def test_a_marker_that_plain_answers_have_begins_no_call(marker):
+    assert all(row.marker != marker for row in FORMATS if row.opener == marker)
+
+
+@pytest.mark.parametrize("row", [row for row in GRAMMARS if row.marker], ids=lambda row: row.name)
+def test_a_named_tool_is_the_only_one(row):
+    form = load_form(row, Named("look_around"))
+    assert form["stop_after_first"]
+    assert "set_mode" not in json.dumps(form)
+
+
+def test_several_calls_may_stand_in_one_block():
+    (row,) = (row for row in FORMATS if row.name == "mistral")
+    (tag,) = load_form(row, "auto")["tags"]
+    assert (tag["begin"], tag["end"]) == ("[TOOL_CALLS] [", "]")
+    assert tag["content"]["separator"] == ", "
+    assert [each["begin"] for each in tag["content"]["tags"]] == [
+        '{"name": "set_mode", "arguments": ',
+        '{"name": "look_around", "arguments": ',
+    ]
+
+
+def test_a_string_in_tags_is_any_text_up_to_its_end():
+    (row,) = (row for row in FORMATS if row.name == "qwen3_coder")
+    (tag,) = load_form(row, "auto", tools=[LOOK])["tags"]
+    assert tag["begin"] == "<tool_call>\n<function=look_around>\n"
+    string = tag["content"]["elements"][1]["elements"][0]["elements"][0]
+    assert string == {
+        "type": "tag", "begin": "<parameter=text>\n", "content": {"type": "any_text"}, "end": "\n</parameter>",
+    }  # fmt: skip
+
+
+def test_a_listed_string_stands_in_its_tags_without_blanks():
+    (row,) = (row for row in FORMATS if row.name == "qwen3_coder")
+    text = make_structural_tag(row, [MODE])
+    assert '"value": "very careful"' in text
