@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...app.address import complete_address
 from ...app.factory import Factory
+from ...app.state_files import SERVERS
 from ...errors import ConfigError
 from ..arguments import load_settings
 from .serve import explain_missing
@@ -58,8 +59,8 @@ def run_launch(options: argparse.Namespace) -> int:
         )
     settings, _ = complete_address(settings)
     model = Factory(settings).connections.choose_model()
-    with _run_gateway(settings) as address, TemporaryDirectory(prefix="vllm-bot-launch-") as folder:
-        launch = PROGRAMS[options.program](address, model, Path(folder))
+    with TemporaryDirectory(prefix="vllm-bot-launch-") as scratch, _run_gateway(settings, Path(scratch)) as address:
+        launch = PROGRAMS[options.program](address, model, Path(scratch))
         command = [binary, *launch.command, *options.passed]
         environment = {**os.environ, **launch.environment}
         return _run(command, environment)
@@ -75,13 +76,18 @@ def _run(command: list[str], environment: Mapping[str, str]) -> int:
 
 
 @contextmanager
-def _run_gateway(settings: Settings) -> Iterator[str]:
-    """A gateway in front of the configured server, until the end of the block; its address, without /v1."""
+def _run_gateway(settings: Settings, folder: Path) -> Iterator[str]:
+    """A gateway in front of the configured server, until the end of the block; its address, without /v1.
+
+    What is known of servers is copied into `folder`, and what the gateway learns stays there.
+    """
     from ...transport.http import find_free_port
 
     port = find_free_port()
     listen = f"127.0.0.1:{port}"
-    served = replace(settings, serve=replace(settings.serve, listen=listen, workers=1, keys=""))
+    with suppress(OSError):
+        shutil.copy(settings.state / SERVERS, folder)
+    served = replace(settings, state=folder, serve=replace(settings.serve, listen=listen, workers=1, keys=""))
     import multiprocessing
 
     with explain_missing():
