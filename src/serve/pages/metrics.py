@@ -22,6 +22,7 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 CALLS_FILE = "calls.jsonl"
 MAX_CALLS_BYTES = 1024 * 1024
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_SAMPLES = ("total", "sum", "count", "running")  # the ends of their names
 UPSTREAM_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -97,10 +98,11 @@ class Metrics:
         return generate_latest(self._collect())
 
     def summarize(self) -> dict[str, list[dict[str, Any]]]:
-        """The counters by name, each as rows of labels and value."""
+        """What is counted by name, each as rows of labels, value, and `sample`: total, sum, count, or running."""
         summary: dict[str, list[dict[str, Any]]] = {}
         for family in self._collect().collect():
-            rows = [{**each.labels, "value": each.value} for each in family.samples if _is_total(each.name)]
+            samples = [(each, each.name.rpartition("_")[2]) for each in family.samples]
+            rows = [{**each.labels, "sample": kind, "value": each.value} for each, kind in samples if kind in _SAMPLES]
             summary[family.name] = rows
         return summary
 
@@ -110,10 +112,6 @@ class Metrics:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return registry
-
-
-def _is_total(name: str) -> bool:
-    return name.endswith(("_total", "_sum", "_count", "_running"))
 
 
 def select_gauges(body: bytes, upstream: str) -> Iterator[str]:
