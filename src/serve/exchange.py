@@ -18,6 +18,7 @@ from ..model.server import OK
 from ..providers.server_errors import read_error_message
 from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async
+from ..transport.async_http import bound_send_buffer
 from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, Output, Payload, Report, WholeAnswer
@@ -25,6 +26,7 @@ from .http_common import refuse
 from .upstreams import Replica, Upstreams
 
 HEADER = "x-vllm-bot"
+SEND_BUFFER_BYTES = 256 * 1024  # of a stream; Linux takes twice as many
 
 log = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -100,6 +102,8 @@ class GuardedExchange:
         self, headers: Mapping[str, str], first: Payload, rest: AsyncGenerator[Output, None]
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+        if self._request.transport is not None:
+            bound_send_buffer(self._request.transport, SEND_BUFFER_BYTES)
         await response.prepare(self._request)
         encode = self._dialect.encode_payload
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import aiohttp
 from aiohttp import web
@@ -23,7 +23,9 @@ from .pages.page import Pages
 from .upstreams import Replica, Upstreams
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
-MAX_HEADER_BYTES = 16 * 1024
+MAX_HEADER_BYTES = 16 * 1024  # of the request line, of each header, and of all headers
+BODY_TIMEOUT_S = 120.0
+HAS_ASKED = web.AppKey("has_asked", set[object])  # connections of which a request has come
 CONNECT_TIMEOUT_S = 5.0
 OPEN_PATHS = frozenset(("/health",))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
@@ -45,6 +47,7 @@ class Gateway:
     def make_app(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._check_key])
         app.cleanup_ctx.append(self._open)
+        app[HAS_ASKED] = set[object]()
         for path in DIALECTS:
             app.router.add_post(path, self.answer)
         Pages(self._metrics, self._upstreams).add_to(app)
@@ -66,8 +69,18 @@ class Gateway:
         key = read_key(request.headers) or request.query.get("key", "")  # a browser sends no headers of ours
         if self._keys is not None and request.path not in OPEN_PATHS and not self._keys.has(key):
             return _refuse(request, 401, "The key is missing or unknown.")
+        request.app[HAS_ASKED].add(request.protocol)
+        if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_HEADER_BYTES:
+            return _refuse(request, 431, f"The headers are longer than {MAX_HEADER_BYTES:,} bytes.")
         try:
+            if (request.content_length or 0) > MAX_BODY_BYTES:
+                raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, request.content_length or 0)
+            await asyncio.wait_for(request.read(), BODY_TIMEOUT_S)
             return await handler(request)
+        except (TimeoutError, asyncio.TimeoutError):
+            return _refuse(request, 408, f"The body did not come within {BODY_TIMEOUT_S:g} seconds.")
+        except web.HTTPRequestEntityTooLarge:
+            return _refuse(request, 413, f"The body is longer than {MAX_BODY_BYTES:,} bytes.")
         except web.HTTPException as refusal:
             return _refuse(request, refusal.status, refusal.reason)
         except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
@@ -75,12 +88,9 @@ class Gateway:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request that may bring calls; any other is relayed."""
-        try:
-            value = load_json(await request.read())
-        except BotError:
-            return _refuse(request, 400, "The body is not JSON.")
-        if not isinstance(value, dict) or request.headers.get(OFF_HEADER):
+        if request.headers.get(OFF_HEADER):
             return await self.relay(request)
+        value = await _read_object(request)
         try:
             dialect = DIALECTS[request.path](value, random_id)
         except ValueError as error:
@@ -124,6 +134,20 @@ class Gateway:
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:
         """Of a client's request. A key of the gateway goes no further."""
         return select_headers(request.headers, left_out | (KEY_HEADERS if self._keys is not None else frozenset()))
+
+
+async def _read_object(request: web.Request) -> dict[str, Any]:
+    """The body. Raises HTTPException where it is no JSON object."""
+    kind = request.content_type
+    if not kind.endswith(("json", "octet-stream")):  # the second: none is given
+        raise web.HTTPUnsupportedMediaType(reason=f"The content type must be application/json, not {kind[:100]}.")
+    try:
+        value = load_json(await request.read())
+    except BotError:
+        raise web.HTTPBadRequest(reason="The body is not JSON, or it is nested too deep.") from None
+    if not isinstance(value, dict):
+        raise web.HTTPBadRequest(reason="The body must be a JSON object.")
+    return value
 
 
 def _refuse(request: web.Request, status: int, message: str) -> web.Response:

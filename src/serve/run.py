@@ -25,7 +25,7 @@ from ..config import Settings
 from ..errors import ConfigError
 from ..transport.async_http import AsyncClient
 from ..transport.http import try_connecting, try_listening
-from .gateway import MAX_HEADER_BYTES, Gateway
+from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .keys import read_keys
 from .pages.metrics import Metrics
 from .upstreams import Replica, Upstreams
@@ -33,6 +33,8 @@ from .upstreams import Replica, Upstreams
 CONNECT_TIMEOUT_S = 3.0
 SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
 KEEP_ALIVE_S = 75.0
+MAX_PARSED_BYTES = 4 * MAX_HEADER_BYTES  # of a line; aiohttp refuses what is longer, and not in the API's words
+HEAD_TIMEOUT_S = 15.0  # at least; at most twice as long
 
 
 class ListenAddress(NamedTuple):
@@ -184,20 +186,55 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     options = settings.serve
     keys = read_keys(Path(options.keys)) if options.keys else None
+    app = Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app()
     try:
-        web.run_app(
-            Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app(),
-            host=address.host,
-            port=address.port,
-            ssl_context=_load_tls(tls),
-            reuse_port=options.workers > 1,
-            shutdown_timeout=SHUTDOWN_S,
-            keepalive_timeout=KEEP_ALIVE_S,
-            handler_cancellation=True,
-            access_log=None,
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-            print=None,
-        )
+        asyncio.run(_listen(app, address, _load_tls(tls), is_shared=options.workers > 1))
     except OSError as error:
         raise _explain_listen(address, error) from error
+
+
+async def _listen(
+    app: web.Application, address: ListenAddress, checks: ssl.SSLContext | None, *, is_shared: bool
+) -> None:
+    """Serve until SIGINT or SIGTERM, then let streams finish. `is_shared`: other workers listen on the address too.
+
+    Raises OSError where the address cannot be had.
+    """
+    runner = web.AppRunner(
+        app,
+        shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=KEEP_ALIVE_S,
+        handler_cancellation=True,
+        access_log=None,
+        max_line_size=MAX_PARSED_BYTES,
+        max_field_size=MAX_PARSED_BYTES,
+    )
+    await runner.setup()
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        await web.TCPSite(runner, address.host, address.port, ssl_context=checks, reuse_port=is_shared).start()
+        watch = asyncio.create_task(close_silent(runner.server, app[HAS_ASKED], HEAD_TIMEOUT_S))
+        await stopped.wait()
+        watch.cancel()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C does not wait for streams
+        await runner.cleanup()
+
+
+async def close_silent(server: web.Server | None, has_asked: set[object], seconds: float) -> None:
+    """Close connections whose first request has no whole head after so many seconds. Ends when it is cancelled.
+
+    Of a connection that has asked before, aiohttp closes what is idle for KEEP_ALIVE_S.
+    """
+    waiting: set[web.RequestHandler] = set()
+    while server is not None:
+        await asyncio.sleep(seconds)
+        has_asked.intersection_update(server.connections)  # those that are still there
+        silent = {each for each in server.connections if each not in has_asked}
+        for each in silent & waiting:
+            each.force_close()
+            if each.transport:
+                each.transport.close()
+        waiting = silent

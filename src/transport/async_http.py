@@ -256,6 +256,12 @@ class AsyncClient:
         )
 
 
+def bound_send_buffer(transport: asyncio.BaseTransport, size: int) -> None:
+    """Of a peer that reads slowly, let the system hold about `size` bytes and no more, so that the writer waits."""
+    if connection := transport.get_extra_info("socket"):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+
 async def _note_connection(_: object, traced: SimpleNamespace, __: object) -> None:
     traced.trace_request_ctx.has_connected = True
 

@@ -13,9 +13,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.state_files import ServerMemory
+from src.serve import gateway
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key
 from src.serve.pages.metrics import Metrics
+from src.serve.run import close_silent
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 
@@ -111,8 +113,8 @@ def drive(
             replicas = [
                 Replica(AsyncClient(each, "server-key" if keys else ""), ServerMemory(folder)) for each in addresses
             ]
-            gateway = Gateway(Upstreams(replicas), Metrics(folder), keys)
-            async with TestClient(TestServer(gateway.make_app())) as client:
+            own = Gateway(Upstreams(replicas), Metrics(folder), keys)
+            async with TestClient(TestServer(own.make_app())) as client:
                 await use(client, fake)
 
     asyncio.run(run())
@@ -344,3 +346,54 @@ def test_the_arguments_of_a_call_in_the_text_leave_in_pieces(tmp_path, path, bod
         assert json.loads("".join(pieces)) == arguments
 
     drive(tmp_path, lambda _: stream(call), use)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    "data, headers, status",
+    [
+        (b"{}", {"Content-Type": "text/plain"}, 415),
+        (b"[1]", {"Content-Type": "application/json"}, 400),
+        (b'{"messages": ' + b"[" * 5000 + b"]" * 5000 + b"}", {}, 400),
+        (b"{}", {f"x-{number}": "a" * 4000 for number in range(5)}, 431),
+    ],
+)
+def test_what_is_no_request_gets_an_error_of_the_api(tmp_path, path, data, headers, status):
+    async def use(client, fake):
+        async with client.post(path, data=data, headers=headers) as reply:
+            answer = await reply.json()
+            assert (reply.status, isinstance(answer["error"]["message"], str)) == (status, True)
+            assert answer.get("type") == ("error" if path == "/v1/messages" else None)
+        assert fake.bodies == []
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_body_that_does_not_come_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(gateway, "BODY_TIMEOUT_S", 0.05)
+
+    async def dribble():
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def use(client, _):
+        async with client.post("/v1/chat/completions", data=dribble()) as reply:
+            assert reply.status == 408
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_connection_without_a_whole_head_is_closed_and_one_that_has_asked_is_kept(tmp_path):
+    async def use(client, _):
+        server = client.server
+        app, port = server.app, server.port
+        assert (await ask(client, BODY))[0] == 200
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nx: y\r\n")
+        watch = asyncio.create_task(close_silent(server.runner.server, app[gateway.HAS_ASKED], 0.05))
+        assert await reader.read() == b""
+        assert len(server.runner.server.connections) == 1
+        watch.cancel()
+        writer.close()
+
+    drive(tmp_path, lambda _: say("x"), use)
