@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from threading import get_ident
 from types import GeneratorType
 from typing import Any, NoReturn, cast
 
@@ -29,10 +30,13 @@ class Run:
     def __init__(self, exchange: Exchange, client: Client, context: ToolContext) -> None:
         self._exchange = exchange
         self._events = cast("GeneratorType[Event, None, None]", _follow(exchange, client, context))
+        self._closer: int | None = None  # the thread that closed it
 
     def __iter__(self) -> Iterator[Event]:
         try:
             yield from self._events
+            if self._closer not in (None, get_ident()) and not self._exchange.is_answered:
+                raise Cancelled(CANCELLED)  # closed between two events
         finally:
             self.close()
 
@@ -56,10 +60,11 @@ class Run:
 
     def close(self) -> None:
         """Leave it: the server's answer ends at once."""
-        if self._events.gi_running:  # in another thread
-            self.cancel()
-        else:
+        self._closer = get_ident() if self._closer is None else self._closer
+        try:
             self._events.close()
+        except ValueError:  # it runs in another thread
+            self.cancel()
 
     def cancel(self) -> None:
         """Stop it from another thread: who iterates gets Cancelled. After its end, nothing happens."""

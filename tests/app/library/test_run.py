@@ -87,6 +87,16 @@ class TestInThreads:
         assert [type(error) for error in raised] == [Cancelled]
         self.check(agent)
 
+    def test_one_that_another_thread_closes_between_two_events_ends_with_an_error(self, agent):
+        run = agent.ask("go")
+        with pytest.raises(Cancelled):
+            for event in run:
+                if isinstance(event, TextDelta):
+                    closer = threading.Thread(target=run.close)
+                    closer.start()
+                    closer.join(60)
+        self.check(agent)
+
     def test_a_run_that_is_not_begun_holds_nothing_up(self, agent):
         agent.ask("never")
         read_half(agent.ask("go"))
