@@ -1,0 +1,59 @@
+"""kill -9 of the driver at any point: what was recorded stays and does not run again, and nothing lives on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from src.batch.results import load_rows
+from src.errors import BotError
+from tests.thorough import sample
+from tests.waiting import wait_until
+
+from .script import open_server
+
+ROOT = Path(__file__).parents[2]
+TASKS = 12
+POINTS = range(48)  # rows recorded, and how the driver is caught after them, before it is killed
+
+
+def list_processes(state):
+    """Those of a batch, by their state folder."""
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it ended
+            if f"XDG_STATE_HOME={state}\0" in file.read_text(errors="replace"):
+                yield int(file.parent.name)
+
+
+def count_rows(out):
+    with suppress(BotError):  # not there yet
+        return len(load_rows(out))
+    return 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("point", sample(POINTS, 16))
+def test_no_row_is_lost_or_repeated(tmp_path, point):
+    out, tasks = tmp_path / "out", tmp_path / "tasks.jsonl"
+    tasks.write_text("\n".join(json.dumps({"id": f"t{n}", "prompt": f"write {n}.txt"}) for n in range(TASKS)))
+    with open_server(tmp_path / "state") as settings:
+        words = [sys.executable, str(ROOT / "cli.py"), "batch", str(tasks), "--out", str(out), "--jobs", "3"]
+        words += ["--base-url", settings.vllm.base_url]
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+        driver = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: count_rows(out) >= point % TASKS or driver.poll() is not None, "rows")
+        finally:
+            os.kill(driver.pid, signal.SIGKILL)
+            driver.wait()
+        recorded = load_rows(out) if (out / "results.jsonl").exists() else []
+        wait_until(lambda: not list(list_processes(tmp_path / "state")), "the end of its processes")
+        subprocess.run(words, env=environment, check=True, capture_output=True, timeout=300)
+    rows = load_rows(out)
+    assert rows[: len(recorded)] == recorded
+    assert sorted(row.id for row in rows) == sorted(f"t{n}" for n in range(TASKS))
