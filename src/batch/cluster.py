@@ -28,7 +28,7 @@ from .tasks import BatchOptions
 
 POLL_S = 0.2  # between two questions for room on a server
 LOOK_INTERVAL_S = 1.0
-CPUS_PER_TASK = 0.01  # a task waits for its model most of the time; --jobs is the limit
+CPUS_PER_TASK = 0.05  # a task waits for its model most of the time; a worker of Ray takes about 115 MB
 SHUT = "shut"  # no task may start any more
 
 
