@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event as CancelToken
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..config import Settings
 from ..config.settings import VllmSettings
+from ..errors import ConfigError
 from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
@@ -59,6 +60,17 @@ class ReviewerModel(NamedTuple):
             if isinstance(event, Completed) and event.response.stop_reason == "end_turn"
         ]
         return texts[-1] if texts else ""
+
+
+class Panel(NamedTuple):
+    """Models that answer side by side, and the one that sums up, with settings that lead to it.
+
+    `chair` is None if the chat's own model sums up.
+    """
+
+    members: Sequence[ReviewerModel]
+    chair: ReviewerModel | None = None
+    chair_settings: Settings | None = None
 
 
 class Connections:
@@ -135,18 +147,39 @@ class Connections:
         review = self.settings.review
         if not review.models:
             return None
-        from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard, parse_reviewers  # start-up is measured
+        from ..security.permissions.review import ANSWER_SCHEMA, ReviewBoard  # start-up is measured
 
-        reviewers = []
-        for seat in parse_reviewers(review.models, tuple(PROVIDERS), self.settings.server_models):
-            settings = self.settings.with_model(f"{seat.server}:{seat.model}") if seat.server else self._place(seat)
-            theirs = Connections(settings, self.sleep)
-            model = theirs.make_model(seat.model, within=review.timeout, answer_schema=ANSWER_SCHEMA)
-            reviewers.append(ReviewerModel(seat.name, model))
+        reviewers = [self._make_reviewer(seat, ANSWER_SCHEMA) for seat in self._read_seats()]
         return ReviewBoard(reviewers, review.rule, review.on, review.timeout)
 
-    def _place(self, seat: ReviewerConfig) -> Settings:
+    def make_panel(self) -> Panel:
+        """The models of `review.models`, and the one that `review.chair` names. Raises ConfigError."""
+        seats, chair = self._read_seats(), self.settings.review.chair
+        if not seats:
+            raise ConfigError("A panel needs models.", "Name them in `review.models`; see docs/configuration.md.")
+        named = [seat for seat in seats if chair in (seat.model, seat.name)]
+        if chair and not named:
+            known = ", ".join(seat.model for seat in seats)
+            raise ConfigError(f"review.chair: there is no model {chair!r} in review.models; it is one of {known}.")
+        members = [self._make_reviewer(seat) for seat in seats]
+        if not chair:
+            return Panel(members)
+        return Panel(members, members[seats.index(named[0])], self._lead_to(named[0]))
+
+    def _read_seats(self) -> tuple[ReviewerConfig, ...]:
+        from ..security.permissions.review import parse_reviewers
+
+        return parse_reviewers(self.settings.review.models, tuple(PROVIDERS), self.settings.server_models)
+
+    def _make_reviewer(self, seat: ReviewerConfig, schema: Mapping[str, JSON] | None = None) -> ReviewerModel:
+        theirs = Connections(self._lead_to(seat), self.sleep)
+        model = theirs.make_model(seat.model, within=self.settings.review.timeout, answer_schema=schema)
+        return ReviewerModel(seat.name, model)
+
+    def _lead_to(self, seat: ReviewerConfig) -> Settings:
         """Settings that lead to a reviewer's server, which gets nothing that is meant for ours."""
+        if seat.server:
+            return self.settings.with_model(f"{seat.server}:{seat.model}")
         ours = self.settings.vllm
         theirs = VllmSettings(seat.provider, seat.base_url.rstrip("/"), seat.model, seat.api_key)
         kept = (

@@ -219,6 +219,7 @@ class ReviewSettings:
         choices=("high", "ask"),
     )
     timeout: float = option(120.0, "Longest wait for all reviewers, in seconds", least=0.1, most=WEEK_S)
+    chair: str = option("", "Model of `models` that sums up what a panel answers; empty: the one of the chat")
 
 
 @dataclass(frozen=True, slots=True)

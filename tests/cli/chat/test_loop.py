@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from src.agent.loop import AgentLoop
+from src.app.connect import Connections, Panel, ReviewerModel
 from src.app.runtime import Runtime
 from src.cli.chat.loop import EXIT_HINT, Chat, ChatIO
 from src.cli.chat.slash.table import COMMANDS, run_command_at_question
@@ -273,3 +274,35 @@ class TestModes:
         assert "mode auto" in shown
         assert "/new has to wait until the question is answered." in shown
         assert "There is no command /nosuch" in shown
+
+
+class TestPanel:
+    """/panel asks the models of review.models, and has one sum up."""
+
+    @pytest.fixture(autouse=True)
+    def members(self, monkeypatch):
+        def make(chair=None):
+            made = [ReviewerModel("one", None), ReviewerModel("two", None)]
+            monkeypatch.setattr(ReviewerModel, "ask", lambda self, prompt: f"{self.name} says {prompt[-3:]}")
+            monkeypatch.setattr(Connections, "make_panel", lambda _: Panel(made, made[chair] if chair else None))
+
+        make()
+        return make
+
+    def test_the_chats_own_model_sums_up_with_the_answers_before_it(self):
+        session = Session("/panel why", turns=[says("They agree.")])
+        assert "one:\none says why" in session.aside.getvalue()
+        assert session.answer.getvalue() == "They agree.\n"
+        ((asked,),) = session.questions
+        assert "<answer model=two>\ntwo says why\n</answer>" in asked
+        assert asked.endswith("The question was: why")
+
+    def test_a_named_model_sums_up_and_the_next_question_knows_it(self, members):
+        members(chair=1)
+        session = Session("/panel why", "so?", turns=[says("Yes.")])
+        assert "two sums up:\ntwo says why" in session.aside.getvalue()
+        ((asked,),) = session.questions
+        assert "two summed them up:\ntwo says why" in asked
+
+    def test_without_a_question_it_says_how(self):
+        assert "/panel QUESTION" in Session("/panel").aside.getvalue()

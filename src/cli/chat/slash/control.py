@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....security.text.sanitize import sanitize
+from ....types.special_tokens import neutralize_with_note
 from ..state import SlashCommand, State
 
 NO_MODE = "There is no mode {name}. Choose one of {names}."
@@ -128,6 +129,31 @@ def _edit_message(state: State, words: str) -> None:
         state.queue.append(text)
 
 
+def _hold_panel(state: State, question: str) -> None:
+    """Ask the models of `review.models` side by side; then one of them, or the chat's own, sums up. Raises BotError."""
+    from ....app.panel import REQUEST, ask_members, render_material
+
+    if not question:
+        state.screen.say("Ask the panel something: /panel QUESTION")
+        return
+    panel = state.factory.connections.make_panel()
+    answers = []
+    for answer in ask_members(panel.members, question, state.settings.review.timeout):
+        state.screen.say(sanitize(f"{answer}\n"))
+        answers.append(answer)
+    if not any(answer.text for answer in answers):
+        state.screen.say("No model of the panel gave an answer.")
+        return
+    request, material = REQUEST.format(question=question), render_material(answers)
+    state.notes.append(material)
+    if (chair := panel.chair) is None:
+        state.queue.insert(0, request)
+        return
+    summary = chair.ask(f"{material}\n\n{request}")
+    state.screen.say(sanitize(f"{chair.name} sums up:\n{summary}"))
+    state.notes.append(f"{chair.name} summed them up:\n{neutralize_with_note(summary)}")
+
+
 CONTROL_COMMANDS = (
     SlashCommand("/exit", "leave the chat", _exit, aliases=("/quit",)),
     SlashCommand("/new", "start a new conversation; this one is kept", _start_new, aliases=("/reset",)),
@@ -145,6 +171,7 @@ CONTROL_COMMANDS = (
         "[MODE]",
         complete=_complete_mode,
     ),
+    SlashCommand("/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION"),
     SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", opens_editor=True),
     SlashCommand(
         "/thinking",
