@@ -317,8 +317,8 @@ class ModelCore:
             tools, self._new_id, self._builder.given, self._thought_closer, self._index_tools(tuple(tools))
         )
         has_shown, limit = False, self._limit_answer()
+        is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
         try:
-            is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
             decoder, is_over = (yield from self._open(request, is_generated)), False
             self.path = path  # the server accepts it
             if tools:
@@ -339,7 +339,7 @@ class ModelCore:
             else:
                 yield Release()
         except RequestFailed as error:
-            if isinstance(error, WireError) and path.mode == "tokens" and not has_shown:
+            if isinstance(error, WireError) and is_generated and not has_shown:
                 raise TokensUnsupported(error.message, error.hint) from error
             if isinstance(error, _SIGNS_OF_RESTART):
                 self.server.forget()
