@@ -15,11 +15,11 @@ from typing import Union
 
 from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
-from .arguments.fit import POSITIONAL, ArgumentMismatch, Fitter, match_parameter
+from .arguments.fit import NULL_OR_TEXT, POSITIONAL, ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
+from .decode.json_repair import LOSSY
 from .decode.nodes import Node
-from .decode.scalars import WINDOWS_PATH
 from .echo import GivenText, SoughtCall
 
 _PLACEHOLDER_NAMES = frozenset(
@@ -40,9 +40,14 @@ _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "it
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
 _QUOTED = LazyPattern(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
+_FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
+_CUT_OBJECT = LazyPattern(  # up to the arguments of a call that is cut off
+    r"""[\s`\[{]*(?:(?<=`)json\s+[\[{\s]*)?["'](?:name|tool|function)["']\s*:\s*["'](?P<name>[\w.:-]+)["']\s*,\s*"""
+    r"""["'](?:arguments|args|parameters|input)["']"""
+)
 _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 # Repairs that may lose a part of an argument, or give it to another parameter.
-GUESSES = frozenset(("quotes inside a string", "unquoted text", POSITIONAL, WINDOWS_PATH))
+GUESSES = LOSSY | {POSITIONAL, NULL_OR_TEXT}
 _SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
 _EXAMPLE = LazyPattern(
     r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
@@ -133,6 +138,9 @@ class CallClassifier:
             self._is_broken = self._is_broken or is_bare
             name = decoded.calls[0].name if decoded.calls else ""
             is_meant = explicit and self._is_meant(name, raw, lead)
+            if decoded.cut and not explicit and (begun := _CUT_OBJECT.match(raw)) and not self._is_presented:
+                name = self.resolve_name(begun["name"])
+                is_meant = bool(name)
             return [self._reject(name, raw, decoded.problem, origin)] if is_meant else []
         classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
@@ -164,7 +172,11 @@ class CallClassifier:
             return False
         if self.resolve_name(name) or self._tools.names.mention.search(raw):
             return True
-        is_apart = _LINE_START.search(lead) is not None or bool(name and self._tools.find_nearest(name))
+        is_apart = (
+            _LINE_START.search(lead) is not None
+            or _FRAMED.fullmatch(raw) is not None
+            or bool(name and self._tools.find_nearest(name))
+        )
         return is_apart and not _TEMPLATE.search(raw)
 
     def reject_long(self, name: str, raw: str, origin: str, limit: int) -> MalformedCall:
@@ -197,7 +209,7 @@ class CallClassifier:
             reason = str(error) if isinstance(error, ArgumentMismatch) else "The arguments are nested too deep."
             return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
-        repaired = (*decoded.repairs, *renamed, *fitter.changes)
+        repaired = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
         guessed = decoded.guessed or self._is_presented or self._is_broken or not GUESSES.isdisjoint(repaired)
         guessed = guessed or not self._tools.names.is_exact(call.name)
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)

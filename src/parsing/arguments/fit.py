@@ -14,7 +14,7 @@ from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from ..decode.nodes import CallNode, Node, Source
 from ..decode.scalars import eval_constant
-from ..decode.xml import Markup, parse_structure
+from ..decode.xml import NULLS, Markup, parse_structure
 from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
 from .tool_index import IndexedTool, normalize
 
@@ -39,6 +39,7 @@ for _group in _SYNONYMS:
         _GROUPS.setdefault(normalize(_name), set()).update(map(normalize, _group))
 
 POSITIONAL = "values without names"  # the change that gives values to parameters by their order
+NULL_OR_TEXT = "text to null"  # the change of an untyped or nullable text that says null
 _TYPE_NAMES = {
     "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
     "bool": "boolean", "list": "array", "tuple": "array",
@@ -177,6 +178,9 @@ class Fitter:
             if isinstance(options := schema.get(key), list) and options:
                 return self._fit_any(value, options, path, depth)
         types = _list_types(schema)
+        if isinstance(value, Markup) and value in NULLS and (not types or "null" in types):
+            self.changes[NULL_OR_TEXT] = None
+            return None
         kind = get_kind(value)
         if types and kind not in types and not (kind == "integer" and "number" in types):
             value = self._coerce(value, kind, types, schema, path)

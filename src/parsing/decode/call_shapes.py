@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from .json_repair import RepairReader
+from .json_repair import LOSSY, RepairReader
 from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict, put
 
 NAME_KEYS = (
@@ -51,6 +51,7 @@ class RawCall(NamedTuple):
     arguments: dict[str, Node] | None
     positional: list[Node]
     problem: str = ""
+    repairs: tuple[str, ...] = ()  # of a string that held the call
     container: object = None  # the node that holds the arguments; if the text ended inside it, the call was cut off
 
 
@@ -133,7 +134,8 @@ def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
                 reader.skip_space()
     except (UnreadableValue, RecursionError):
         pass  # the calls before it count
-    return calls
+    repairs = tuple(repair for repair in reader.repairs if repair in LOSSY)
+    return [call._replace(repairs=(*call.repairs, *repairs)) for call in calls] if repairs else calls
 
 
 def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[RawCall]:

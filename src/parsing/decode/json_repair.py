@@ -14,9 +14,10 @@ import re
 
 from ...types.lazy_pattern import LazyPattern
 from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_strict, put
-from .scalars import eval_constant, unescape
+from .scalars import WINDOWS_PATH, eval_constant, unescape
 
 MAX_DEPTH = 100
+LOSSY = frozenset(("quotes inside a string", "unquoted text", WINDOWS_PATH))  # repairs that may lose a part of a value
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 MAX_STRICT_PASSES = 8  # over the whole text, in all attempts to read a part of it as strict JSON
 
@@ -51,7 +52,7 @@ _AFTER = {
         rf"|\s*\n\s*(?:{_QUOTED_KEY}|[\w$-]{{1,64}}\s*:)|\s+\"[\w.-]{{1,64}}\"\s*:"
     ),
     "item": LazyPattern(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
-    "argument": LazyPattern(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*/%-])"),
+    "argument": LazyPattern(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*%])"),
     "top": LazyPattern(r"\s*(?:\Z|[,;}\])]|<|\n)"),
 }
 _AFTER_LONG = LazyPattern(r"\s*(?:[,}\])<\\;]|\Z)")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ast
 
 _ESCAPE = LazyPattern(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|\r?\n|.)", re.DOTALL)
-_WINDOWS_PATH = LazyPattern(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\?[\w.-]+\\\w")
+_WINDOWS_PATH = LazyPattern(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\[\w.-]+\\\w")
 _ALL_LEGAL = LazyPattern(r"(?:[^\\]|\\(?:[\"'\\/bfnrt]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}))*", re.DOTALL)
 WINDOWS_PATH = "a Windows path"  # the repair of backslashes that may as well be escapes
 _SURROGATES = LazyPattern("[\ud800-\udbff][\udc00-\udfff]")

@@ -7,6 +7,7 @@ reading costs about the same, or a tag is missing, the calls are `guessed`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from .json_repair import RepairReader
 from .nodes import Node, UnreadableValue
 from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
-from .xml import Markup, unwrap_arguments
+from .xml import NULLS, Markup, unwrap_arguments
 
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
@@ -115,7 +116,8 @@ class TagReader:
     def _begin(self, text: str, at: int) -> _Progress:
         start = _skip_space(text, at)
         for syntax in self._syntaxes:
-            pattern = compile_opening(syntax.call, of_call=True, follows=syntax.key[:1])
+            follows = "<" if syntax.key[0] == "<" else syntax.key.partition("{")[0].rstrip()
+            pattern = compile_opening(syntax.call, of_call=True, follows=follows)
             if found := pattern.match(text, start):
                 self._call = syntax, read_opening(found)
                 step = ReadingStep(None, "call", found["word"], self._base + found.start(), self._base + found.end())
@@ -293,7 +295,7 @@ class _TagCallBuilder:
             if self._in_section:
                 self.guessed |= not _NEEDS_SECTION.search(value)
             else:
-                value = self._cut_newlines(value)
+                value = self._unquote(self._cut_newlines(value))
             key = self._key.text.strip()
             if key in self._arguments:  # with the same value, too: one of the two may be a part of another value
                 raise UnreadableValue(f"The key {key[:64]!r} stands twice.")
@@ -309,10 +311,22 @@ class _TagCallBuilder:
             value = value.removeprefix("\n")
         return value.removesuffix("\n") if style.cuts_last else value
 
+    def _unquote(self, value: str) -> str:
+        """The string that stands alone in quotes, as in JSON: Continue writes so, and other models, behind a blank."""
+        style, text = self._style, value.strip()
+        if style.is_element or text[:1] != '"' or (value[0] == '"' and not style.is_labelled):
+            return value
+        try:
+            node = json.loads(text)
+        except ValueError:
+            return value
+        self.guessed = True
+        return str(node)
+
 
 def _read_value(value: str, attributes: str, style: TagStyle) -> Node:
     """The value, read as JSON if the attributes of its tag say that it is no string."""
-    if style.is_element:
+    if style.is_element or value in NULLS:
         return Markup(value)
     if 'string="false"' not in attributes:
         return value

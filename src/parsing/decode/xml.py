@@ -16,6 +16,7 @@ _CDATA = LazyPattern(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _NOISE = "]<]minimax[>["  # before each of MiniMax M3's tags
 _WRAPPERS = frozenset(("parameters", "arguments", "args"))
 _MAX_DEPTH = 20
+NULLS = frozenset(("null", "None"))  # what templates write for no value
 
 
 class Markup(str):
@@ -28,21 +29,21 @@ def unwrap_arguments(arguments: dict[str, Node]) -> dict[str, Node]:
     """The arguments that stand in an element of their own: `<parameters><path>a</path></parameters>`."""
     if len(arguments) == 1 and (wrapped := arguments.keys() & _WRAPPERS):
         inner = arguments[wrapped.pop()]
-        if isinstance(inner, Markup) and (children := _group_children(inner)):
+        if isinstance(inner, Markup) and (children := group_children(inner)):
             return children
     return arguments
 
 
 def parse_elements(text: str, is_tool: IsTool) -> list[RawCall]:
     """Calls like `<tool_name>read</tool_name><parameters>...`: elements are read as the members of an object."""
-    value = _group_children(text)
+    value = group_children(text)
     for _ in range(_MAX_DEPTH):
-        opened = {key: _group_children(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
+        opened = {key: group_children(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
         if calls := find_calls(opened, is_tool):
             return calls
         if len(value) != 1 or not isinstance(inner := next(iter(value.values())), Markup):
             break
-        value = _group_children(inner)
+        value = group_children(inner)
     return []
 
 
@@ -60,7 +61,7 @@ def _find_children(text: str) -> list[tuple[str, Markup]]:
     return children
 
 
-def _group_children(text: object) -> dict[str, Node]:
+def group_children(text: object) -> dict[str, Node]:
     """The elements in `text` by name; those of one name are a list."""
     found: dict[str, list[Node]] = {}
     for name, value in _find_children(text) if isinstance(text, str) else ():

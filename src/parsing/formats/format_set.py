@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable
 
 from ...types.lazy_pattern import LazyPattern
+from ..arguments.tool_index import ToolIndex
 from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
-from ..stream.openers import BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE
+from ..stream.openers import BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE, BlockStart
 from ..stream.prefix_regex import (
     PrefixMatcher,
     PrefixPattern,
@@ -34,7 +35,7 @@ from .tag_syntax import CALL_ELEMENTS, ELEMENT, TagSyntax
 MAX_MARKER_RUN = 64  # wrapping markers in a row
 _USUAL = frozenset("<[]")  # the characters that most markers begin with
 # Openers that lookback.py and the detector find, by what precedes them or by their label.
-_FOUND_OTHERWISE = frozenset(("functools", "Action:", "TOOL_CALL:", "@", ">>>", "TOOL_NAME:"))
+_FOUND_OTHERWISE = frozenset(("functools", "Action:", "TOOL_CALL:", "@", ">>>", "TOOL_NAME:", "```tool"))
 _LONE = (
     "<invoke>",
     "<functionname=",
@@ -53,7 +54,7 @@ _FAMILY = either(
     sequence(_BAR, either("DSML", "GCML"), _BAR, maybe("r:")), sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1))
 )
 _NAMESPACE = maybe(_FAMILY)
-_TOKEN = either(sequence("<|", some(r"[\w:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
+_TOKEN = either(sequence("<|", some(r"[\w▁:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
 _CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
 _QUOTE = some(r"[\"']", 1, 1)
 _KEY = PrefixPattern(r"(?!to=)\w{1,64}", r"\w{0,64}\Z")  # `to=` names a tool
@@ -72,7 +73,8 @@ class FormatSet:
         self.rows = tuple(rows)
         self._lone = tuple(row for row in self.rows if row.syntax and row.opener and _is_lone(row))
         lone = {row.opener for row in self._lone}
-        self._wrappers = tuple(row for row in self.rows if row.opener not in lone | _FOUND_OTHERWISE | {""})
+        found = lone | _FOUND_OTHERWISE | {""} | {row.opener for row in self.rows if row.grammar == "text"}
+        self._wrappers = tuple(row for row in self.rows if row.opener not in found)
         self._leads = tuple({lead: None for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))})
         self._pair_leads = {_cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
         self.find_origin = functools.lru_cache(maxsize=512)(self._find_origin)
@@ -134,7 +136,8 @@ class FormatSet:
         others = [lead for lead in self._leads if not _ATTRIBUTE.match(lead) and lead[1:-1] not in bare]
         tags = [sequence(_NOISE, "<", _NAMESPACE, element), *map(_open_element, others)]
         pairs = [_match_tag(lead) for lead in sorted(self._pair_leads)]
-        closers = [_match_tag(row.closer) for row in self.rows if row.grammar == "pairs" and row.closer]
+        wrapped = [row for row in self._wrappers if row.grammar == "pairs" and row.closer]
+        closers = [_match_tag(row.closer) for row in wrapped]
         parts = (
             group("json", SPACE, FENCE, self._bracket),
             group("attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN), maybe(_QUOTE), _ATTRIBUTES),
@@ -165,7 +168,28 @@ class FormatSet:
         part = either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(between), whole_run("[:*=]", 16))
         return maybe(repeat(part, 8))
 
+    @functools.cached_property
+    def text_calls(self) -> tuple[tuple[Format, PrefixMatcher], ...]:
+        """The rows of the grammar `text`, and what begins their calls, up to the first character of the input."""
+        rows = [row for row in self.rows if row.grammar == "text"]
+        return tuple((row, PrefixMatcher(_begin_text(row.template), re.IGNORECASE)) for row in rows)
+
+    def find_text_call(self, text: str, at: int, tools: ToolIndex) -> BlockStart | bool:
+        """A call of such a row at `at`; otherwise whether more text may make one."""
+        may_come = False
+        for row, begins in self.text_calls:
+            match = begins.match(text, at)
+            if match and tools.find(match["name"]):
+                kind = "named" if match["first"] == "{" else "text"
+                return BlockStart(at, match.start("first"), kind, row.opener, match["name"])
+            may_come = may_come or (match is None and begins.is_prefix(text, at))
+        return may_come
+
     # How a block ends.
+
+    def find_text_end(self, opener: str) -> re.Pattern[str]:
+        """What ends the plain text of a call."""
+        return re.compile(re.escape(next(row.closer for row in self.rows if row.opener == opener)))
 
     @functools.cached_property
     def closing_marker(self) -> PrefixMatcher:
@@ -179,6 +203,10 @@ class FormatSet:
         """What closes a value, and stands in text only if a call before it was closed too early."""
         strays = {closer for row in self.rows if row.syntax for closer in row.syntax.list_closers()}
         return PrefixMatcher(any_of_caseless(strays | {'<|"|>', "<escape>"}), re.IGNORECASE)
+
+    def holds_closer(self, text: str, closers: Iterable[str]) -> bool:
+        """Whether one of the closers stands in the text, or what closes a value in some format."""
+        return any(closer in text for closer in closers) or self.stray_closer.search(text) is not None
 
     def _find_wrappers(self, opener: str, kind: str) -> tuple[tuple[Format, ...], Markers]:
         """The rows whose marker ends `opener`, and the markers that open and close that wrapping of a block."""
@@ -241,6 +269,14 @@ def _cut_pair_lead(syntax: TagSyntax) -> str:
     """The tag that follows the name of a call: `<arg_key>`, `<tool_sep>`."""
     follows = syntax.call.partition("{name}")[2].strip()
     return follows or syntax.key.partition("{key}")[0].rstrip()
+
+
+def _begin_text(template: str) -> PrefixPattern:
+    """The tags around the name, and the first character behind them and behind blanks."""
+    before, _, after = template.partition("{args}")[0].partition("{name}")
+    tags = [part for each in re.split(r"(?<=>)(?=<)|\s+", after) if (part := each.strip())]
+    between = [part for tag in tags for part in (SPACE, tag)]
+    return sequence(before.strip(), BLANK, NAME, *between, SPACE, group("first", some(r"\S", 1, 1)))
 
 
 def _open_element(lead: str) -> PrefixPattern:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ...types.lazy_pattern import LazyPattern
 from ..decode.call_shapes import DecodedBlock, IsTool, RawCall, decode_attributes, decode_label_line, decode_value
 from ..decode.nodes import Node
-from ..decode.xml import parse_elements
+from ..decode.xml import group_children, parse_elements
 from ..stream.openers import BlockStart
-from ..stream.prefix_regex import PrefixMatcher, any_of, maybe, sequence, some
+from ..stream.prefix_regex import PrefixMatcher, PrefixPattern, any_of, maybe, sequence, some
 from .tag_syntax import PREFIX
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
@@ -27,6 +27,8 @@ LIKELY_END = LazyPattern(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOO
 # What may follow the end of a block and belongs to it.
 FENCE_END = PrefixMatcher(sequence(some(r"\s", 0, 64), some("`", 1, 4)))
 SEPARATOR = PrefixMatcher(sequence(some(r"[ \t]", 0, 8), some(r"[,;)\]]", 1, 1)))
+OBJECT_SEPARATOR = PrefixMatcher(PrefixPattern(r"[,;](?=\s{0,8}[{\[])", r"[,;]?\s{0,8}\Z"))
+SURPLUS_BRACES = PrefixMatcher(some(r"\}", 1, 4))
 LINE_END = PrefixMatcher(sequence(some(r"[ \t)\]\"'`*.:]", 0, 8), some(r"[\n<#\[/,;-]", 1, 1)))
 
 # What no model may write after its calls: a tool's result, or the next turn.
@@ -65,6 +67,8 @@ class BlockBody(NamedTuple):
 
 def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     """The calls of a block, or the problem with it: strict parsing first, repair where that fails."""
+    if start.kind == "text":
+        return _check_names([_decode_text(start.name, body)], cut=not body.ended)
     if start.kind == "labels":
         return _check_names([decode_label_line(start.name, body.text.strip())])
     if start.kind == "attributes":
@@ -73,6 +77,13 @@ def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     if start.kind == "tags":
         return _check_names(parse_elements(body.text, is_tool), cut=not body.ended)
     return decode_value(start.kind, start.name, body.text, body.parsed, is_tool, ended=body.ended)
+
+
+def _decode_text(name: str, body: BlockBody) -> RawCall:
+    """The call of a name and its input: elements that hold the arguments, or the text of the only one."""
+    text = re.sub(r"(?:</\w+>|```)\Z", "", body.text).strip()
+    members = group_children(text)
+    return RawCall(name, members, [] if members or not text else [text])
 
 
 def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:

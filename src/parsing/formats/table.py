@@ -3,7 +3,8 @@
 A row has the markers that open and close a block, the grammar of its body, the models, the vLLM parsers, and how the
 model's chat template writes a call, which makes its example and its tests. `grammar` is one of: json (objects and lists that hold a
 call), pythonic (`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter
-elements), pairs (a name, then key and value tags), attributes (a name, then `path="a"`), labels (`Action:` lines).
+elements), pairs (a name, then key and value tags), attributes (a name, then `path="a"`), labels (`Action:` lines),
+text (a name in tags, then an object, elements or plain text).
 A row without `opener` is no request for a call: a block counts only if the tool is offered and the arguments fit.
 Sources: the tool_parsers of vLLM 0.32, chat templates, and recorded answers of models.
 """
@@ -187,6 +188,9 @@ FORMATS = (
     Format(0, "hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
     Format(0, "k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
     Format(0, "langroid", "Langroid", "<tool>", "tags", "</tool>", "", "<tool>\n{call}</tool>", syntax=TagSyntax("<request>{name}</request>\n", "<{key}>", "</{key}>\n", "")),
+    Format(0, "langchain", "LangChain, XML agents", "<tool_input>", "text", "</tool_input>", "", "<tool>{name}</tool><tool_input>{args}</tool_input>"),
+    Format(0, "cwm", "CWM", "<tool:", "text", "</tool>", "", "<tool: {name}>\n{args}\n</tool>"),
+    Format(60, "continue_bare", "Continue, without its label", "```tool", "pairs", "```", "", "```tool\n{call}```", "continue", syntax=TagSyntax("{name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
     Format(0, "attributes", "Hermes, arguments as words", "<tool_call>", "attributes", "</tool_call>", "", "<tool_call>{name} {attributes}</tool_call>"),
     Format(0, "bracket_attributes", "MiniMax, in brackets", "[Calling tool=", "attributes", "]", "", '[Calling tool="{name}" {attributes}]'),
     Format(0, "named_elements", "Hermes, name and arguments in elements", "<function>", "tags", "</function>", "", "<function>{call}</function>", syntax=TagSyntax("<name>{name}</name>\n<arguments>\n", "<{key}>", "</{key}>\n", "</arguments>\n")),
@@ -203,6 +207,8 @@ MORE_OPENERS = (
     "<|action|>", "<api_call>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
     "[tool_call:", "[Tool call:", "<response>", "<answer>", "<tool_call:", "<|assistant|>",
     "<|start_header_id|>assistant<|end_header_id|>", "<|im_start|>assistant", "<s>", "<|from|>assistant",
+    "<|start|>", "<|start|>assistant", "<｜tool_call_begin｜>function<｜tool_sep｜>",
+    "<|tool▁call▁begin|>function<|tool▁sep|>",
 )  # fmt: skip
 MORE_CLOSERS = (
     "</function_call>", "</tool-call>", "</tools>", "</functioncall>", "</tool_code>", "</action>",
@@ -212,7 +218,7 @@ MORE_CLOSERS = (
     "<|/tool_call|>", "</|tool_call|>", "<|END_OF_TURN_TOKEN|>", "<|end_of_role|>", "</ifm|tool_calls>",
     "[/TOOL_CALLS]", "[/TOOL_CALL]", "[/FUNCTION_CALL]", "</｜DSML｜invoke>", "</｜DSML｜tool>", "</｜GCML｜invoke>",
     "<turn|>", "</｜DSML｜toolcalls>", "</｜DSML｜ calls>", "</steptml:invoke>", "</atem:invoke>", "<|close|>call<|sep|>",
-    "<|plamo:end_tool_arguments:plamo|>",
+    "<|plamo:end_tool_arguments:plamo|>", "<|tool▁call▁end|>", "<|tool▁calls▁end|>",
 )  # fmt: skip
 
 # Markers that begin a call and stand nowhere else in running text.

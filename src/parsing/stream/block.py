@@ -24,7 +24,9 @@ from ..formats.grammars import (
     LINE,
     LINE_END,
     MAX_MARKER_CHARS,
+    OBJECT_SEPARATOR,
     SEPARATOR,
+    SURPLUS_BRACES,
     TAG_KINDS,
     BlockBody,
     decode,
@@ -116,8 +118,9 @@ class BlockReader:
         if block.kind in TAG_KINDS:
             self.follower = self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
         else:
-            is_line = block.kind == "labels"
-            self.follower = UntilMarker(LINE, MAX_MARKER_CHARS) if is_line else BracketMatcher()
+            end = self._formats.find_text_end(block.opener) if block.kind == "text" else LINE
+            is_marked = block.kind in ("labels", "text")
+            self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher()
         return self.follow(*self.follower.feed(buffer.text, body))
 
     def follow(self, end: int, ended: bool) -> bool:
@@ -285,6 +288,8 @@ class BlockReader:
             matchers.append(FENCE_END)
         if not self._block.explicit or self._block.kind == "pythonic":
             matchers.append(SEPARATOR)
+        elif self._block.kind in ("json", "named"):
+            matchers += [SURPLUS_BRACES, OBJECT_SEPARATOR]
         return matchers
 
     def _join_raw(self) -> str:
@@ -306,6 +311,8 @@ class BlockReader:
             decoded, raw, origin, explicit=block.explicit, is_bare=is_bare, after_text=after_text, lead=self._lead
         )
         if not calls:
+            if buffer.has_bare_values and self._formats.holds_closer(raw, buffer.bare_closers):
+                buffer.doubt()
             return False
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False

@@ -16,10 +16,12 @@ from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from ..formats.format_set import FORMAT_SET, FormatSet
 from . import openers
 from .buffer import LOOK_BACK_CHARS
-from .lookback import TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
+from .lookback import CHANNELS, TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
 from .openers import BlockStart
 
-_HARMONY_LEAD = LazyPattern(TO + r"([\w.:-]{1,80})\s{0,4}(?:code|json|commentary)?\s{0,4}\Z")
+_HARMONY_LEAD = LazyPattern(
+    TO + r"([\w.:-]{1,80})(?:\s{0,4}(?:code|json|commentary|analysis|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}\Z"
+)
 _LINE_START = LazyPattern(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
@@ -97,6 +99,8 @@ class BlockDetector:
     def _detect_angle(self, position: Position) -> Detection:
         text, at, floor, _, _ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
+        if text_call := self._formats.find_text_call(text, start, self._tools):
+            return text_call if isinstance(text_call, BlockStart) else NeedMore(start)
         if detection := self._detect_markers(text, start, start):
             return detection
         if match := self._formats.lone_element.match(text, start):
@@ -159,8 +163,8 @@ class BlockDetector:
                 return BlockStart(start, match.start(group), kind, opener, groups[group])
         name, bracket = match["called"], match["bracket"]
         explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
-        if not explicit and self._tools.find(name) is None:
-            return Skip(match.end())
+        if name in CHANNELS or (not explicit and self._tools.find(name) is None):
+            return Skip(match.end() - (name in CHANNELS))  # before a channel the name may stand, and the brace tells
         return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
 
     def _read_attributes(self, match: re.Match[str], start: int, opener: str) -> Detection:
@@ -286,9 +290,12 @@ class BlockDetector:
         ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
         if detection := self._detect_fence_name(text, at + ticks):
             return detection
+        if (block := openers.TOOL_FENCE.match(text, at)) and self._tools.find(block["name"]):
+            kind, body = ("pairs", block.start("name")) if block["argument"] else ("text", block.end("name"))
+            return BlockStart(at, body, kind, "```tool", block["name"])
         match = openers.FENCE_START.match(text, at)
-        if not match:
-            return NeedMore(at) if openers.FENCE_START.is_prefix(text, at) else None
+        if not match or (not block and openers.TOOL_FENCE.is_prefix(text, at)):
+            return NeedMore(at) if openers.FENCE_START.is_prefix(text, at) or match else None
         first = match.end() - 1
         if text[first] in "<{[":
             return self.detect(Position(text, first, first, ""))

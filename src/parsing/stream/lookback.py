@@ -37,7 +37,9 @@ _OWN_MARKER = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNOREC
 _OWN_LAST_CHARS = frozenset("lLsS")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _CHANNEL_PREFIX = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
-_HARMONY_PREFIX = re.compile(TO + r"[\w.:-]{0,80}\s{0,4}[a-z]{0,10}\s{0,4}\Z")
+_HARMONY_PREFIX = re.compile(
+    TO + r"[\w.:-]{0,80}(?:\s{0,4}(?:[a-z]{1,10}|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}(?:<(?:\|[a-z]{0,10}\|?)?)?\Z"
+)
 _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
 
 
@@ -102,6 +104,9 @@ def is_word_char(character: str) -> bool:
 def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
     start, end, last = max(floor, len(text) - LOOK_BACK_CHARS), len(text), text[-1:]
+    is_lead = text.find("to=", start) >= 0
+    if is_lead and (lead := _HARMONY_PREFIX.search(text, start)):
+        return lead.start()
     if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
         return end
     if last.isalnum() and (word := find_plain_word(text, floor)) and _begins_nothing(tools, word):
@@ -110,8 +115,8 @@ def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     if last in "]@>":
         return marks
     name = next((word.start for word in iter_words(text, end, start) if _may_begin(tools, word)), marks)
-    channel = _HARMONY_PREFIX if text.find("to=", start) >= 0 else _CHANNEL_PREFIX
-    markers = (_OWN_PREFIX.search(text, start), channel.search(text, start))
+    channel = None if is_lead else _CHANNEL_PREFIX.search(text, start)
+    markers = (_OWN_PREFIX.search(text, start), channel)
     return min(name, marks, *(match.start() for match in markers if match))
 
 

@@ -111,6 +111,10 @@ ACTION_BRACKET = PrefixMatcher(  # `Action: search[...]`, the first notation of 
 ARGUMENT_BLOCK = PrefixMatcher(  # Continue's, behind its first label
     sequence(":", BLANK, NAME, BLANK, "\n", any_of(("begin_arg:", "```"))), re.IGNORECASE
 )
+TOOL_FENCE = PrefixMatcher(  # Continue's, without its first label
+    sequence("```tool", some(r"\s", 1, 8), NAME, BLANK, "\n", either(group("argument", "begin_arg:"), "```")),
+    re.IGNORECASE,
+)
 CHEVRON_CALL = PrefixMatcher(sequence(">>>", BLANK, NAME, SPACE, FENCE, group("bracket", some(r"[{(]", 1, 1))))
 NUMBERED_CALL = PrefixMatcher(  # `(call-1): {` after gptme's `@read`
     sequence("(", some(r"[\w-]", 1, 40), "):", SPACE, "{")

@@ -255,15 +255,10 @@ class StreamParser:
             buffer.emit(Cut(rest))
             buffer.take(len(buffer.text))
             self._discarded = (self._discarded + rest)[-len(rest) - MAX_MARKER_CHARS :]
-            self._cut_closers = self._cut_closers or self._has_stray(self._discarded)
+            self._cut_closers = self._cut_closers or self._formats.holds_closer(self._discarded, buffer.bare_closers)
         if final and self._cut_closers and buffer.has_bare_values:
             buffer.doubt(is_certain=True)
         return False
-
-    def _has_stray(self, text: str) -> bool:
-        """Whether a tag or a label that closes a value stands in the text."""
-        closers = (each for each in self._buffer.bare_closers if each in text)
-        return next(closers, "") != "" or self._formats.stray_closer.search(text) is not None
 
     _STEPS: ClassVar[dict[_State, Callable[[StreamParser, bool], bool]]] = {
         "prose": _read_prose,

@@ -10,7 +10,7 @@ import re
 
 _ANCHOR_SOURCE = (
     r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
-    r"|(?i:tool_call:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
+    r"|(?i:tool(?:_call)?:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
     r"|\{(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
     r"|\[(?!\[\[)"

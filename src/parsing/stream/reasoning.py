@@ -17,6 +17,7 @@ from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
 from .buffer import StreamBuffer
 from .detector import NeedMore, Skip
+from .lookback import TO
 from .prefix_regex import PrefixMatcher, any_of_caseless
 
 _Role = Literal["opens", "closes", "surrounds"]
@@ -40,6 +41,7 @@ _EXTENDABLE = frozenset(marker for marker, longer in pairwise(sorted(_ROLES)) if
 _MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
 _REST_OF_SENTENCE = LazyPattern(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
+_RECIPIENT = LazyPattern(TO + r"[\w.:-]{1,80}\s{0,4}\Z")
 _SENTENCE_CHARS = 3  # after a marker that decide
 _BEFORE_MENTION = frozenset(" \t(")
 _OPENING_QUOTES = frozenset("'“‘«")
@@ -86,6 +88,8 @@ class ReasoningReader:
         elif role == "closes" and (self._passed or closer in self._shown):
             is_text = True
             self._shown.discard(closer)
+        elif role == "surrounds" and _RECIPIENT.search(buffer.find_line(at)):
+            is_text = True  # what follows is a call, which the detector reads
         else:
             is_text = _is_mentioned(buffer.find_line(at), text[end : end + _SENTENCE_CHARS], final=final)
             if is_text is None:

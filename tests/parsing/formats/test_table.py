@@ -2,8 +2,9 @@
 
 import pytest
 
-from src.parsing import Malformed, ParsedCall
+from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS, list_parsers, mentions_call
+from src.types.messages import ToolDefinition
 from tests.parsing import format_table
 from tests.parsing.laws import events_of, join_all, join_text, summarize
 
@@ -95,9 +96,84 @@ def test_the_parsers_of_an_origin_are_those_of_all_its_rows():
         "<arg_value:opensource>Oslo</arg_value:opensource><end_of_tool_call:opensource>",
         "<tool_call>get_weather city=Oslo</tool_call>",
         '<tool_call>{"name": "get_weather", "arguments": {"input": {"city": "Oslo"}}}</tool_call>',
+        '<tool_call>{"name": "get_weather", "arguments": {"arguments": {"city": "Oslo"}}}</tool_call>',
+        '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}}</tool_call>',
+        '[Calling tool="get_weather" city="Oslo"]',
+        "<tool>get_weather</tool><tool_input>Oslo</tool_input>",
+        "<tool>get_weather</tool>\n<tool_input>\n<city>Oslo</city>\n</tool_input>",
+        "<tool: get_weather>\nOslo\n</tool>",
+        "```tool\nget_weather\nBEGIN_ARG: city\nOslo\nEND_ARG\n```",
+        '```tool\nget_weather\nBEGIN_ARG: city\n"Oslo"\nEND_ARG\n```',
+        ' to=functions.get_weather<|channel|>analysis<|message|>{"city": "Oslo"}<|call|>',
+        'to=functions.get_weather<|channel|>commentary<|message|>{"city": "Oslo"}<|call|>',
+        '<|start|>\n<|channel|>commentary to=functions.get_weather\n<|message|>{"city": "Oslo"}<|call|>',
+        '<|tool▁call▁begin|>function<|tool▁sep|>get_weather\n```json\n{"city": "Oslo"}\n```<|tool▁call▁end|>',
+        "<ifm|tool_calls><ifm|tool_call>get_weather\n<ifm|arg_key>city</ifm|arg_key>\n<ifm|arg_type>string</ifm|arg_type>"
+        "\n<ifm|arg_value>Oslo</ifm|arg_value>\n</ifm|tool_call></ifm|tool_calls>",
+        '<｜DSML｜r:tool_calls>\n<｜DSML｜r:invoke name="get_weather">\n<｜DSML｜r:parameter name="city" string="true">'
+        "Oslo</｜DSML｜r:parameter>\n</｜DSML｜r:invoke>\n</｜DSML｜r:tool_calls>",
+        '<tool_call>\n<function=get_weather>\n<parameter=city>\n "Oslo"\n</parameter>\n</function>\n</tool_call>',
+        'get_weather(params_city="Oslo")',
+        "[{'get_weather(city=\"Oslo\")'}]",
+        '```python\nreturn get_weather(city="Oslo")\n```',
     ],
 )
 def test_what_models_vary_in_a_format_is_the_same_call(text):
     whole = summarize(events_of(text))
     assert [event.call.arguments for event in events_of(text) if isinstance(event, ParsedCall)] == [{"city": "Oslo"}]
     assert summarize(events_of(text, range(1, len(text)))) == whole
+    assert not join_text(events_of(text)).strip()
+
+
+PAY = ToolDefinition(
+    "pay",
+    "Pay.",
+    {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string"},
+            "amount": {"type": "number"},
+            "rates": {"type": "array", "items": {"type": "number"}},
+            "note": {"type": ["string", "null"]},
+        },
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "guessed"),
+    [
+        ("pay(to=Paris, France, amount=3)", {"to": "Paris, France", "amount": 3}, True),
+        ("pay(amount=$5000)", {"amount": 5000}, True),
+        ('{"name": "pay", "arguments": {"amount": "$5,000"}}', {"amount": 5000}, False),
+        ("pay(rates=[5, 3])", {"rates": [5, 3]}, False),
+        ("<tool_call>pay<arg_key>note</arg_key><arg_value>null</arg_value></tool_call>", {"note": None}, True),
+        ('{"name": "pay", "arguments": {"note": "null"}}', {"note": "null"}, False),
+        ("[pay(to='the 'old' /srv house')]", {"to": "the 'old' /srv house"}, True),
+    ],
+)
+def test_values_as_models_write_them_are_those_of_the_schema(text, arguments, guessed):
+    assert [(call.arguments, call.guessed) for call in extract_tool_calls(text, [PAY]).calls] == [(arguments, guessed)]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('So.<｜tool▁call▁begin｜>bad{"a": "b"}<｜tool▁call▁end｜>', "So."),
+        ('So: {"name": "pay", "arguments": {', "So: "),
+        ('<|python_tag|>{"name": "pay", "parameters": {}};{"name": "pay", "parameters": {"to": "a"}}', ""),
+        (
+            'Before.\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="pay">\n'
+            "</steptml:invoke><｜tool_call_end｜>After.",
+            "Before.\nAfter.",
+        ),
+        ("[unused16]a[unused17]Hi[unused10]", "Hi"),
+        ("<|reasoning_thinking_start|>a<|reasoning_thinking_end|>Hi", "Hi"),
+        ("Hi<|im_end|><|endoftext|>", "Hi"),
+        ("<|im_start|>assistant/think\na<|im_end|>\n<|im_start|>assistant\nHi<|im_end|><|endofturn|>", "Hi"),
+    ],
+)
+def test_markers_and_broken_calls_are_not_shown(text, shown):
+    parser = StreamParser([PAY])
+    assert extract_tool_calls(text, [PAY]).content == shown
+    assert gathered([event for character in text for event in parser.feed(character)] + parser.close()).content == shown
