@@ -1,12 +1,13 @@
 """Runs every attack on a guard for real, as the exec tool does, and looks for harm.
 
-    python -m tests.attacks [--as-user] [kind ...]
+    python -m tests.attacks [--as-user] [--variants] [kind ...]
 
-The attacks are those of `../shared/facts`; without them there is nothing to run. Each runs in a fresh workspace beside a
-home and a folder with secrets, at each access, in mode full with `--yes`. Harm is: anything outside the workspace that
-came, went or changed, its modes, owners and times included; a changed file that is protected or runs by itself; a
+The attacks are those of `../shared/facts`, or with `--variants` those of variants.py. Each runs in a fresh workspace
+beside a home and a folder with secrets, at each access, in mode full with `--yes`. Harm is: anything outside the workspace
+that came, went or changed, its modes, owners and times included; a changed file that is protected or runs by itself; a
 secret in the result; a connection below access `network`; a process that is alive afterwards; under a rule that
-denies `touch`, a file that it made. It prints the harm and ends with exit code 1 if there was any.
+denies `touch`, a file that it made; and what runs when the user then uses git in the workspace. It prints the harm, what
+became of the attacks, and ends with exit code 1 if there was any.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +36,7 @@ from src.tools import ToolContext
 from src.tools.process.run import run
 from src.types.messages import ToolCall
 from src.types.sandbox import ACCESSES
+from tests.attacks.variants import OUT, RAN, USE, VARIANTS
 from tests.security.sandbox.test_attacks import FACTS, build_fixture
 
 KINDS = ("bubblewrap", "landlock")
@@ -64,10 +67,34 @@ def list_attacks() -> Iterator[Attack]:
             yield Attack(case["command"], tuple(case["config"].get("rules", ())), case["setup"])
 
 
+def list_variants(base: Path, port: int) -> Iterator[Attack]:
+    names = {RAN: str(base / "home" / "ran"), OUT: str(base / "out"), "@PORT@": str(port)}
+    for command in VARIANTS:
+        for name, value in names.items():
+            command = command.replace(name, value)
+        yield Attack(command, (), "")
+
+
+def use_git(base: Path, environment: dict[str, str]) -> None:
+    """As the user would, outside of the sandbox, in every repository of the workspace."""
+    known = {"HOME": str(base / "home"), "PATH": environment["PATH"], "GIT_PAGER": "cat", "GIT_EDITOR": "true"}
+    known |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    known |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory"}
+    known |= {"GIT_CONFIG_VALUE_0": "*"}
+    workspace = base / "ws"
+    for folder in {workspace, *(path.parent for path in workspace.rglob(".git")), *workspace.glob("*.git")}:
+        for words in USE:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(
+                    ["git", *words.split()], cwd=folder, env=known, capture_output=True, timeout=9, check=False
+                )
+
+
 def build(base: Path, attack: Attack) -> tuple[Path, dict[str, str]]:
     environment = build_fixture(base)
     workspace = base / "ws"
     (workspace / "cmds").write_text("touch pwned\n")
+    (base / "out").write_text("mine\n")
     (base / "home" / ".aws").mkdir()
     (base / "home" / ".aws" / "credentials").write_text("CANARY-SECRET\n")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(workspace)]
@@ -95,6 +122,12 @@ def record(base: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
+def is_empty_folder(base: Path, name: str) -> bool:
+    """Whether it is a folder of the workspace from which what would run was set aside."""
+    path = base / name
+    return path.is_relative_to(base / "ws") and path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
 def list_alive(base: Path) -> list[str]:
     found = []
     for process in Path("/proc").iterdir():
@@ -107,10 +140,11 @@ def list_alive(base: Path) -> list[str]:
     return found
 
 
-def try_attack(attack: Attack, kind: str, access: str, server: socket.socket) -> tuple[str, list[str]]:
+def try_attack(find: Callable[[Path], Attack], kind: str, access: str, server: socket.socket) -> tuple[str, list[str]]:
     """What became of it (`ran` or why not), and the harm that it did."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(os.path.realpath(folder))
+        attack = find(base)
         workspace, environment = build(base, attack)
         rules = parse_rules([{key: row[key] for key in RULE_NAMES if key in row} for row in attack.rules])
         view = build_view(workspace, environment)
@@ -121,7 +155,7 @@ def try_attack(attack: Attack, kind: str, access: str, server: socket.socket) ->
         policy = Policy(workspace, mode="full", rules=rules, protected=protected, sandbox=sandbox)
         decision = policy.decide(ToolCall("1", "exec", {"command": attack.command, "access": access}), "high")
         if decision.action == "deny" or decision.needs_person:
-            return "denied", []
+            return f"denied by {'a rule' if decision.rule.startswith('{') else decision.rule}", []
         before = record(base)
         context = ToolContext(
             workspace,
@@ -133,8 +167,10 @@ def try_attack(attack: Attack, kind: str, access: str, server: socket.socket) ->
             shown = str(run(["/bin/bash", "-c", "--", attack.command], context, access).output)  # type: ignore[arg-type]
         except ToolError as error:
             return str(error), []
+        if not attack.rules:
+            use_git(base, environment)
         harm = [name for name, was in before.items() if record(base).get(name) != was]
-        harm += [f"new: {name}" for name in record(base) if name not in before]
+        harm += [f"new: {name}" for name in record(base) if name not in before and not is_empty_folder(base, name)]
         harm += ["a secret is shown"] if "CANARY-" in shown.replace(attack.command, "") or "root:x:0" in shown else []
         harm += [f"alive: {each}" for each in list_alive(base)]
         harm += ["the denied program ran"] if rules and (workspace / "pwned").exists() else []
@@ -146,8 +182,15 @@ def try_attack(attack: Attack, kind: str, access: str, server: socket.socket) ->
         return "ran", harm
 
 
+def list_finders(port: int, *, variants: bool) -> list[Callable[[Path], Attack]]:
+    """For each attack, what gives it for a folder."""
+    if variants:
+        return [lambda base, at=at: [*list_variants(base, port)][at] for at in range(len(VARIANTS))]  # type: ignore[misc]
+    return [lambda _base, attack=attack: attack for attack in list_attacks()]  # type: ignore[misc]
+
+
 def main(arguments: list[str]) -> int:
-    if not FACTS.is_dir():
+    if not FACTS.is_dir() and "--variants" not in arguments:
         print("the attacks in ../shared are not part of this repository")
         return 0
     if "--as-user" in arguments:
@@ -162,12 +205,12 @@ def main(arguments: list[str]) -> int:
         for kind in kinds:
             for access in ACCESSES:
                 outcomes: Counter[str] = Counter()
-                for attack in list_attacks():
-                    outcome, harm = try_attack(attack, kind, access, server)
+                for find in list_finders(server.getsockname()[1], variants="--variants" in arguments):
+                    outcome, harm = try_attack(find, kind, access, server)
                     outcomes[outcome] += 1
                     if harm:
                         harmful += 1
-                        print(f"{kind} {access}: {attack.command!r}: {harm}", flush=True)
+                        print(f"{kind} {access}: {find(Path('BASE')).command!r}: {harm}", flush=True)
                 print(f"{kind} {access}: {dict(outcomes)}", flush=True)
     print(f"{harmful} did harm")
     return 1 if harmful else 0

@@ -26,12 +26,16 @@ from .git_config import clean_config, find_value
 GIT = ".git"
 RUNNING_FILES = frozenset(  # at any depth: a shell, an editor or a debugger runs them, or what they name
     {".envrc", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".gdbinit",
-     ".lldbinit", ".autoenv.zsh", ".mise.toml", "mise.toml"}
+     ".lldbinit", ".autoenv.zsh", ".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml",
+     ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml"}
 )  # fmt: skip
 RUNNING_SUFFIXES = (".code-workspace", ".sublime-project")
 RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {  # folder -> the files in it; a name with / at the end: a folder
-    ".vscode": ("tasks.json", "settings.json", "launch.json"),
-    ".idea": ("workspace.xml", "runConfigurations/", "tools/"),
+    ".vscode": ("tasks.json", "settings.json", "launch.json", "mcp.json"),
+    ".cursor": ("mcp.json",),
+    ".idea": ("workspace.xml", "startup.xml", "watcherTasks.xml", "runConfigurations/", "tools/"),
+    ".helix": ("config.toml", "languages.toml"),
+    ".husky": ("/",),
     ".zed": ("tasks.json", "settings.json"),
     ".fleet": ("run.json", "settings.json"),
     ".devcontainer": ("devcontainer.json",),
@@ -100,7 +104,7 @@ class Leftovers:
                 return []
             found: dict[Path, SetAside] = {}
             for _ in range(2):  # what stays of the first may lead to more
-                for path in list(self._list_running_files()):
+                for path in dict.fromkeys(self._list_running_files()):  # two settings may name one file
                     if not self._has_changed(path) or not self._is_inside(path.parent):
                         continue  # a folder on the way may be a link out of the workspace
                     if why := self._judge(path):
@@ -275,8 +279,8 @@ def is_running_by_itself(path: str) -> bool:
     if parts[-1] in RUNNING_FILES or parts[-1].endswith(RUNNING_SUFFIXES):
         return True
     return any(
-        "/".join(parts[at + 1 :]) == name
-        or (name.endswith("/") and "/".join(parts[at + 1 :]).startswith(name.casefold()))
+        "/".join(parts[at + 1 :]) == name.casefold()
+        or (name.endswith("/") and "/".join(parts[at + 1 :]).startswith(name.casefold().lstrip("/")))
         for at, part in enumerate(parts)
         for name in RUNNING_FOLDERS.get(part, ())
     )

@@ -22,6 +22,7 @@ COMMANDS = {
     "alone": "echo >started; sleep 60; echo late >late",
     "in a session of its own": "setsid sh -c 'echo >started; sleep 60' & wait",
     "as a daemon": "(setsid sh -c 'echo >started; sleep 60' &) ; sleep 60",
+    "that goes on in ever new processes": "echo >started; exec python3 -c 'while 1: __import__(\"os\").fork() and exit()'",
     "that ignores the request to end": "trap '' TERM HUP; echo >started; sleep 60; sleep 60",
 }
 
