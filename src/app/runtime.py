@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.compaction import Compactor, SummaryModel
 from ..agent.loop import AgentLoop
+from ..agent.permission import PermissionGate
 from ..agent.pruning import compute_output_budget
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from ..security.permissions.approval import Answer, Approver, Request
+from ..security.permissions.approval import REFUSE_ALL, Answer, Approver, Request
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
@@ -280,6 +281,11 @@ def _connect_mcp(rows: str, root: Path) -> McpServers:
     from ..tools.sources.mcp_config import parse_servers
 
     return McpServers(parse_servers(json.loads(rows), os.environ, root))
+
+
+def list_offered(settings: Settings, tools: Registry) -> tuple[ToolDefinition, ...]:
+    """The tools that the model is offered in the mode of the settings."""
+    return PermissionGate(tools, REFUSE_ALL, make_policy(settings, None), None).list_offered()
 
 
 def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:

@@ -8,14 +8,12 @@ import os
 import sys
 from pathlib import Path
 
-from ...agent.permission import PermissionGate
 from ...app.address import complete_address
 from ...app.check_settings import check_given
 from ...app.factory import Factory
-from ...app.runtime import make_policy, make_tools
+from ...app.runtime import list_offered, make_tools
 from ...config import OPTIONS, REMOVED, get_user_file, list_settings, parse_words, split_key, write_setting
 from ...errors import ConfigError
-from ...security.permissions.approval import REFUSE_ALL
 from ...security.text.sanitize import sanitize
 from ...types.tool_schema import to_openai_tool
 from ..arguments import load_settings
@@ -41,7 +39,7 @@ def run_tools(options: argparse.Namespace) -> int:
     """OpenAI's `tools` that the mode offers, as JSON on standard output. Raises ConfigError."""
     settings = load_settings(options)
     tools = make_tools(settings)
-    offered = PermissionGate(tools, REFUSE_ALL, make_policy(settings, None), None).list_offered()
+    offered = list_offered(settings, tools)
     for notice in tools.notices:
         print(f"! {sanitize(notice)}", file=sys.stderr)
     print(json.dumps([*map(to_openai_tool, offered)], indent=2, ensure_ascii=False))

@@ -42,14 +42,17 @@ def format_name(call: ToolCall | MalformedCall) -> str:
 
 
 def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callable[[str], int] = len) -> str:
-    """The arguments on so many columns. The longest is shortened first, to whole words, and to `...` at last."""
+    """The arguments on so many columns. The longest is shortened first, to whole words, and to `...` at last.
+
+    If even that is too wide, it is the beginning of the first value.
+    """
     if isinstance(call, MalformedCall):
         return ""
     values = {sanitize(key): _cut_value(_quote(value), MAX_SHORT_CHARS, width) for key, value in call.arguments.items()}
     while (over := width(shown := ", ".join(f"{key}={value}" for key, value in values.items())) - columns) > 0:
         longest = max(values, key=lambda key: width(values[key]))
         if values[longest] == ELLIPSIS:
-            return ELLIPSIS
+            return _cut_value(_quote(next(iter(call.arguments.values()))), columns, width)
         values[longest] = _cut_value(values[longest], width(values[longest]) - over, width)
     return shown
 

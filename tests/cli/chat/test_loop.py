@@ -115,6 +115,14 @@ def test_tools_are_listed_with_their_signatures():
     assert "read(path: string, offset?: integer, limit?: integer)" in Session("/tools").aside.getvalue()
 
 
+def test_in_mode_plan_only_the_tools_that_it_offers_are_listed():
+    shown = Session("/mode plan", "/tools").aside.getvalue()
+    assert "  read(path" in shown
+    assert "  exec(command" in shown
+    assert "  write(path" not in shown
+    assert "Not offered in mode plan: write, edit\n" in shown
+
+
 def test_ctrl_c_at_the_prompt_hints_and_stays():
     session = Session(KeyboardInterrupt(), "hi", turns=[says("Hello.")])
     assert EXIT_HINT in session.aside.getvalue()

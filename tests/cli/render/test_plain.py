@@ -65,6 +65,7 @@ def test_the_longest_argument_of_a_call_is_shortened_first():
     call = ToolCall("c", "edit", {"path": "src/main.py", "oldText": "a few words that are long", "newText": "short"})
     assert format_call(call, 66) == 'edit(path="src/main.py", oldText="a few...", newText="short")'
     assert format_call(call, 55) == 'edit(path="src/main.py", oldText=..., newText="short")'
+    assert format_call(call, 20) == 'edit("src/main.py")'
     assert format_call(call, 10) == "edit(...)"
 
 

@@ -49,10 +49,15 @@ def format_status_line(state: State, columns: int | None = None) -> str:
 
 
 def _list_tools(state: State, _: str) -> None:
-    from ....app.runtime import make_tools
+    from ....app.runtime import list_offered, make_tools
 
-    for tool in make_tools(state.settings):
-        state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
+    tools = make_tools(state.settings)
+    offered = {each.name for each in list_offered(state.settings, tools)}
+    for tool in tools:
+        if tool.definition.name in offered:
+            state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
+    if left_out := [each.definition.name for each in tools if each.definition.name not in offered]:
+        state.screen.say(f"  Not offered in mode {state.mode}: {', '.join(left_out)}")
 
 
 def _list_models(state: State, _: str) -> None:
@@ -221,7 +226,7 @@ INFO_COMMANDS = (
     ),
     SlashCommand("/expand", "show the last call or thought in full; again: the one before", _expand),
     SlashCommand("/models", "list the server's models", _list_models),
-    SlashCommand("/tools", "list the tools the model can call", _list_tools),
+    SlashCommand("/tools", "list the tools the model can call in this mode", _list_tools),
     SlashCommand("/status", "show server, model, workspace, context and tokens", _show_status),
     SlashCommand("/context", "show how full the context is, and with what", _show_context),
     SlashCommand("/tokens", "show the tokens used in this chat", _show_tokens),
