@@ -7,11 +7,16 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...app.address import complete_address
 from ...errors import ConfigError
 from ..arguments import load_settings, parse_number
+
+if TYPE_CHECKING:
+    from ...config import Settings
 
 KEY_BYTES = 24
 
@@ -42,14 +47,14 @@ def run_serve(options: argparse.Namespace) -> int:
     if options.demo:
         from ..demo.run import start_demo
 
-        with start_demo() as demo:
-            return _serve(options, {**overrides, "serve.upstreams": [demo.overrides["vllm.base_url"]]})
-    return _serve(options, overrides)
+        with start_demo(has_parser=False) as demo:
+            overrides["serve.upstreams"] = [demo.overrides["vllm.base_url"]]
+            return _serve(options, replace(load_settings(options, **overrides), state=demo.state))
+    return _serve(options, load_settings(options, **overrides))
 
 
-def _serve(options: argparse.Namespace, overrides: dict[str, object]) -> int:
+def _serve(options: argparse.Namespace, settings: Settings) -> int:
     """Raises BotError."""
-    settings = load_settings(options, **overrides)
     if not settings.serve.upstreams:
         settings, _ = complete_address(settings)
     with explain_missing():

@@ -29,6 +29,9 @@ class DemoTurn(NamedTuple):
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
+NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+
+
 class DemoRequest(NamedTuple):
     """A request as the script sees it. `native`: calls go out as tool_calls, and not in the text."""
 
@@ -41,11 +44,15 @@ Script = Callable[[DemoRequest], DemoTurn]
 
 
 class DemoServer:
-    """Answers requests as vLLM would, with the turns of `script`. `sleep` waits between the words of a stream."""
+    """Answers requests as vLLM would, with the turns of `script`. `sleep` waits between the words of a stream.
 
-    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
+    `has_parser`: False refuses calls as a vLLM without --tool-call-parser.
+    """
+
+    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep, *, has_parser: bool = True) -> None:
         self._script = script
         self._sleep = sleep
+        self._has_parser = has_parser
         self._ids = count(1)
 
     def __call__(self, request: LoopbackRequest) -> LoopbackReply:
@@ -75,6 +82,8 @@ class DemoServer:
             return _refuse(400, "messages: List should have at least 1 item", "BadRequestError", "messages")
         tools = [str(_as_dict(_as_dict(tool).get("function")).get("name")) for tool in _as_list(body.get("tools"))]
         native = bool(tools) and body.get("tool_choice") != "none"
+        if native and not self._has_parser:
+            return _refuse(400, NO_PARSER, "BadRequestError")
         turn = self._script(DemoRequest(messages, frozenset(tools), native))
         if not native and turn.calls:
             blocks = (f"TOOL_CALL: {json.dumps({'name': name, 'args': dict(args)})}" for name, args in turn.calls)

@@ -29,9 +29,10 @@ class Demo(NamedTuple):
 
 
 @contextmanager
-def start_demo(sleep: Callable[[float], None] = time.sleep) -> Iterator[Demo]:
+def start_demo(sleep: Callable[[float], None] = time.sleep, *, has_parser: bool = True) -> Iterator[Demo]:
     """Run a server on a loopback port in a folder of sample files; both last until the end of the block."""
-    with tempfile.TemporaryDirectory(prefix="vllm-bot-demo-") as name, serve(DemoServer(play_script, sleep)) as address:
+    server = DemoServer(play_script, sleep, has_parser=has_parser)
+    with tempfile.TemporaryDirectory(prefix="vllm-bot-demo-") as name, serve(server) as address:
         folder, state = Path(name, "workspace"), Path(name, "state")
         folder.mkdir()
         for path, content in FILES.items():

@@ -146,6 +146,7 @@ class ResponsesStream:
 
     def __init__(self, maker: ResponseMaker) -> None:
         self._maker = maker
+        self._has_begun = False
         self._numbers = itertools.count()
         self._output: list[dict[str, Any]] = []  # items that are done
         self._item: _OpenItem | None = None
@@ -159,7 +160,8 @@ class ResponsesStream:
             yield self._number({"type": kind, "response": self._maker.make("in_progress", [])})
 
     def feed(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        if self._maker.created is None:
+        if not self._has_begun:
+            self._has_begun = True
             yield from self._begin(chunk)
         self._usage = chunk.get("usage") or self._usage
         for choice in as_dicts(chunk.get("choices")):

@@ -35,10 +35,14 @@ def test_the_demo_answers_and_sigterm_ends_it(tmp_path, workers):
     process = start(tmp_path, "--demo", "--listen", f"127.0.0.1:{port}", "--workers", workers)
     try:
         wait_until(lambda: does_answer(f"http://127.0.0.1:{port}/v1/models"), "the gateway answers")
-        body = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode())
+        tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"path": {}}}}}
+        body = {"model": "demo", "messages": [{"role": "user", "content": "read it"}], "tools": [tool]}
+        url, headers = f"http://127.0.0.1:{port}/v1/chat/completions", {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request) as reply:
-            assert json.load(reply)["choices"][0]["message"]["content"]
+            (call,) = json.load(reply)["choices"][0]["message"]["tool_calls"]
+        assert call["function"] == {"name": "read", "arguments": '{"path": "greet.py"}'}
+        assert not (tmp_path / ".local").exists()  # what is learned of the demo goes with it
     finally:
         process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
