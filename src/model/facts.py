@@ -75,14 +75,16 @@ class FactTable(Generic[K, V]):
 class FactStore:
     """`infos`: what servers tell of themselves; `paths`: what was learned from refusals.
 
-    `accepted`: the models whose server has accepted a request with tools. What one conversation is finding out by
-    `claim`, others wait for.
+    `accepted`: the models whose server has accepted a request with tools. `thinks_in_text`: the models whose thoughts
+    the server leaves in the text, as an answer has shown. What one conversation is finding out by `claim`, others wait
+    for.
     """
 
     def __init__(self) -> None:
         self.infos: FactTable[str, ServerInfo] = FactTable(ServerInfo())
         self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
         self.accepted: FactTable[ServedModel, bool] = FactTable(False)
+        self.thinks_in_text: FactTable[ServedModel, bool] = FactTable(False)
         self._claims: dict[Hashable, Future[None]] = {}
         self._lock = Lock()
 
@@ -114,3 +116,4 @@ class FactStore:
         self.infos.clear()
         self.paths.clear()
         self.accepted.clear()
+        self.thinks_in_text.clear()

@@ -209,22 +209,13 @@ class ChatTurn:
         """Raises ServerError for an error of the server inside the stream."""
         events, guards, is_over = EventDecoder(), dict[int, StreamGuard](), False
         last: list[bytes] = []  # after the finish reasons: the usage
+        thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
         has_choices = self._request.body.get("n") not in (None, 1)
         while not is_over and (piece := (yield READ)) is not None:
-            chunks: list[bytes] = []
-            for data in events.feed(piece):
-                if data == DONE:  # a server may keep the connection open
-                    is_over = True
-                    break
-                if _BLANKS in data:
-                    data = encode_json(load_json(data))
-                if _NO_CHOICE in data:
-                    last.append(data)
-                elif data.strip():
-                    chunks.append(data)
+            chunks, is_over = _sort(events.feed(piece), last)
             for index, part in _split(chunks) if has_choices else ((0, chunks),) if chunks else ():
                 if (guard := guards.get(index)) is None:
-                    guard = guards[index] = StreamGuard(self._request, self._new_id)
+                    guard = guards[index] = StreamGuard(self._request, self._new_id, previews=not thinks)
                 if sent := guard.feed(part):
                     yield Payload(sent)
                 if guard.assembler.repeats:
@@ -234,6 +225,8 @@ class ChatTurn:
             raise StreamCut("The server's answer was empty.")
         for guard in guards.values():
             guard.close()
+            if guard.ends_thought:
+                self._facts.thinks_in_text.update(self.fact_key, lambda _: True)
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
         yield Payload([*last, DONE])
@@ -355,6 +348,20 @@ def _read_all() -> Aside[bytes]:
     while len(body) < MAX_BODY_BYTES and (chunk := (yield READ)) is not None:
         body += chunk
     return bytes(body)
+
+
+def _sort(found: Sequence[bytes], last: list[bytes]) -> tuple[list[bytes], bool]:
+    """The chunks with choices, and whether they are the last; those without are added to `last`."""
+    chunks: list[bytes] = []
+    for data in found:
+        if data == DONE:  # a server may keep the connection open
+            return chunks, True
+        chunk = encode_json(load_json(data)) if _BLANKS in data else data
+        if _NO_CHOICE in chunk:
+            last.append(chunk)
+        elif chunk.strip():
+            chunks.append(chunk)
+    return chunks, False
 
 
 def _split(chunks: Sequence[bytes]) -> Iterable[tuple[int, list[bytes]]]:

@@ -397,3 +397,20 @@ def test_a_connection_without_a_whole_head_is_closed_and_one_that_has_asked_is_k
         writer.close()
 
     drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_model_that_ends_a_thought_in_its_text_sends_no_call_before_its_answer_is_whole(tmp_path):
+    long = {"path": "a/long/path/" * 10}
+    draft = f'Maybe <tool_call>{{"name": "read", "arguments": {json.dumps(long)}}}</tool_call> is right.'
+    parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
+    typed = json.loads(json.dumps(BODY).replace(json.dumps(FUNCTION["parameters"]), json.dumps(parameters)))
+
+    async def read(client):
+        async with client.post("/v1/chat/completions", json={**typed, "stream": True}) as reply:
+            return await reply.text()
+
+    async def use(client, _):
+        assert "tool_calls" in await read(client)  # not known yet
+        assert "tool_calls" not in await read(client)
+
+    drive(tmp_path, lambda _: stream(f"{draft}\n</think>\n\nIt is done."), use)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
-from ...parsing import Cut, Malformed, ParsedCall, ParserEvent, Reasoned
+from ...parsing import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
 from ...providers.wire_json import dump_json
@@ -32,10 +32,6 @@ from .text_run import TextRun, hide_token_ids
 _FINISHED = b'"finish_reason":"'
 _NO_CALLS: frozenset[int] = frozenset()
 _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
-
-
-def _keep(data: bytes) -> bytes:
-    return data
 
 
 class RecordingAssembler(ResponseAssembler):
@@ -99,7 +95,8 @@ class _Guard:
         self._segments: deque[_Segment] = deque()
         self._native: dict[int, NativeCall] = {}
         self._has_call = False  # in the text
-        self._clean: Callable[[bytes], bytes] = _keep if request.wants_token_ids else hide_token_ids
+        self.ends_thought = False  # which the chat template opened
+        self._hides_ids = not request.wants_token_ids
 
     def close(self) -> None:
         """The answer has ended. Raises StreamCut."""
@@ -139,7 +136,10 @@ class _Guard:
             return _Segment(event.raw, None)
         if isinstance(event, Cut):  # after a call: a result that the model made up
             return _Segment(event.raw, not self._has_call)
-        return _Segment(event.raw if isinstance(event, Reasoned) else "", True)
+        if isinstance(event, (Reasoned, Doubted)) and event.raw:
+            self.ends_thought = True
+            return _Segment(event.raw, True)
+        return _Segment("", True)
 
     def _settle_held(self, is_replaced: bool) -> frozenset[int]:
         """Decide on what was held. Returns the native calls that are dropped.
@@ -181,14 +181,17 @@ class WholeGuard(_Guard):
 
 
 class StreamGuard(_Guard):
-    """`feed` gets the chunks that hold this choice; `settle` comes after all of them."""
+    """`feed` gets the chunks that hold this choice; `settle` comes after all of them.
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str]) -> None:
-        super().__init__(request, new_id, previews=True)
+    `previews`: calls in the text may leave while they are written.
+    """
+
+    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, previews: bool = True) -> None:
+        super().__init__(request, new_id, previews=previews)
         self._chunks: deque[_HeldChunk] = deque()
         self._last = b""  # the chunk that came last
         self._writer = CallWriter(self.assembler.begin_call)
-        self._run = TextRun(hides_ids=not request.wants_token_ids)
+        self._run = TextRun(hides_ids=self._hides_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
         """The chunks to send. Raises ServerError and WireError, for what the server sends instead of an answer."""
@@ -234,7 +237,7 @@ class StreamGuard(_Guard):
                 text = data
             if is_last or not self._is_bare(data):
                 shown = _shift_calls(data, self._writer.count) if calls and self._writer.count else data
-                new.append(_HeldChunk(self._clean(shown), size, calls, is_last))
+                new.append(_HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last))
         if passed:
             new[0].data = b""
         if text and self._run.read(text) is None:
@@ -264,11 +267,11 @@ class StreamGuard(_Guard):
             if kept := "".join(front.kept):
                 front.size, front.kept = -1, []
                 deltas.insert(0, {"content": kept})
-        return _build_chunks(json.loads(self._clean(self._last)), deltas)
+        return _build_chunks(json.loads(self._last), deltas)
 
     def _is_bare(self, data: bytes) -> bool:
         """Whether the chunk carries nothing but token ids that the client did not ask for."""
-        return _EMPTY in data and b'"logprobs":null' in data and self._clean is not _keep
+        return _EMPTY in data and b'"logprobs":null' in data and self._hides_ids
 
     def _release(self) -> Iterator[bytes]:
         """The chunks at the front on which all is decided."""
@@ -300,8 +303,8 @@ class StreamGuard(_Guard):
 
         `is_replaced`: the calls stand for all that was held, which is dropped.
         """
-        writer = self._writer
-        calls = writer.settle(calls, is_cut=self.assembler.completed.stop_reason == "max_tokens")
+        writer, is_cut = self._writer, self.assembler.completed.stop_reason == "max_tokens"
+        calls = writer.settle(calls, is_cut=is_cut)
         sent = self._write_calls()
         dropped = self._settle_held(is_replaced)
         rests: list[dict[str, Any]] = []
@@ -315,7 +318,8 @@ class StreamGuard(_Guard):
                 rests.append({"index": writer.count + index, "function": {"arguments": found[1]}})
                 calls = [call for call in calls if call is not found[0]]
         lost = len(dropped) - len(rests)
-        deltas = [*rests, *_encode_calls(calls, first_index=writer.count + len(self._native) - lost)]
+        first = writer.count + len(self._native) - lost
+        deltas = [*rests, *({"index": index, **encode_call(call)} for index, call in enumerate(calls, first))]
         has_calls = True if deltas or writer.count else False if lost and lost == len(self._native) else None
         added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
         if text:
@@ -378,7 +382,7 @@ def _render_last(chunk: _HeldChunk, added: Sequence[dict[str, Any]], has_calls: 
 
 def _build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list[bytes]:
     """Chunks that hold these deltas, and are else as this one before its end."""
-    shell = {name: each for name, each in like.items() if name != "usage"}
+    shell = {name: each for name, each in like.items() if name not in ("usage", "prompt_token_ids")}
     (choice,) = like["choices"]
     ended = {"finish_reason", "logprobs", "stop_reason", "token_ids"} & choice.keys()
     before = {**choice, **dict.fromkeys(ended)}
@@ -392,7 +396,3 @@ def _shift_calls(data: bytes, count: int) -> bytes:
         for call in choice["delta"].get("tool_calls") or ():
             call["index"] = count + (call.get("index") or 0)
     return dump_json(value).encode()
-
-
-def _encode_calls(calls: Sequence[ToolCall], first_index: int) -> list[dict[str, Any]]:
-    return [{"index": index, **encode_call(call)} for index, call in enumerate(calls, first_index)]
