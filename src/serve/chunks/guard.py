@@ -19,11 +19,11 @@ from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
 from ...parsing import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
-from ...providers.wire_json import dump_json
 from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
 from .call_writer import CallWriter, encode_call, is_safe
+from .held_chunk import HeldChunk, build_chunks, render, render_last, shift_calls
 from .native_call import NativeCall
 from .text_call import TextCall
 from .text_run import TextRun, hide_token_ids
@@ -67,22 +67,6 @@ class _Segment:
 
     text: str
     is_kept: bool | None
-
-
-class _HeldChunk:
-    """A chunk with `size` characters of content, of which `left` are not covered by segments yet.
-
-    `data` is empty if it was sent; `size` is -1 if a part of its content was.
-    """
-
-    __slots__ = ("calls", "data", "is_last", "kept", "left", "size")
-
-    def __init__(self, data: bytes, size: int, calls: frozenset[int], is_last: bool) -> None:
-        self.data = data
-        self.size = self.left = size
-        self.calls = calls  # indexes of the native calls that it has a piece of
-        self.is_last = is_last
-        self.kept: list[str] = []
 
 
 class _Guard:
@@ -188,7 +172,7 @@ class StreamGuard(_Guard):
 
     def __init__(self, request: ChatBody, new_id: Callable[[], str], *, previews: bool = True) -> None:
         super().__init__(request, new_id, previews=previews)
-        self._chunks: deque[_HeldChunk] = deque()
+        self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
         self._writer = CallWriter(self.assembler.begin_call)
         self._run = TextRun(hides_ids=self._hides_ids)
@@ -222,7 +206,7 @@ class StreamGuard(_Guard):
     def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
         """Decode and parse what has passed, and the chunks; returns those to send."""
         found: list[WireEvent] = []
-        new: list[_HeldChunk] = []
+        new: list[HeldChunk] = []
         is_plain, text = not self._chunks, b""
         passed, held = self._run.take()
         self._last = chunks[-1] if chunks else self._last
@@ -236,8 +220,8 @@ class StreamGuard(_Guard):
             if len(events) == 1 and not calls and not is_last:
                 text = data
             if is_last or not self._is_bare(data):
-                shown = _shift_calls(data, self._writer.count) if calls and self._writer.count else data
-                new.append(_HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last))
+                shown = shift_calls(data, self._writer.count) if calls and self._writer.count else data
+                new.append(HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last))
         if passed:
             new[0].data = b""
         if text and self._run.read(text) is None:
@@ -267,7 +251,7 @@ class StreamGuard(_Guard):
             if kept := "".join(front.kept):
                 front.size, front.kept = -1, []
                 deltas.insert(0, {"content": kept})
-        return _build_chunks(json.loads(self._last), deltas)
+        return build_chunks(json.loads(self._last), deltas)
 
     def _is_bare(self, data: bytes) -> bool:
         """Whether the chunk carries nothing but token ids that the client did not ask for."""
@@ -284,9 +268,9 @@ class StreamGuard(_Guard):
             for call in calls:
                 call.mark_sent()
             self._chunks.popleft()
-            yield from _render(chunk)
+            yield from render(chunk)
 
-    def _cover(self, chunk: _HeldChunk) -> None:
+    def _cover(self, chunk: HeldChunk) -> None:
         """Give the chunk the segments that its content consists of, as far as they are decided."""
         while chunk.left and self._segments and self._segments[0].is_kept is not None:
             segment = self._segments[0]
@@ -326,8 +310,11 @@ class StreamGuard(_Guard):
             added.insert(0, {"content": text})
         for chunk in self._chunks:
             self._cover(chunk)
-            if not chunk.calls & dropped:
-                sent += _render_last(chunk, added, has_calls) if chunk.is_last else _render(chunk)
+            is_dropped = bool(chunk.calls & dropped)
+            if chunk.is_last:
+                sent += render_last(chunk, added, has_calls, is_dropped=is_dropped)
+            elif not is_dropped:
+                sent += render(chunk)
         self._chunks.clear()
         return sent
 
@@ -350,49 +337,3 @@ def _is_just_text(parsed: Sequence[ParserEvent], size: int) -> bool:
             return False
         size -= len(event.text)
     return not size
-
-
-def _render(chunk: _HeldChunk) -> list[bytes]:
-    """The chunk with what is left of its content; none if nothing is, or if it was sent."""
-    if not chunk.data:
-        return []
-    kept = "".join(chunk.kept)
-    if len(kept) == chunk.size:
-        return [chunk.data]
-    value = json.loads(chunk.data)
-    for choice in value["choices"]:
-        choice["delta"]["content"] = kept
-        choice.pop("logprobs", None)  # they are of the whole content
-    return [dump_json(value).encode()] if kept else []
-
-
-def _render_last(chunk: _HeldChunk, added: Sequence[dict[str, Any]], has_calls: bool | None) -> list[bytes]:
-    """The chunk with the finish reason, after chunks with the `added` deltas. `has_calls`: None leaves the reason."""
-    if not added and has_calls is None and chunk.size == sum(map(len, chunk.kept)):
-        return [chunk.data]
-    value = json.loads(chunk.data)
-    (choice,) = value["choices"]
-    kept = "".join(chunk.kept)
-    chunks = _build_chunks(value, [*([{"content": kept}] if kept else []), *added])
-    if has_calls is not None and choice["finish_reason"] != "length":
-        choice["finish_reason"] = "tool_calls" if has_calls else "stop"
-    choice["delta"] = {}
-    return [*chunks, dump_json(value).encode()]
-
-
-def _build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list[bytes]:
-    """Chunks that hold these deltas, and are else as this one before its end."""
-    shell = {name: each for name, each in like.items() if name not in ("usage", "prompt_token_ids")}
-    (choice,) = like["choices"]
-    ended = {"finish_reason", "logprobs", "stop_reason", "token_ids"} & choice.keys()
-    before = {**choice, **dict.fromkeys(ended)}
-    return [dump_json({**shell, "choices": [{**before, "delta": delta}]}).encode() for delta in deltas]
-
-
-def _shift_calls(data: bytes, count: int) -> bytes:
-    """The chunk with its calls behind those that were written before them."""
-    value = json.loads(data)
-    for choice in value["choices"]:
-        for call in choice["delta"].get("tool_calls") or ():
-            call["index"] = count + (call.get("index") or 0)
-    return dump_json(value).encode()

@@ -111,6 +111,26 @@ def test_a_native_call_that_breaks_is_completed_by_the_recovered_one():
     assert {index: json.loads(text) for index, text in read_calls(sent).items()} == {0: {"path": "a.txt"}}
 
 
+def test_a_native_call_that_breaks_in_the_chunk_with_the_finish_reason_is_completed():
+    broken = {"tool_calls": [{"index": 0, "function": {"arguments": ",}"}}]}
+    made, sent = guard([native("", "read"), native('{"path": "a.txt"')])
+    made.feed([make_chunk(broken, "tool_calls")])
+    made.close()
+    (recovered,) = made.assembler.reparse(CALL).calls
+    sent += [json.loads(each) for each in made.settle([recovered], is_replaced=True)]
+    assert {index: json.loads(text) for index, text in read_calls(sent).items()} == {0: {"path": "a.txt"}}
+    assert sent[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_native_call_in_the_chunk_with_the_finish_reason_stays_beside_one_that_is_added():
+    whole = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "read", "arguments": '{"path": "b"}'}}]}
+    made, sent = guard([make_chunk(whole, "tool_calls")])
+    made.close()
+    (added,) = made.assembler.reparse(CALL).calls
+    sent += [json.loads(each) for each in made.settle([added])]
+    assert [json.loads(text)["path"] for _, text in sorted(read_calls(sent).items())] == ["b", "a.txt"]
+
+
 def test_an_empty_chunk_that_only_carries_token_ids_is_dropped():
     _, sent = guard([make_chunk({})])
     assert sent == []

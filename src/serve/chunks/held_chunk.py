@@ -1,0 +1,77 @@
+"""A chunk that waits until it is known what of its text is part of a call, and what is made of it then. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ...providers.wire_json import dump_json
+
+
+class HeldChunk:
+    """A chunk with `size` characters of content, of which `left` are not covered by segments yet.
+
+    `data` is empty if it was sent; `size` is -1 if a part of its content was.
+    """
+
+    __slots__ = ("calls", "data", "is_last", "kept", "left", "size")
+
+    def __init__(self, data: bytes, size: int, calls: frozenset[int], is_last: bool) -> None:
+        self.data = data
+        self.size = self.left = size
+        self.calls = calls  # indexes of the native calls that it has a piece of
+        self.is_last = is_last
+        self.kept: list[str] = []
+
+
+def render(chunk: HeldChunk) -> list[bytes]:
+    """The chunk with what is left of its content; none if nothing is, or if it was sent."""
+    if not chunk.data:
+        return []
+    kept = "".join(chunk.kept)
+    if len(kept) == chunk.size:
+        return [chunk.data]
+    value = json.loads(chunk.data)
+    for choice in value["choices"]:
+        choice["delta"]["content"] = kept
+        choice.pop("logprobs", None)  # they are of the whole content
+    return [dump_json(value).encode()] if kept else []
+
+
+def render_last(
+    chunk: HeldChunk, added: Sequence[dict[str, Any]], has_calls: bool | None, *, is_dropped: bool
+) -> list[bytes]:
+    """The chunk with the finish reason, after chunks with its own calls and the `added` deltas.
+
+    `has_calls`: None leaves the reason. `is_dropped`: its own calls are not sent.
+    """
+    if not added and has_calls is None and not is_dropped and chunk.size == sum(map(len, chunk.kept)):
+        return [chunk.data]
+    value = json.loads(chunk.data)
+    (choice,) = value["choices"]
+    kept = "".join(chunk.kept)
+    own = [] if is_dropped or not chunk.calls else [{"tool_calls": choice["delta"]["tool_calls"]}]
+    chunks = build_chunks(value, [*([{"content": kept}] if kept else []), *own, *added])
+    if has_calls is not None and choice["finish_reason"] != "length":
+        choice["finish_reason"] = "tool_calls" if has_calls else "stop"
+    choice["delta"] = {}
+    return [*chunks, dump_json(value).encode()]
+
+
+def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list[bytes]:
+    """Chunks that hold these deltas, and are else as this one before its end."""
+    shell = {name: each for name, each in like.items() if name not in ("usage", "prompt_token_ids")}
+    (choice,) = like["choices"]
+    ended = {"finish_reason", "logprobs", "stop_reason", "token_ids"} & choice.keys()
+    before = {**choice, **dict.fromkeys(ended)}
+    return [dump_json({**shell, "choices": [{**before, "delta": delta}]}).encode() for delta in deltas]
+
+
+def shift_calls(data: bytes, count: int) -> bytes:
+    """The chunk with its calls behind those that were written before them."""
+    value = json.loads(data)
+    for choice in value["choices"]:
+        for call in choice["delta"].get("tool_calls") or ():
+            call["index"] = count + (call.get("index") or 0)
+    return dump_json(value).encode()
