@@ -5,17 +5,18 @@ Nothing is sent before a method is called. This module loads urllib3, so the cha
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..config import Settings
 from ..config.settings import VllmSettings
-from ..errors import ConfigError
+from ..errors import BotError, ConfigError
 from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
 from ..providers.base import Codec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard, ReviewerConfig
 
 T = TypeVar("T")
+ROOT_TIMEOUT_S = 5.0
 
 
 class OpenServer(NamedTuple):
@@ -118,6 +120,14 @@ class Connections:
             names = server.ask(ServerApi.list_models)
             lengths = server.ask(ServerApi.context_lengths)
         return {name: lengths.get(name) for name in names}
+
+    def find_root(self, model: str) -> str:
+        """What vLLM says the model's weights are, as it may serve them under any name; "" if it does not say."""
+        with self.make_client(ROOT_TIMEOUT_S) as client, suppress(BotError, ValueError, TypeError, KeyError):
+            with client.open("GET", "models") as reply:
+                listed = json.loads(reply.read())["data"]
+            return str({each["id"]: each.get("root") for each in listed}.get(model) or "")
+        return ""
 
     def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:
         """The names of the models, asked for again as often as the settings allow. Raises BotError."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..config import Settings, read_guides, render_guides
+from ..config import Settings, describe_environment, read_guides, render_guides
 from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
@@ -120,6 +120,8 @@ class Factory:
             note.replace("{workspace}", str(root)).replace("{workspace_dir}", str(root))
             for note in (prompt.role, prompt.workspace_note, prompt.tools_note)
         ]
+        if prompt.environment:
+            notes.append(describe_environment(root, self.settings.security, time.strftime("%Y-%m-%d, %A")))
         rules = render_guides(read_guides(root)) if self.settings.workspace.agents_md else ""
         if rules:
             from ..types.special_tokens import neutralize_with_note

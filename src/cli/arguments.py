@@ -25,6 +25,12 @@ class ArgumentParser(argparse.ArgumentParser):
 
     words: Sequence[str] = ()  # what is parsed
 
+    def takes_value(self, word: str) -> bool:
+        """Whether the word after this option is its value. An option may be abbreviated."""
+        known = self._option_string_actions
+        fits = [word] if word in known else [each for each in known if word.startswith("--") and each.startswith(word)]
+        return len(fits) == 1 and known[fits[0]].nargs in (None, "?")
+
     def error(self, message: str) -> NoReturn:
         import re  # only for a mistake
 
@@ -42,6 +48,13 @@ class ArgumentParser(argparse.ArgumentParser):
             message = f"there is no option {wrong[1]}{_suggest(wrong[1], known)}"
         ask = "" if " " in self.prog else "; -p TEXT asks one question"
         self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
+
+
+def is_near(word: str, names: list[str]) -> bool:
+    """Whether it is probably one of the names, misspelled."""
+    import difflib
+
+    return bool(difflib.get_close_matches(word, names, n=1, cutoff=0.7))
 
 
 def _suggest(wrong: str, names: list[str]) -> str:

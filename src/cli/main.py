@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from types import ModuleType
 
 from .. import __version__
-from .arguments import ArgumentParser, add_common, make_formatter, parse_number
+from .arguments import ArgumentParser, add_common, is_near, make_formatter, parse_number
 
 EXIT_INTERRUPTED = 130
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
@@ -119,9 +120,9 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
         argcomplete.autocomplete(make_parser(tuple(COMMANDS)))
     parser = make_parser(tuple(name for name in COMMANDS if name in words))
     own, passed = _split_passed(words)
-    parser.words = own
-    options = parser.parse_args(own)
-    options.passed = passed
+    parser.words, message = _split_message(parser, own)
+    options = parser.parse_args(parser.words)
+    options.passed, options.message = passed, message
     # Loaded here so that --help and --version do not load it.
     from ..config import read_debug_level
     from ..errors import BotError, describe_error
@@ -156,6 +157,25 @@ def _split_passed(words: list[str]) -> tuple[list[str], list[str]]:
     """The program's own words, and those that `launch` passes to another one: they follow --."""
     end = words.index("--") if "--" in words else len(words)
     return (words[:end], words[end + 1 :]) if "launch" in words[:end] else (words, [])
+
+
+def _split_message(parser: ArgumentParser, words: list[str]) -> tuple[list[str], str]:
+    """The options, and the first message of a chat: the words that are no options, unless they begin with a command."""
+    own: list[str] = []
+    said: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            said += rest
+        elif not word.startswith("-") or word == "-":
+            said.append(word)
+        else:
+            own.append(word)
+            if parser.takes_value(word):
+                own += islice(rest, 1)
+    if not said or said[0] in COMMANDS or (len(said) == 1 and is_near(said[0], list(COMMANDS))):
+        return words, ""  # argparse says what is wrong with a command that is spelled wrong
+    return own, " ".join(said)
 
 
 @contextmanager

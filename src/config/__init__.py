@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .agents_md import read_guides, render_guides
 from .checks import KINDS, OPTIONS, GivenValue, check_value, get_default, split_key
+from .environment import describe_environment
 from .files import REMOVED, parse_words, write_setting
 from .load import ENVIRONMENT, list_settings, load, read_debug_level
 from .locations import get_state_folder, get_user_file, list_default_files
@@ -20,6 +21,7 @@ __all__ = [
     "SecuritySettings",
     "Settings",
     "check_value",
+    "describe_environment",
     "get_default",
     "get_state_folder",
     "get_user_file",

@@ -242,6 +242,7 @@ class SystemPromptSettings:
         "Use the tools to look and to act, rather than guessing or asking the user to do it.",
         "What the model is told about tools in general",
     )
+    environment: bool = option(True, "Tell the model the date, the system, the git branch and what the sandbox does")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +313,12 @@ class Settings:
             if not self.places.get(f"vllm.{name}", "").startswith("command line")
         }
         return replace(self.vllm, **given)
+
+    def with_model_values(self, model: str, values: Mapping[str, Any]) -> "Settings":
+        """The same with these values of `vllm` for one model; they win over those of its patterns."""
+        name = "".join(f"[{char}]" if char in "*?[" else char for char in model)
+        rest = {pattern: entry for pattern, entry in self.models.items() if pattern != name}
+        return replace(self, models={**rest, name: {**self.models.get(name, {}), **values}})
 
     def with_server(self, name: str) -> "Settings":
         """The same with another of `servers`."""

@@ -250,7 +250,9 @@ class AnthropicStream(StreamDecoder):
         usage = message.usage or AnthropicUsage()
         read = (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
         self._usage = Usage(
-            sum(filter(None, read)) or self._usage.input_tokens, usage.output_tokens or self._usage.output_tokens
+            sum(filter(None, read)) or self._usage.input_tokens,
+            usage.output_tokens or self._usage.output_tokens,
+            usage.cache_read_input_tokens or self._usage.cached_tokens,
         )
 
     def _begin(self, index: int, block: AnthropicBlock, found: list[WireEvent]) -> None:

@@ -212,6 +212,7 @@ class GeminiFeedback(WireStruct, rename="camel"):
 
 class GeminiUsage(WireStruct, rename="camel"):
     prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
     candidates_token_count: int | None = None
     thoughts_token_count: int | None = None
 
@@ -254,7 +255,7 @@ class GeminiStream(StreamDecoder):
         self._id = as_str(event.response_id) or self._id
         if usage := event.usage_metadata:
             written = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-            self._usage = Usage(usage.prompt_token_count or 0, written)
+            self._usage = Usage(usage.prompt_token_count or 0, written, usage.cached_content_token_count or 0)
         for candidate in (event.candidates or ())[:1]:
             for part in (candidate.content and candidate.content.parts) or ():
                 self._add_part(part, found)

@@ -191,9 +191,14 @@ class CompletionChoice(WireStruct):
     token_ids: list[int] | None = None
 
 
+class PromptTokensDetails(WireStruct):
+    cached_tokens: int | None = None  # vLLM: with --enable-prompt-tokens-details
+
+
 class CompletionUsage(WireStruct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: PromptTokensDetails | None = None
 
 
 class CompletionChunk(WireStruct):
@@ -212,7 +217,8 @@ def read_usage(completion: CompletionChunk) -> Usage | None:
     usage = completion.usage
     if usage is None or usage == CompletionUsage():
         return None
-    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
+    details = usage.prompt_tokens_details or PromptTokensDetails()
+    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, details.cached_tokens or 0)
 
 
 class OpenAIStream(StreamDecoder):

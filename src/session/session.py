@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
 from ..types.file_names import escape_name
-from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
+from ..types.messages import ENVIRONMENT, JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
 from ..types.process import StartedProcess
 from .journal import VERSION, Journal, Record, Redact
 from .snapshots import RestoredFiles, RestoreFile, Snapshots, hash_file
@@ -345,8 +345,20 @@ class Session:
 
 
 def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
-    """The messages with this system prompt instead of their own."""
+    """The messages with this system prompt instead of their own, unless the two differ only in the environment.
+
+    A server's cache of the prompt holds for the same bytes only, so a date of yesterday stays.
+    """
+    if system and messages and isinstance(messages[0], SystemMessage):
+        saved, current = (_drop_environment(each) for each in (messages[0], system[0]))
+        system = messages[:1] if saved == current else system
     return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
+
+
+def _drop_environment(message: Message) -> list[str]:
+    """The paragraphs of a system prompt but the one about the environment."""
+    paragraphs = message.text.split("\n\n") if isinstance(message, SystemMessage) else []
+    return [each for each in paragraphs if not each.startswith(ENVIRONMENT)]
 
 
 def _describe_living(process: StartedProcess, pids: Sequence[int]) -> str:

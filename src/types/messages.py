@@ -155,11 +155,15 @@ Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 
 @dataclass(frozen=True, slots=True)
 class Usage(Serializable):
-    """Numbers of tokens, as the server counted them."""
+    """Numbers of tokens, as the server counted them. `cached_tokens`: those of the input that it had already read."""
 
     TYPE = "usage"
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+ENVIRONMENT = "Environment: "  # begins the paragraph of a system prompt that tells date, system and branch
 
 
 @dataclass(frozen=True, slots=True)

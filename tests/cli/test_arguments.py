@@ -9,7 +9,6 @@ from src.cli.main import main
     ("words", "said"),
     [
         (["docter"], "there is no command docter; the nearest is doctor."),
-        (["hello", "world"], "there is no command hello; choose one of doctor, "),
         (["sessions", "serch"], "there is no action serch; the nearest is search."),
         (["--profile", "asks"], "there is no --profile asks; the nearest is ask."),
         (["--profile", "x"], "there is no --profile x; choose one of read-only, ask, workspace, full."),

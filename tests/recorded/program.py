@@ -170,6 +170,7 @@ class World:
         text = _number_matches(r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9]{9}(?![A-Za-z0-9_]))(?=\w+[A-Z0-9])\w{9}", text)
         text = re.sub(r'(\\*"pid\\*":)\d+,(\\*"start\\*":\\*")[^"\\]*', r"\1 0,\2{start}", text)
         text = re.sub(r'(\\*"(?:seconds|time|created|used|size)\\*":) ?[\d.]+', r"\1 0", text)
+        text = re.sub(r"Environment: today is [^\"\\\n]*", "{environment}", text)
         text = re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?", "{date}", text)
         return re.sub(r"\b\d+\.\d s\b", "0.0 s", text)
 

@@ -48,6 +48,18 @@ class TestResuming:
         today = [SystemMessage("You help better.")]
         assert open_store(tmp_path).resume("", today, tmp_path)[0].messages[0] is today[0]
 
+    def test_the_environment_stays_as_it_was_told_so_that_the_prompt_keeps_its_bytes(self, tmp_path):
+        before, now = ("You help.\n\nEnvironment: today is " + day for day in ("Monday", "Tuesday"))
+        session = open_store(tmp_path).create([SystemMessage(before)], tmp_path, {})
+        ask(session, "hi", says("1"))
+        session.close()
+        store = open_store(tmp_path)
+        resumed, _ = store.resume(session.id, [SystemMessage(now)], tmp_path)
+        assert resumed.messages[0].text == before
+        resumed.close()
+        changed = SystemMessage(f"{now}\n\nBe brief.")
+        assert store.resume(session.id, [changed], tmp_path)[0].messages[0] == changed
+
     def test_a_conversation_in_which_nothing_was_asked_leaves_no_file(self, tmp_path):
         start_session(tmp_path).close()
         assert not (tmp_path / "state").exists()

@@ -24,7 +24,7 @@ def start(tmp_path):
         file.parent.mkdir(parents=True)
         if settings:
             file.write_text(json.dumps(settings))
-        opened.append(Terminal(tmp_path, None, fresh=False, options=options))
+        opened.append(Terminal(tmp_path, None, fresh=False, columns=120, options=options))
         opened[-1].file = file
         return opened[-1]
 
@@ -48,7 +48,7 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, m
         chat.shows(r"No server answers at 127\.0\.0\.1:9")
         chat.line(server.url.removeprefix("http://").removesuffix("/v1"))
         chat.shows(f"The server is at {server.url}")
-        chat.shows("Saved as vllm.base_url in ")
+        chat.shows("Saved as vllm.base_url in")
         chat.prompts()
         chat.line("hi")
         chat.shows("^Hello.$")
@@ -57,7 +57,7 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, m
 
 
 def test_an_address_without_scheme_and_path_is_completed_said_once_and_answers(start):
-    with Server(["Hello."], models=("tiny",)) as server:
+    with Server(["H"], ["Hello."], models=("tiny",)) as server:  # the first finds out how tools are called
         where = server.url.removeprefix("http://").removesuffix("/v1")
         chat = start({}, "-u", where)
         chat.shows(f"The server of {where} is at {server.url}")
@@ -92,13 +92,80 @@ def test_model_switches_the_server_and_keeps_the_conversation(start):
         chat.prompts()
         chat.line("/model small")
         chat.shows(f"mini at small \\({small.url}\\) now answers")
+        chat.prompts()
         chat.line("two")
         chat.shows("^From small.$")
         chat.prompts()
         chat.line("/model big:other")
         chat.shows("other at big")
+        chat.prompts()
         chat.line("three")
         chat.shows("^Back.$")
     assert messages(small.requests[0]) == ["one", "From big.", "two"]
     assert messages(big.requests[1]) == ["one", "From big.", "two", "From small.", "three"]
     assert [each["model"] for each in (*big.requests, *small.requests)] == ["tiny", "other", "mini"]
+
+
+class TestThinking:
+    def test_think_sets_what_the_template_reads_and_the_status_line_shows_it(self, start):
+        with Server(["One."], ["Two."], models=("org/Qwen3-8B",)) as server:
+            vllm = {"base_url": server.url, "chat_template_kwargs": {"mine": 1}}
+            chat = start({"vllm": vllm}, "-m", "org/Qwen3-8B")
+            chat.prompts()
+            chat.line("/think off")
+            chat.shows('think off: org/Qwen3-8B is sent .*"enable_thinking": false')
+            chat.shows("Qwen3-8B  think off  ")
+            chat.prompts()
+            chat.line("hi")
+            chat.shows("^One.$")
+            chat.prompts()
+            chat.line("/think high")
+            chat.shows("Qwen3-8B cannot be set to high; /think on, off")
+            chat.prompts()
+            chat.line("/think")
+            chat.shows("think off; /think on, off")
+            chat.prompts()
+            chat.line("/think on")
+            chat.prompts()
+            chat.line("more")
+            chat.shows("^Two.$")
+        sent = [each["chat_template_kwargs"] for each in server.requests]
+        assert sent == [{"mine": 1, "enable_thinking": False}, {"mine": 1, "enable_thinking": True}]
+
+    def test_of_an_unknown_model_it_says_so(self, start):
+        with Server() as server:
+            chat = start({"vllm": {"base_url": server.url}}, "-m", "tiny")
+            chat.prompts()
+            chat.line("/think off")
+            chat.shows("Nothing is known of how tiny is told to think")
+
+
+class TestTheFirstMessage:
+    def test_words_that_are_no_command_start_a_chat_with_them(self, start):
+        with Server(["Done."]) as server:
+            chat = start({}, "-u", server.url, "-m", "tiny", "fix", "the test", "--mode", "edits")
+            chat.shows("^> fix the test$")
+            chat.shows("^Done.$")
+            chat.prompts()
+            chat.shows("mode edits")
+        assert messages(server.requests[0]) == ["fix the test"]
+
+
+def test_without_a_model_the_only_one_is_taken_and_how_it_calls_tools_is_found_out(start):
+    with Server(["H"], models=("tiny",)) as server:
+        chat = start({"vllm": {"base_url": server.url}})
+        chat.shows("model +tiny, .*native tool calls")
+        chat.prompts()
+    assert len(server.requests) == 1  # "Hello", with one token
+
+
+def test_tokens_show_what_the_server_had_in_its_cache(start):
+    usage = {"prompt_tokens": 900, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 600}}
+    with Server(["Hello.", {"usage": usage}]) as server:
+        chat = start({"vllm": {"base_url": server.url}}, "-m", "tiny")
+        chat.prompts()
+        chat.line("hi")
+        chat.shows("^Hello.$")
+        chat.prompts()
+        chat.line("/tokens")
+        chat.shows("600 of the last prompt's 900 were in the server's cache")

@@ -92,4 +92,8 @@ def read_conversation(given: object, system: str) -> Conversation:
 
 def add_usages(usages: Iterable[Usage | None]) -> Usage:
     counted = [usage for usage in usages if usage]
-    return Usage(sum(each.input_tokens for each in counted), sum(each.output_tokens for each in counted))
+    return Usage(
+        sum(each.input_tokens for each in counted),
+        sum(each.output_tokens for each in counted),
+        sum(each.cached_tokens for each in counted),
+    )

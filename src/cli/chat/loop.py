@@ -139,11 +139,13 @@ def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Ca
     return state
 
 
-def run_chat(state: State, io: ChatIO, resume: str | None) -> int:
+def run_chat(state: State, io: ChatIO, resume: str | None, message: str = "") -> int:
     """Run a chat and close its session. Returns the exit code. Raises BotError.
 
-    `resume`: the session to continue; "" is the last one.
+    `resume`: the session to continue; "" is the last one. `message`: the first one.
     """
+    if message:
+        state.queue.append(message)
     try:
         if resume is not None:
             from .slash.history import resume_session

@@ -36,21 +36,22 @@ def open_chat(
     yes: bool,
     resume: str | None = None,
     only_plain: bool = False,
+    message: str = "",
 ) -> int:
     """Open a chat and run it. Returns the exit code. Raises BotError.
 
-    `resume`: the session to continue; "" is the last one. `only_plain`: never redraw, as with --plain.
+    `resume`: the session to continue; "" is the last one. `only_plain`: never redraw, as with --plain. `message`: the
+    first one.
     """
     screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_can_dim() and not only_plain)
     target = _find_server(factory, screen)
-    factory = factory.with_settings(target.settings)
     if not factory.settings.vllm.model:  # the server was asked for its models, so it may be asked for this
         target = probe_call_path(target)
     print(format_banner(target, yes=yes, columns=get_columns(sys.stdout)))
     if not only_plain and _can_redraw():
         from .rich_chat import run_rich_chat
 
-        return run_rich_chat(target, debug, yes=yes, resume=resume)
+        return run_rich_chat(target, debug, yes=yes, resume=resume, message=message)
     from .input.approve import choose_approver
     from .loop import ChatIO, make_state, preload_in_background, run_chat
     from .slash.table import run_command_at_question
@@ -62,7 +63,7 @@ def open_chat(
 
     state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings, run_command))
     preload_in_background()
-    return run_chat(state, ChatIO(), resume)
+    return run_chat(state, ChatIO(), resume, message)
 
 
 def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:

@@ -14,7 +14,7 @@ from .input.key_reader import disable_echo
 from .input.multiline import PROMPT
 
 
-def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str | None) -> int:
+def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str | None, message: str) -> int:
     """Run a chat. Returns the exit code. Always restores the terminal. Raises BotError."""
     with _restore_terminal():
         with _show_early_prompt():
@@ -46,7 +46,7 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
             )
             approver = AutoApprover(asking) if yes else asking
         preload_in_background()
-        return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume)
+        return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume, message)
 
 
 def _print(text: str) -> None:

@@ -6,6 +6,7 @@ src/cli/chat/slash/table.py combines.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -14,13 +15,14 @@ from ...app.factory import Factory
 from ...config import Settings
 from ...session.session import Session
 from ...session.store import Store
-from ...types.events import Completed, Event
+from ...types.events import Completed, Event, ReasoningDelta, TextDelta, ToolCallDelta, TurnStarted
 from ...types.messages import Message, Response, Usage
 from ..tracing.debug import Debug
 
 if TYPE_CHECKING:
     from ...app.runtime import Runtime
 
+SHORTEST_TIME_S = 0.01  # an answer that came whole tells no speed
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
 
@@ -42,6 +44,28 @@ class Display(Protocol):
 
     def expand(self) -> None:
         """Show the last folded call or thought in full."""
+
+
+class AnswerClock:
+    """The speed of the last answer: of reading the prompt and of writing, in tokens per second; 0 where not known."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = self._first = 0.0
+        self.prefill = self.decode = 0.0
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            self._began, self._first, self.prefill, self.decode = self._now(), 0.0, 0.0, 0.0
+        elif isinstance(event, (TextDelta, ReasoningDelta, ToolCallDelta)):
+            self._first = self._first or self._now()
+        elif isinstance(event, Completed) and (usage := event.response.usage) and self._first:
+            self.prefill = _divide(usage.input_tokens - usage.cached_tokens, self._first - self._began)
+            self.decode = _divide(usage.output_tokens - 1, self._now() - self._first)
+
+
+def _divide(tokens: int, seconds: float) -> float:
+    return tokens / seconds if seconds >= SHORTEST_TIME_S else 0.0
 
 
 class State:
@@ -75,6 +99,8 @@ class State:
         self.overhead_tokens = 0  # of the tools and the template in every request; known after an answer
         self.context_length: int | None = None  # in tokens; None until the server has reported it
         self.known_path = ""  # how tools are called, as found at start
+        self.clock = AnswerClock()
+        self.effort = ""  # what /think was told; empty: as the settings and the server have it
         self._make_runtime = make_runtime
         self.runtime: Runtime | None = None
 
@@ -100,7 +126,8 @@ class State:
         """Continue the conversation with the model and the server of these settings."""
         self.settings, self.model_name = settings, settings.vllm.model
         self.runtime, self.last_usage, self.context_length = None, None, None
-        self.known_path, self.overhead_tokens = "", 0
+        self.known_path, self.overhead_tokens, self.effort = "", 0, ""
+        self.clock = AnswerClock()
 
     @property
     def mode(self) -> str:
@@ -125,7 +152,7 @@ class State:
 
     def discard_runtime(self) -> None:
         """Make the runtime anew when it is next needed, because something it depends on has changed."""
-        self.runtime = None
+        self.known_path, self.runtime = self.path, None
 
     def start_conversation(self) -> None:
         self.switch_session(self._new_session())
@@ -142,13 +169,16 @@ class State:
         return self.factory.make_session(self.model_name, self.store)
 
     def count_usage(self, event: Event) -> None:
-        """Add up the tokens of an answer."""
+        """Add up the tokens of an answer, and take its time."""
+        self.clock.take(event)
         if isinstance(event, Completed) and (usage := event.response.usage):
             self.last_usage = usage
             sent = [message for message in self.conversation if message is not event.response]
             self.overhead_tokens = max(0, usage.input_tokens - estimate_tokens(sent))
             self.total_usage = Usage(
-                self.total_usage.input_tokens + usage.input_tokens, self.total_usage.output_tokens + usage.output_tokens
+                self.total_usage.input_tokens + usage.input_tokens,
+                self.total_usage.output_tokens + usage.output_tokens,
+                self.total_usage.cached_tokens + usage.cached_tokens,
             )
 
     @property

@@ -6,13 +6,11 @@ PROBES are independent, and return None where they do not apply to the provider.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -126,24 +124,13 @@ def _check_model(diagnosis: Diagnosis) -> Finding:
     if not served and not wanted:
         return Finding("fail", "the server lists none", "Set vllm.model, or start the server with a model.")
     diagnosis.model_name = wanted or served[0]
-    diagnosis.root = _find_root(diagnosis) if diagnosis.is_vllm else ""
+    diagnosis.root = Connections(diagnosis.settings).find_root(diagnosis.model_name) if diagnosis.is_vllm else ""
     if diagnosis.is_vllm:
         diagnosis.family = find_family(diagnosis.root) or find_family(diagnosis.model_name)
     if not wanted and len(served) > 1:
         return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
     called = f" ({diagnosis.root})" if diagnosis.root not in ("", diagnosis.model_name) else ""
     return Finding("pass", f"{diagnosis.model_name}{called}")
-
-
-def _find_root(diagnosis: Diagnosis) -> str:
-    """What vLLM says the model's weights are: it may serve them under any name."""
-    connections = Connections(diagnosis.settings)
-    with connections.make_client(REQUEST_TIMEOUT_S) as client, suppress(BotError, ValueError, TypeError):
-        with client.open("GET", "models") as reply:
-            listed = json.loads(reply.read())["data"]
-        roots = {each["id"]: each.get("root") for each in listed}
-        return str(roots.get(diagnosis.model_name) or "")
-    return ""
 
 
 def _check_version(diagnosis: Diagnosis) -> Finding:

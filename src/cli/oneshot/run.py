@@ -19,6 +19,8 @@ from ..arguments import load_settings
 from ..tracing.debug import Debug
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..tracing.jsonl import Observer
     from .ask import Outlet
 
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         factory = Factory(stack.enter_context(_open_settings(options)), sleep)
         debug = Debug(debug_level, factory.secrets)
         debug.observers = _make_observers(options, factory)
-        question = _read_question(options)
+        question = _read_question(options, factory.settings.root)
         if question is None and (unfit := [name for name in ONE_QUESTION if getattr(options, name) is not None]):
             raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)
         if options.relearn:
@@ -52,7 +54,14 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         if question is None:
             from ..chat.open import open_chat
 
-            return open_chat(factory, debug, yes=options.yes, resume=options.resume, only_plain=options.plain)
+            return open_chat(
+                factory,
+                debug,
+                yes=options.yes,
+                resume=options.resume,
+                only_plain=options.plain,
+                message=options.message,
+            )
         from .ask import RunLimits, ask, open_outlet
 
         outlet = outlet or stack.enter_context(open_outlet("text", raw=bool(options.raw)))
@@ -124,20 +133,36 @@ def _spell_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _read_question(options: argparse.Namespace) -> str | None:
+def _read_question(options: argparse.Namespace, workspace: Path) -> str | None:
     """The question, from the command line, standard input or both; None opens the chat."""
-    if options.prompt in (None, "-"):
+    prompt = options.prompt
+    if options.message:
+        if prompt is not None:
+            raise ConfigError("-p asks one question, and there is another text beside it.", "Put all of it in quotes.")
+        if sys.stdin and sys.stdin.isatty():
+            return None
+        prompt = options.message
+    if prompt in (None, "-"):
         if not sys.stdin:
             raise ConfigError("Standard input is closed.", _HOW_TO_ASK)
-        if options.prompt is None and sys.stdin.isatty():
+        if prompt is None and sys.stdin.isatty():
             return None
         question = sys.stdin.read()
     else:
         material = _read_pipe()
-        question = f"{options.prompt}\n\n{_mark_material(material)}" if material.strip() else options.prompt
-    if not question.strip() or not (options.prompt is None or options.prompt.strip()):
+        question = _add_files(prompt, workspace)
+        question = f"{question}\n\n{_mark_material(material)}" if material.strip() else question
+    if not question.strip() or not (prompt is None or prompt.strip()):
         raise ConfigError("The question is empty.", _HOW_TO_ASK)
     return question
+
+
+def _add_files(prompt: str, workspace: Path) -> str:
+    if "@" not in prompt:
+        return prompt
+    from ..chat.input.mentions import add_mentioned_files
+
+    return add_mentioned_files(prompt, workspace)
 
 
 def _mark_material(material: str) -> str:

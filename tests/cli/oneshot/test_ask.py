@@ -69,6 +69,26 @@ def test_a_question_on_standard_input(ask):
     assert requests[0]["messages"][-1]["content"] == "what is this?\n"
 
 
+def test_a_file_that_the_question_mentions_is_added_to_it_but_not_one_in_piped_material(ask, monkeypatch):
+    monkeypatch.setattr("src.cli.oneshot.run._read_pipe", lambda: "see @notes.txt\n")
+    asked = ask(HELLO, prompt=("-p", "explain @notes.txt"))[3][0]["messages"][-1]["content"]
+    assert asked.count("hello from notes") == 1
+    assert asked.index("hello from notes") < asked.index("<stdin>")
+
+
+def test_words_without_an_option_are_the_question_where_there_is_no_terminal(ask, monkeypatch):
+    with standard_input("some material\n"):
+        code, out, _, requests = ask(HELLO, prompt=("explain", "this"))
+    assert (code, out) == (0, "Hello\n")
+    assert requests[0]["messages"][-1]["content"].startswith("explain this")
+
+
+def test_two_questions_are_bad_usage(ask):
+    code, out, err, requests = ask(prompt=("-p", "one", "two"))
+    assert (code, out, requests) == (2, "", [])
+    assert err.startswith("vllm-bot: -p asks one question, and there is another text beside it.")
+
+
 def test_calls_and_the_text_before_them_are_on_standard_error(ask):
     code, out, err, requests = ask(READ, HELLO)
     assert (code, out) == (0, "Hello\n")

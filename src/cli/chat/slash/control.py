@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from ....security.text.sanitize import sanitize
@@ -9,6 +10,7 @@ from ....types.special_tokens import neutralize_with_note
 from ..state import SlashCommand, State
 
 NO_MODE = "There is no mode {name}. Choose one of {names}."
+UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
 THINKING = {
     "fold": "thoughts are shown as they come, then folded to one line; /expand shows the last one",
@@ -118,6 +120,31 @@ def _set_thinking(state: State, mode: str) -> None:
     screen.say(f"  {screen.thinking}: {THINKING[screen.thinking]}")
 
 
+def _set_effort(state: State, word: str) -> None:
+    """Show or choose whether and how much the model thinks."""
+    from ....app.sampling import merge_objects
+    from ....providers.thinking import find_thinking
+
+    model, settings = state.model_name, state.settings
+    root = state.factory.connections.find_root(model) if settings.vllm.provider == "vllm" else ""
+    known = find_thinking(settings.vllm.provider, *filter(None, (root, model)))
+    name = sanitize(root or model)
+    if known is None:
+        state.screen.say(f"Nothing is known of how {name} is told to think. {UNKNOWN_EFFORT}")
+        return
+    if word not in known.fields:
+        words = f"/think {', '.join(known.fields)}" if known.fields else ""
+        shown = f"{name} cannot be set to {sanitize(word)}" if word else f"  think {state.effort or 'as set elsewhere'}"
+        state.screen.say("; ".join(filter(None, (shown, known.why, words))))
+        return
+    vllm = settings.get_model_settings(model)
+    now = {"chat_template_kwargs": vllm.chat_template_kwargs, "reasoning_effort": vllm.reasoning_effort}
+    state.settings = settings.with_model_values(model, merge_objects(now, known.fields[word]))
+    state.effort = word
+    state.discard_runtime()
+    state.screen.say(f"  think {word}: {name} is sent {json.dumps(dict(known.fields[word]))}")
+
+
 def _edit_message(state: State, words: str) -> None:
     """Write the next message in an editor. An empty one is not sent; an unchanged one is put into the prompt."""
     from ..input.programs import edit_text
@@ -173,6 +200,13 @@ CONTROL_COMMANDS = (
     ),
     SlashCommand("/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION"),
     SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", opens_editor=True),
+    SlashCommand(
+        "/think",
+        "choose whether and how much the model thinks",
+        _set_effort,
+        "[on|off|low|medium|high]",
+        complete=lambda _: ("on", "off", "low", "medium", "high"),
+    ),
     SlashCommand(
         "/thinking",
         "choose how the model's thoughts are shown",

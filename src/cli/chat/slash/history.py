@@ -39,7 +39,7 @@ def resume_session(state: State, name_or_id: str) -> None:
         raise BotError("Conversations are not saved here.")
     if state.store.find(name_or_id, state.settings.root) == state.session.id:
         raise BotError("You are already in that conversation.")
-    session, notices = state.store.resume(name_or_id, state.session.messages[:1], state.settings.root)
+    session, notices = state.store.resume(name_or_id, state.factory.make_system_messages(), state.settings.root)
     state.switch_session(session)
     for notice in notices:
         state.screen.draw(Notice(notice))

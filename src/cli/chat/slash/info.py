@@ -40,10 +40,14 @@ def format_status_line(state: State, columns: int | None = None) -> str:
     the context, then the model.
     """
     path = f"{state.path} calls" if state.path else ""
+    effort = f"think {state.effort}" if state.effort else ""
     name, context = sanitize(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
     tokens = f"tokens {_describe_usage(state.total_usage)}" if state.total_usage != Usage() else ""
     mode = f"mode {state.mode}"
-    choices = ((mode, name, path, context, tokens), (mode, name, path, context), (mode, name, context), (mode, name))
+    choices = (
+        *((mode, name, effort, path, context, tokens), (mode, name, effort, path, context)),
+        *((mode, name, effort, context), (mode, name, effort), (mode, name)),
+    )
     lines = [GAP.join(filter(None, parts)) for parts in choices]
     return next((line for line in lines if columns is None or len(line) <= columns), mode)
 
@@ -103,7 +107,15 @@ def _describe_context(state: State, about: str = "about ", unit: str = " tokens"
 
 
 def _show_tokens(state: State, _: str) -> None:
-    state.screen.say(f"  {_describe_tokens(state)}")
+    usage, clock = state.last_usage or Usage(), state.clock
+    rows = [
+        _describe_tokens(state),
+        f"{usage.cached_tokens:,} of the last prompt's {usage.input_tokens:,} were in the server's cache"
+        * bool(usage.cached_tokens),
+        f"the last answer: prompt read at {clock.prefill:,.0f} tokens/s" * bool(clock.prefill)
+        + f", written at {clock.decode:,.0f} tokens/s" * bool(clock.prefill and clock.decode),
+    ]
+    state.screen.say("\n".join(f"  {row}" for row in rows if row))
 
 
 def _describe_tokens(state: State) -> str:

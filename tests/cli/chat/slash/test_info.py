@@ -3,11 +3,11 @@ import io
 import pytest
 
 from src.cli.chat.slash.info import find_last_code, format_status_line
-from src.cli.chat.state import State
+from src.cli.chat.state import AnswerClock, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
-from src.types.events import Completed
+from src.types.events import Completed, TextDelta, TurnStarted
 from src.types.messages import Response, Usage
 
 
@@ -37,6 +37,21 @@ def test_before_anything_was_counted_the_context_is_a_guess(state):
 def test_on_a_narrow_terminal_it_says_less(state, columns, line):
     state.count_usage(Completed(Response((), usage=Usage(900, 100))))
     assert format_status_line(state, columns) == line
+
+
+def test_the_speed_of_an_answer_is_that_of_its_tokens_and_of_the_time_between_its_events():
+    times = iter([10.0, 12.0, 17.0])
+    clock = AnswerClock(lambda: next(times))
+    for event in (TurnStarted(1), TextDelta("a"), TextDelta("b"), Completed(Response((), usage=Usage(900, 101, 500)))):
+        clock.take(event)
+    assert (clock.prefill, clock.decode) == (200.0, 20.0)
+
+
+def test_an_answer_that_came_whole_tells_no_speed():
+    clock = AnswerClock(lambda: 1.0)
+    for event in (TurnStarted(1), TextDelta("a"), Completed(Response((), usage=Usage(900, 101)))):
+        clock.take(event)
+    assert (clock.prefill, clock.decode) == (0.0, 0.0)
 
 
 def test_tokens_stay_spent_with_another_model(state):

@@ -1,0 +1,52 @@
+"""What the system prompt tells of the environment: date, system, git branch and sandbox, in one short paragraph.
+
+It is made once for a conversation: the prompt stays the same from turn to turn, for the server's cache.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ..types.messages import ENVIRONMENT
+from .settings import SecuritySettings
+
+MAX_NAME_CHARS = 80  # of a branch
+
+
+def describe_environment(workspace: Path, security: SecuritySettings, today: str) -> str:
+    """The paragraph; at most 150 tokens."""
+    facts = [f"today is {today}", f"the system is {_describe_system()}"]
+    if branch := find_branch(workspace):
+        facts.append(f"the git branch is {branch}")
+    return f"{ENVIRONMENT}{'; '.join(facts)}. {_describe_sandbox(security)}"
+
+
+def find_branch(workspace: Path) -> str:
+    """The branch that is checked out around the workspace, else the beginning of the commit; "" outside of git."""
+    for folder in (workspace, *workspace.parents):
+        git = folder / ".git"
+        with suppress(OSError, ValueError):
+            if git.is_file():  # of a worktree or a submodule
+                git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+            head = (git / "HEAD").read_text(encoding="utf-8").strip()
+            name = head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:10]
+            return name[:MAX_NAME_CHARS] if name.isprintable() else ""
+    return ""
+
+
+def _describe_system() -> str:
+    if not hasattr(os, "uname"):
+        return "Windows"
+    system = os.uname()
+    return f"{system.sysname} {system.release.partition('-')[0]} {system.machine}"
+
+
+def _describe_sandbox(security: SecuritySettings) -> str:
+    if not security.exec_enabled:
+        return "You cannot run commands."
+    if security.sandbox == "off":
+        return "Commands run without a sandbox."
+    network = "reach the network" if security.sandbox_network else "reach the network only with access=network"
+    return f"Commands run in a sandbox, where the system has one: they do not see the home folder, and {network}."
