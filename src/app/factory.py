@@ -59,15 +59,16 @@ class Factory:
         approver: Approver,
         find_session: Callable[[], Session] | None = None,
         only: Sequence[str] | None = None,
+        answer_schema: Mapping[str, JSON] | None = None,
     ) -> Runtime:
         """The agent on this model. `find_session`: where the files that tools write and the processes they start are
-        recorded. `only`: the names of the tools on offer; None: all.
+        recorded. `only`: the names of the tools on offer; None: all. `answer_schema`: as in Model.
 
         Raises ConfigError for tools, rules or reviewers that cannot be used.
         """
         from .runtime import make_runtime
 
-        return make_runtime(self.connections, model_name, approver, find_session, only)
+        return make_runtime(self.connections, model_name, approver, find_session, only, answer_schema)
 
     @property
     def server_memory(self) -> ServerMemory:

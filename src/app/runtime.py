@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -38,7 +38,7 @@ from ..tools.sources import python_files
 from ..types.effects import Aside, Turn
 from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
-from ..types.messages import Message, ToolCall, ToolChoice, ToolDefinition
+from ..types.messages import JSON, Message, ToolCall, ToolChoice, ToolDefinition
 from ..types.process import StartedProcess
 from ..types.sandbox import Sandbox
 from .connect import Connections
@@ -63,12 +63,12 @@ class Runtime(NamedTuple):
     todos: list[tuple[str, str]] | None = None
     cancelled: CancelToken | None = None  # see Factory
 
-    def answer(self, session: Session) -> Generator[Event, None, None]:
+    def answer(self, session: Session, tool_choice: ToolChoice = "auto") -> Generator[Event, None, None]:
         """Answer the last message of the session, which records what happens. Raises BotError.
 
         Before the first calls, a Notice tells if commands would run without a sandbox.
         """
-        driven = self.model.drive(self.agent.run(session.messages, self.cancelled), session.save_waiting)
+        driven = self.model.drive(self.agent.run(session.messages, self.cancelled, tool_choice), session.save_waiting)
         with closing(session.follow(driven)) as events:
             for event in events:
                 yield event
@@ -140,10 +140,11 @@ def make_runtime(
     approver: Approver,
     find_session: Callable[[], Session] | None,
     only: Sequence[str] | None = None,
+    answer_schema: Mapping[str, JSON] | None = None,
 ) -> Runtime:
     """See Factory.make_runtime."""
     settings = connections.settings
-    sandbox, model = defer_sandbox(settings), connections.make_model(model_name)
+    sandbox, model = defer_sandbox(settings), connections.make_model(model_name, answer_schema=answer_schema)
     if settings.get_model_settings(model_name).enable_function_calling:
         memory = ServerMemory(settings.state)
         if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):

@@ -71,6 +71,7 @@ def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
     add(
         "--max-tokens", metavar="N", type=parse_number(int, 1), help="total tokens the model may write for one question"
     )
+    add("--json-schema", metavar="FILE", help="answer one question with JSON of this form, alone on standard output")
     add("--raw", action="store_const", const=True, help="leave escape sequences in an answer that goes to a pipe")
     add("--panel", action="store_const", const=True, help="have the models of review.models answer, and one sum up")
     add("--timeout", metavar="SECONDS", type=parse_number(float, 0.01), help="total time for one question")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import NamedTuple, Protocol, TextIO
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
 from ... import __version__
 from ...app.discovery import discover
@@ -31,6 +31,9 @@ from ..chat.input.approve import choose_approver
 from ..render.plain import PlainScreen
 from ..tracing.debug import Debug
 from .json_output import RunReport, format_event, format_line
+
+if TYPE_CHECKING:
+    from ...app.library.structured import Form
 
 CANCEL_GRACE_S = 2.0  # from the end of the time to SIGTERM
 
@@ -55,12 +58,20 @@ class Outlet(Protocol):
 
 
 @contextmanager
-def open_outlet(output: str, model: str = "", *, raw: bool = False) -> Iterator[Outlet]:
-    """Shows a run, and its end however it ends."""
+def open_outlet(output: str, model: str = "", *, raw: bool = False, form: Form | None = None) -> Iterator[Outlet]:
+    """Shows a run, and its end however it ends. `form`: of the answer, which is then printed alone."""
     began, ended_by = time.monotonic(), None
     with _reserve_stdout() as stdout:
         report = RunReport(model)
-        outlet = TextOutlet(report, stdout, raw=raw) if output == "text" else OUTLETS[output](report, stdout)
+        outlet: Outlet
+        if output != "text":
+            outlet = OUTLETS[output](report, stdout)
+        elif form:
+            from .schema import SchemaOutlet
+
+            outlet = SchemaOutlet(form, report, stdout)
+        else:
+            outlet = TextOutlet(report, stdout, raw=raw)
         try:
             yield outlet
         except BaseException as error:
@@ -110,16 +121,20 @@ def ask(
     yes: bool,
     limits: RunLimits = RunLimits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
+    form: Form | None = None,
 ) -> int:
-    """Returns the exit code. `resume`: the session to continue; "" is the last one. Raises BotError."""
+    """Returns the exit code. `resume`: the session to continue; "" is the last one. `form`: of the answer.
+
+    Raises BotError.
+    """
     report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
-    session.messages.append(asked := UserMessage(question))
+    session.messages.append(asked := UserMessage(f"{question}\n\n{form.instructions}" if form else question))
 
     cancelled = threading.Event() if limits.seconds is not None else None
     limited = Factory(factory.settings, factory.sleep, cancelled)
-    answer = _answer(limited, debug, session, notices, outlet, yes=yes, limits=limits)
+    answer = _answer(limited, debug, session, notices, outlet, form, yes=yes, limits=limits)
     try:
         with _limit_time(limits.seconds, cancelled), closing(answer) as events:
             for event in events:
@@ -134,6 +149,10 @@ def ask(
         session.forget_last(asked)  # if it has no answer
         session.close()
         report.answer = _get_final_text(session.messages)
+    if form and not report.limit:
+        from .schema import dump_value
+
+        dump_value(form, report.answer)
     return report.compute_exit_code()
 
 
@@ -143,6 +162,7 @@ def _answer(
     session: Session,
     notices: list[str],
     outlet: Outlet,
+    form: Form | None,
     *,
     yes: bool,
     limits: RunLimits,
@@ -155,10 +175,19 @@ def _answer(
     yield from map(Notice, notices)
     session.meta.setdefault("model", target.model)
     approver = choose_approver(yes, settings)
-    runtime = factory.with_settings(settings).make_runtime(target.model, approver, lambda: session)
+    factory = factory.with_settings(settings)
+    runtime = factory.make_runtime(target.model, approver, lambda: session)
     runtime.restore_todos(session)
     is_unasked = False
-    with closing(debug.follow(runtime.answer(session), runtime.describe(session))) as events:
+    answer = runtime.answer(session)
+    if form:
+        from .schema import answer_in_form
+
+        def make_repairing() -> Runtime:
+            return factory.make_runtime(target.model, approver, lambda: session, answer_schema=form.schema)
+
+        answer = answer_in_form(form, runtime, session, make_repairing)
+    with closing(debug.follow(answer, runtime.describe(session))) as events:
         for event in events:
             outlet.report.take(event)
             yield event
