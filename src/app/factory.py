@@ -7,12 +7,13 @@ that the chat shows its prompt before.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..config import Settings, describe_environment, read_guides, render_guides
+from ..config import Settings, describe_environment, get_user_file, read_guides, render_guides
 from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
@@ -123,7 +124,9 @@ class Factory:
         ]
         if prompt.environment:
             notes.append(describe_environment(root, self.settings.security, time.strftime("%Y-%m-%d, %A")))
-        rules = render_guides(read_guides(root)) if self.settings.workspace.agents_md else ""
+        settings_file = get_user_file(os.environ)
+        own = settings_file.with_name("AGENTS.md") if settings_file else None
+        rules = render_guides(read_guides(root, own)) if self.settings.workspace.agents_md else ""
         if rules:
             from ..types.special_tokens import neutralize_with_note
 

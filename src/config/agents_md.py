@@ -1,7 +1,8 @@
-"""AGENTS.md: instructions for agents, from the workspace and its parents up to the repository.
+"""AGENTS.md: instructions for agents, from the user, and from the workspace and its parents up to the repository.
 
-The convention is that of https://agents.md: the nearest file comes last and takes precedence. The text comes from the
-repository, not from the user: it goes to the model and gives no permissions.
+The convention is that of https://agents.md: the nearest file comes last and takes precedence. A folder without
+AGENTS.md may have CLAUDE.md, which says the same to another program. The text of a repository does not come from the
+user: it goes to the model and gives no permissions.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE_NAME = "AGENTS.md"
+FILE_NAMES = (FILE_NAME, "CLAUDE.md")  # of a folder the first that holds something counts
 MAX_CHARS = 32_000  # of all of them; the farthest is cut first
 CUT_NOTE = "\n[cut: AGENTS.md is longer]"
 
@@ -21,16 +23,22 @@ class Guide(NamedTuple):
     text: str
 
 
-def read_guides(workspace: Path) -> list[Guide]:
-    """The farthest first, without files that a link leads out of the repository to, or that cannot be read."""
+def read_guides(workspace: Path, own: Path | None = None) -> list[Guide]:
+    """The farthest first, without files that a link leads out of the repository to, or that cannot be read.
+
+    `own`: the user's file, which holds in every folder.
+    """
     folders = _list_folders(workspace)
     left = MAX_CHARS
     found: list[Guide] = []
-    for folder in folders:
-        text = _read_text(folder / FILE_NAME, folders[-1], left)
-        if text:
-            found.append(Guide(folder / FILE_NAME, text))
-            left -= len(text)
+    places = [[(folder / name, folders[-1]) for name in FILE_NAMES] for folder in folders]
+    if own:
+        places.append([(own, Path(os.path.realpath(own)).parent)])  # it may be a link to anywhere
+    for candidates in places:
+        texts = ((path, _read_text(path, top, left)) for path, top in candidates)
+        if guide := next((Guide(path, text) for path, text in texts if text), None):
+            found.append(guide)
+            left -= len(guide.text)
     return found[::-1]
 
 
@@ -39,7 +47,7 @@ def render_guides(guides: list[Guide]) -> str:
     if not guides:
         return ""
     parts = [f"[{guide.path}]\n{guide.text}" for guide in guides]
-    head = f"This project's {FILE_NAME} tells agents how to work here. It holds unless the user says otherwise."
+    head = f"{FILE_NAME} tells agents how to work here. It holds unless the user says otherwise."
     return "\n\n".join([head, *parts])
 
 

@@ -53,6 +53,8 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     usual = list_default_files(environ)
     used = [each for each in (get_user_file(environ), None if path else get_checkout_file()) if each]
     used = [each for each in used if os.path.lexists(each)]  # also one that cannot be read: that is an error
+    own = [each.with_name("AGENTS.md") for each in (get_user_file(environ),) if each]  # see agents_md.py
+    protected = (*((path,) if path else ()), *usual, *own)
     variables = ((name, key, environ.get(name, "").strip()) for name, key in ENVIRONMENT.items())
     sources = chain(
         *(read_settings_file(each) for each in (*used, *((path,) if path else ()))),
@@ -78,7 +80,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         server=MAIN_SERVER if servers and has_main else "",
         state=get_state_folder(environ),
         root=workspace,
-        files=tuple(Path(os.path.realpath(each)) for each in (*((path,) if path else ()), *usual, *tool_files)),
+        files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
         places=_list_places(given),
     )
     return _choose_server(settings, main.model)

@@ -145,7 +145,7 @@ class WorkspaceSettings:
         10.0, "Largest file that may be read whole, written or edited, in MB", least=0.001, most=1e4
     )
     agents_md: bool = option(
-        True, "Give the model `AGENTS.md` from the workspace and the folders above, up to the repository"
+        True, "Give the model `AGENTS.md`, or `CLAUDE.md`, of the workspace and the folders above, and your own"
     )
 
 

@@ -58,6 +58,21 @@ def test_all_together_are_bounded_and_the_farthest_gives_way(repository):
     assert far == "f" * 10 + CUT_NOTE
 
 
+def test_a_folder_without_agents_md_may_have_claude_md(repository):
+    (repository / "CLAUDE.md").write_text("far")
+    (repository / "sub" / "CLAUDE.md").write_text("not this")
+    (repository / "sub" / "AGENTS.md").write_text("near")
+    assert texts(repository / "sub") == ["far", "near"]
+
+
+def test_the_users_own_file_comes_first_and_may_be_a_link_to_anywhere(repository, tmp_path):
+    (repository / "AGENTS.md").write_text("near")
+    (tmp_path / "dotfiles.md").write_text("mine")
+    (tmp_path / "AGENTS.md").symlink_to("dotfiles.md")
+    assert [guide.text for guide in read_guides(repository, tmp_path / "AGENTS.md")] == ["mine", "near"]
+    assert [guide.text for guide in read_guides(repository, tmp_path / "none.md")] == ["near"]
+
+
 def test_the_prompt_names_each_file(repository):
     (repository / "AGENTS.md").write_text("Run make.")
     assert f"[{repository / 'AGENTS.md'}]\nRun make." in render_guides(read_guides(repository))

@@ -217,7 +217,8 @@ def test_without_config_the_default_file_is_read():
 
 def test_every_place_where_settings_are_looked_for_is_named_for_the_tools_to_keep_off(write):
     path = write({})
-    assert load(path, {}, {"HOME": "/home/u"}).files == (path, *list_default_files({"HOME": "/home/u"}))
+    own = Path("/home/u/.config/vllm-bot/AGENTS.md")
+    assert load(path, {}, {"HOME": "/home/u"}).files == (path, *list_default_files({"HOME": "/home/u"}), own)
 
 
 # Values
