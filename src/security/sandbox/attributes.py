@@ -114,7 +114,7 @@ class AttributeBroker:
             finally:
                 change.close()
         except OSError as error:
-            code = error.errno or errno.EPERM
+            code = errno.EFAULT if error.errno == errno.EIO else error.errno or errno.EPERM  # EIO: of its memory
         except struct.error:
             code = errno.EFAULT
         fcntl.ioctl(listener, SEND, RESPONSE.pack(id_, 0, -code, 0))

@@ -176,3 +176,34 @@ def test_a_path_without_an_end_is_refused(tmp_path):
     with pytest.raises(OSError, match="without an end"):
         attributes._read_path(fd, 0)
     os.close(fd)
+
+
+BAD_CALLS = """
+import ctypes, errno, json, os, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+numbers, here = json.loads(sys.argv[1]), ctypes.c_int(-100)
+open("file", "w").close()
+times = (ctypes.c_long * 4)(5, 2000000000, 5, 0)
+for name, words in (
+    ("fchmodat", (here, ctypes.c_void_p(8), ctypes.c_uint(0o600))),
+    ("fchmodat", (here, b"", ctypes.c_uint(0o600))),
+    ("fchmodat", (here, b"gone", ctypes.c_uint(0o600))),
+    ("utimensat", (here, b"file", ctypes.c_void_p(8), ctypes.c_int(0))),
+    ("utimensat", (here, b"file", times, ctypes.c_int(0))),
+    ("fchmodat", (here, b"/proc/self/cwd/file", ctypes.c_uint(0o640))),
+):
+    print(errno.errorcode[ctypes.get_errno()] if call(ctypes.c_long(numbers[name]), *words) else "done")
+"""
+
+
+def test_a_call_with_impossible_values_fails_as_without_a_sandbox(run, workspace):
+    (workspace / "bad.py").write_text(BAD_CALLS)
+    shown = run(f"python3 bad.py '{json.dumps(NUMBERS)}'").splitlines()
+    assert shown[0] == "EFAULT"
+    assert shown[1:3] == ["ENOENT", "ENOENT"]
+    assert shown[3] == "EFAULT"
+    assert shown[4:] == ["EINVAL", "done", "[exit code 0]"]
+
+
+def test_a_broker_whose_command_never_started_ends(tmp_path):
+    attributes.AttributeBroker([tmp_path], 0).close()
