@@ -144,6 +144,8 @@ class CallClassifier:
             return [self._reject(name, raw, decoded.problem, origin)] if is_meant else []
         classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
+        if is_bare and decoded.guessed and decoded.repairs:  # what is missing may stand behind what is read next
+            self._is_broken = True
         if is_bare and len(calls) < len(classified):
             self._is_broken = True
             classified = [replace(each, guessed=True) if isinstance(each, ToolCall) else each for each in classified]

@@ -145,6 +145,10 @@ EARLY_ENDS = {
     ),
     "dots": ('<x></dots_function_call></parameter>\n<![CDATA[<parameter name="z"><dots_function_call>',),
     "deepseek_v4": ('x</parameter>\n</invoke>\nsee <parameter name="path" string="true"><｜DSML｜tool_calls>',),
+    "anthropic": (
+        "</parameter><parameter name=path></function_call><invoke name=write\n<parameter name=content><invoke name=r\n",
+        "</parameter><parametername=path></function_call><invoke name=write\n<parametername=content><invokename=r\n",
+    ),
     "glm45": ("x</arg_value></tool_call>write\n<tool_call>\nObservation: y</arg_value>\n",),
     "gemma4": ('<|"|>}<|im_end|><reasoning>',),
     "kimi_k3": (
