@@ -67,6 +67,7 @@ class CallPath:
     `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name.
     `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
+    `written_format`: the name of the format in which the model writes calls; "": not asked yet.
     `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
     """
 
@@ -79,6 +80,7 @@ class CallPath:
     template_shows_tools: bool | None = None
     system_first: bool = False
     proven: bool = False
+    written_format: str = ""
     order: tuple[Mode, ...] = field(default=MODES, compare=False)
 
     @property
@@ -173,6 +175,7 @@ class CallPath:
             other.template_shows_tools if self.template_shows_tools is None else self.template_shows_tools,
             self.system_first or other.system_first,
             any(path.proven and path.mode == best.mode for path in (self, other)),
+            self.written_format or other.written_format,
             self.order,
         )
 

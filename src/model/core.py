@@ -38,15 +38,15 @@ from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
-from .server import OK, ServerApi, as_tokens_refusal, read_refusal
+from .server import OK, ServerApi, as_tokens_refusal, read_body, read_refusal
 from .token_budget import TokenBudget
+from .written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
 INTERNAL_ERROR = 500
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
 DEFAULT_CONTEXT_TOKENS = 262_144  # where the server does not tell the context's length
 TOO_LONG = "The answer was ended after {size:,} characters: no answer that fits into the model's context is so long."
-MAX_REFUSAL_BYTES = 16 * 1024 * 1024
 # After these, another server may answer at the address.
 _SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)
 
@@ -196,6 +196,9 @@ class ModelCore:
             path = yield from self._learn_template(messages, tools, path)
         if path.mode == "tokens" and not self._can_tell_prompts:
             path = path.skip_tokens()
+        if tools and path.prompt_style == "template" and not path.written_format and self._builder.wants_grammar:
+            probe = self._build_request(PROBE, [PROBE_TOOL], path)
+            self.path = path = replace(path, written_format=(yield from detect_format(self.server, probe)))
         while True:
             request = yield from self._budget.fit_max_tokens(self._build_request(messages, tools, path, tool_choice))
             self._prompt_watch = yield from self._prompt_counter.watch(request, path)
@@ -348,10 +351,14 @@ class ModelCore:
             error.was_shown = has_shown
             raise
         self._thought_closer = turn.thought_closer
-        if self._prompt_watch.is_proven or (path.mode == "native" and turn.completed.calls):
-            self.path = replace(path, proven=True)
+        self._learn_from(turn, path)
         self._budget.record_usage(request, self._builder.measure_bytes(request), turn.completed.usage)
         return turn
+
+    def _learn_from(self, turn: ResponseAssembler, path: CallPath) -> None:
+        is_proven = self._prompt_watch.is_proven or (path.mode == "native" and bool(turn.completed.calls))
+        written = choose_format(path.written_format, turn.find_origin() if path.prompt_style == "template" else "")
+        self.path = replace(path, proven=path.proven or is_proven, written_format=written)
 
     def _open(self, request: ChatRequest, is_generated: bool) -> Aside[Decoder]:
         """Send a request and return the decoder of its answer. Raises ServerError for a refusal, and ToolsDropped.
@@ -365,7 +372,7 @@ class ModelCore:
             self._prompt_watch.compare(size)
         head: ReplyHead = yield Open("POST", wire.path, wire.body)
         if head.status != OK:
-            refusal = read_refusal(head, (yield from _read_all()))
+            refusal = read_refusal(head, (yield from read_body()))
             raise as_tokens_refusal(refusal) if is_generated else refusal
         if is_generated:
             return make_generate_decoder(head.content_type, self._new_id)
@@ -391,10 +398,3 @@ def _read_piece() -> Aside[bytes | ClientError | None]:
     except ClientError as broken:
         return broken
     return piece
-
-
-def _read_all() -> Aside[bytes]:
-    body = bytearray()
-    while len(body) < MAX_REFUSAL_BYTES and (chunk := (yield READ)) is not None:
-        body += chunk
-    return bytes(body)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..parsing import GivenText, mentions_call, render_choice
+from ..parsing.formats.structural_tags import find_format, make_structural_tag
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import LastMemo, MessageMemo, count_shared
@@ -25,7 +26,7 @@ class ModelOptions:
 
     `is_vllm`: whether to use what only vLLM has. `strict`: whether the server can hold calls to this schema.
     `stream`: false asks for answers as a whole. `constrained`: "auto", "on" or "off": whether a grammar allows only
-    valid calls after TOOL_CALL: on the text path; "auto" goes on without one if the server refuses it.
+    valid calls behind what begins one in the text; "auto" goes on without one if the server refuses it.
     `answer_schema`: of an answer's text, if the API supports it. `extra`: more fields of each request's body.
     """
 
@@ -56,8 +57,8 @@ class RequestBuilder:
         self.given: list[GivenText] = []  # what the model is given in the last request, but for the system prompt
         self._strict_tools = LastMemo(self._make_strict)
         self._plain_tools = LastMemo(_make_plain)
-        self._grammars = LastMemo[tuple[tuple[ToolDefinition, ...], ToolChoice], dict[str, JSON]](
-            lambda key: vllm.constrain_calls(*key)
+        self._grammars = LastMemo[tuple[tuple[ToolDefinition, ...], ToolChoice, str], dict[str, JSON]](
+            lambda key: self._constrain(*key)
         )
         self._encoded: tuple[ChatRequest, HttpRequest] | None = None
         self._messages: list[Message] = []  # of the last request
@@ -100,8 +101,8 @@ class RequestBuilder:
             if name not in path.disabled_fields
         }
         self.given = [text for each in inputs for text in each.texts]
-        # By the grammar, to what the prompt asks for.
-        is_held = path.prompt_style == "text" and "structured_outputs" in options
+        # By the grammar, to what the model was asked for or trained to write.
+        is_held = "structured_outputs" in options and (path.prompt_style == "text" or _has_grammar(path))
         if path.mode != "native" and not is_held and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
@@ -168,10 +169,29 @@ class RequestBuilder:
         is_forced = choice not in ("auto", "none")
         allow_grammar = allow_grammar or is_forced  # a call that is forced is no mention of one
         wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
-        writes_calls = path.prompt_style == "text" or (path.prompt_style == "template" and is_forced)
+        written = path.written_format if path.prompt_style == "template" and _has_grammar(path) else ""
+        writes_calls = path.prompt_style == "text" or (path.prompt_style == "template" and (is_forced or written))
         if tools and writes_calls and choice != "none" and wanted:
-            options["structured_outputs"] = self._grammars((tools, choice))
+            options |= self._grammars((tools, choice, written))
         return options
+
+    @property
+    def wants_grammar(self) -> bool:
+        return self._options.is_vllm and self._options.constrained != "off"
+
+    def _constrain(self, tools: tuple[ToolDefinition, ...], choice: ToolChoice, written: str) -> dict[str, JSON]:
+        """structured_outputs for calls in this format, or for those behind TOOL_CALL:; none if there can be none."""
+        row = find_format(written)
+        if row is None:
+            return {"structured_outputs": vllm.constrain_calls(tools, choice)}
+        fits = self._options.strict
+        offered = [replace(tool, parameters=vllm.relax_schema(tool.parameters, fits)) for tool in tools]
+        tag = make_structural_tag(row, offered, choice)
+        return {"structured_outputs": {"structural_tag": tag}} if tag else {}
+
+
+def _has_grammar(path: CallPath) -> bool:
+    return find_format(path.written_format) is not None
 
 
 def _find_input(message: Message) -> _Input:

@@ -129,6 +129,11 @@ class ResponseAssembler:
         thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
         return replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
 
+    def find_origin(self) -> str:
+        """The origin of the last call that was certainly meant and found in the text; empty if there is none."""
+        calls = [block for block in self._answer.blocks if isinstance(block, ToolCall)]
+        return next((call.origin for call in reversed(calls) if not call.guessed and not call.echo), "")
+
     def has_losses(self, told_all: bool) -> bool:
         """Whether the server's parser seems to have lost or garbled part of the answer.
 

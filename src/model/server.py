@@ -16,13 +16,14 @@ from ..errors import ClientError, RequestFailed, ServerError, TokensUnsupported,
 from ..providers import server_errors, vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..providers.vllm_tokens import RENDER_PATH, RenderedPrompt, read_rendered
-from ..types.effects import Aside, Fetch, ReplyHead
+from ..types.effects import READ, Aside, Fetch, ReplyHead
 from ..types.messages import Response
 from .facts import FactStore, ServerInfo
 
 T = TypeVar("T")
 
 OK = 200
+MAX_BODY_BYTES = 256 * 1024 * 1024
 ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
 # Where a list of models may be, seen from an address that is not quite right.
 NEARBY_PATHS = ("v1", "..", "../..", "../v1")
@@ -201,3 +202,11 @@ def read_refusal(head: ReplyHead, body: bytes) -> ServerError:
     error = server_errors.read_refusal(head.status, body, head.location)
     error.retry_after = head.retry_after
     return error
+
+
+def read_body() -> Aside[bytes]:
+    """The body of the reply that is open."""
+    body = bytearray()
+    while len(body) < MAX_BODY_BYTES and (chunk := (yield READ)) is not None:
+        body += chunk
+    return bytes(body)

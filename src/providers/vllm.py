@@ -14,7 +14,7 @@ xgrammar; OpenAI's rules are those of its guide to structured outputs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import WireError
@@ -143,6 +143,17 @@ _LARGEST = 2**53
 def fits_xgrammar(schema: Mapping[str, JSON]) -> bool:
     """Whether vLLM can make a grammar of it."""
     return all(map(_is_plain, _walk_schemas(schema)))
+
+
+def relax_schema(schema: Mapping[str, JSON], fits: Callable[[Mapping[str, JSON]], bool]) -> Mapping[str, JSON]:
+    """The schema of an object without what does not fit: one such keyword makes the server refuse the request."""
+    properties = schema.get("properties")
+    if fits(schema) or not isinstance(properties, Mapping):
+        return schema
+    relaxed: dict[str, JSON] = {
+        name: each if isinstance(each, Mapping) and fits(each) else {} for name, each in properties.items()
+    }
+    return {"type": "object", "properties": relaxed, "required": schema.get("required", [])}
 
 
 def fits_openai_strict(schema: Mapping[str, JSON]) -> bool:

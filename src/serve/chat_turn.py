@@ -16,7 +16,7 @@ from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
 from ..model.recovery import Recovery
 from ..model.response_assembler import ResponseAssembler
-from ..model.server import OK, ServerApi, read_refusal
+from ..model.server import OK, ServerApi, read_body, read_refusal
 from ..model.token_budget import TokenBudget
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
@@ -35,7 +35,6 @@ DONE = b"[DONE]"
 _NO_CHOICE = b'"choices":[]'
 _BLANKS = b'"choices": '  # vLLM writes JSON without them; a proxy between may not
 MIN_ERROR_STATUS = 400
-MAX_BODY_BYTES = 256 * 1024 * 1024
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
 
@@ -133,7 +132,7 @@ class ChatTurn:
             head: ReplyHead = yield Open("POST", CHAT_PATH, encode_json(self._body))
             if head.status == OK:
                 break
-            refused = yield from _read_all()
+            refused = yield from read_body()
             optional = self._request.list_optional_fields(self._body)
             refusal = read_refusal(head, refused)
             if refusal.status == INTERNAL_ERROR and optional & GRAMMAR_FIELDS and not without:
@@ -232,7 +231,7 @@ class ChatTurn:
         yield Payload([*last, DONE])
 
     def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
-        body = yield from _read_all()
+        body = yield from read_body()
         yield Release()
         answer = as_dict(load_json(body))
         choices = as_dicts(answer.get("choices"))
@@ -341,13 +340,6 @@ def _refuse_replay(_: ChatRequest) -> Generator[Any, Any, ResponseAssembler]:
     """The gateway never asks for a whole answer again: the client may get another one than it has seen."""
     raise ServerError("The answer is not asked for again.")
     yield
-
-
-def _read_all() -> Aside[bytes]:
-    body = bytearray()
-    while len(body) < MAX_BODY_BYTES and (chunk := (yield READ)) is not None:
-        body += chunk
-    return bytes(body)
 
 
 def _sort(found: Sequence[bytes], last: list[bytes]) -> tuple[list[bytes], bool]:

@@ -1,0 +1,64 @@
+"""The format in which a model writes calls: as its chat template writes one, or as the model's name tells.
+
+A prompt is made of a conversation with one call in it, and the call is looked for in the prompt's text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..parsing import extract_tool_calls
+from ..parsing.formats.structural_tags import find_format
+from ..parsing.formats.table import FORMATS, Format
+from ..providers.base import ChatRequest
+from ..providers.vllm_parsers import find_family
+from ..types.effects import Aside
+from ..types.messages import Message, Response, ToolCall, ToolDefinition, UserMessage
+from .server import ServerApi
+
+UNKNOWN = "none"  # stored where neither tells
+_QUESTION = "What is the weather in Oslo?"
+PROBE_TOOL = ToolDefinition(
+    "get_weather",
+    "The weather in a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+_CALL = ToolCall("000000001", PROBE_TOOL.name, {"city": "Oslo"})
+PROBE: tuple[Message, ...] = (UserMessage(_QUESTION), Response((_CALL,)))
+_BLANKS = re.compile(r"\s+")
+
+
+def detect_format(server: ServerApi, probe: ChatRequest) -> Aside[str]:
+    """The name of the format, or UNKNOWN. `probe`: the request that PROBE and PROBE_TOOL make."""
+    prompt = yield from server.tokenize_prompt(probe)
+    text = (yield from server.detokenize(probe.model, prompt.tokens)) if prompt else None
+    return read_format(text or "") or guess_format(probe.model) or UNKNOWN
+
+
+def read_format(prompt: str) -> str:
+    """The name of the format in which the text of the probe's prompt has the call; empty if it has none."""
+    written = prompt.rpartition(_QUESTION)[2]
+    calls = [call for call in extract_tool_calls(written, [PROBE_TOOL]).calls if call.arguments == _CALL.arguments]
+    if not calls:
+        return ""
+    bare = _BLANKS.sub("", written)
+    exact = [row for row in FORMATS if _BLANKS.sub("", row.write(_CALL.name, _CALL.arguments)) in bare]
+    row = max(exact, key=lambda row: len(row.example), default=None)
+    return _name(row.name if row else calls[0].origin)
+
+
+def guess_format(model: str) -> str:
+    """The name of the format that models of this name write; empty if that is not known."""
+    family = find_family(model)
+    rows = [row for row in FORMATS if family and family.tool_parser in re.split(r", ?", row.parser)]
+    return _name(rows[0].name) if rows else ""
+
+
+def choose_format(known: str, origin: str) -> str:
+    """The format after a call of this origin was seen. One without a marker counts only if no other is known."""
+    row: Format | None = find_format(origin)
+    return origin if row and (row.marker or known in ("", UNKNOWN)) else known
+
+
+def _name(name: str) -> str:
+    return name if find_format(name) else ""
