@@ -23,6 +23,7 @@ from src.types.events import Completed
 from src.types.messages import Named, ToolDefinition, UserMessage
 
 MAX_TOKENS = 1200
+MAX_FREE_TOKENS = 400  # behind the call the model goes on with noise
 ENUM = {"type": "string", "enum": ["fast", "slow", "very careful"]}
 SET_MODE = ToolDefinition(
     "set_mode",
@@ -73,6 +74,7 @@ def list_rules() -> list[dict[str, Any]]:
 def count_calls(model: Model, row: Format, calls: int, *, forced: bool) -> Count:
     path = CallPath("template", template_shows_tools=True, written_format=row.name)
     found: Counter[str] = Counter()
+    model.max_tokens = MAX_TOKENS if forced else MAX_FREE_TOKENS
     for number in range(calls):
         model.path = path
         choice = Named(TOOLS[number % 2].name) if forced else "auto"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from . import cells
+from . import cells, grammars
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -71,7 +71,9 @@ class Rig:
         self._models = models
         self._work = work
         self._rules = work / "rules.json"
-        self._rules.write_text(json.dumps([*cells.rules(), *json.loads((HERE / "rules.json").read_text())]))
+        self._rules.write_text(
+            json.dumps([*cells.rules(), *grammars.list_rules(), *json.loads((HERE / "rules.json").read_text())])
+        )
         self._running: dict[str, tuple[Server, Path]] = {}  # with its pid file; the last used is the last
 
     def server(self, name: str) -> Server:
