@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ...providers.wire_json import as_dict, dump_json, load_json
 from ..chat_turn import DONE
 from . import messages
 from .responses_answer import ResponseMaker, ResponsesStream
-from .responses_request import ToolNames
+from .responses_request import ToolNames, Unconvertible
 from .responses_request import to_chat as responses_to_chat
 
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -107,8 +108,10 @@ class ResponsesDialect:
 
     def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
         names = ToolNames(body)
-        needs_store = any(body.get(name) for name in _STORED)
-        self.chat: dict[str, Any] | None = None if needs_store else responses_to_chat(body, names)
+        self.chat: dict[str, Any] | None = None
+        if not any(body.get(name) for name in _STORED):
+            with suppress(Unconvertible):
+                self.chat = responses_to_chat(body, names)
         self._maker = ResponseMaker(body, names, new_id)
         self._stream = ResponsesStream(self._maker)
 

@@ -30,6 +30,10 @@ _SKIPPED = frozenset(
 TOOL_SEARCH = "tool_search"
 
 
+class Unconvertible(ValueError):
+    """The request holds something that no chat completion has; the server may know it."""
+
+
 class ToolNames:
     """What the tools of a request are called by the client, by the names of their functions.
 
@@ -113,7 +117,10 @@ def read_arguments(arguments: str) -> dict[str, Any]:
 
 
 def to_chat(body: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
-    """The chat completion request that asks the same. Raises ValueError, with a sentence for the client."""
+    """The chat completion request that asks the same.
+
+    Raises Unconvertible, and ValueError with a sentence for the client.
+    """
     chat: dict[str, Any] = {name: body[name] for name in _SAME if body.get(name) is not None}
     chat.update({chat_name: body[name] for name, chat_name in _RENAMED.items() if body.get(name) is not None})
     instructions = body.get("instructions")
@@ -193,7 +200,7 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
         if text := "".join(as_str(each.get("text")) for each in thoughts):
             yield {"role": "assistant", "reasoning": text}
     elif kind not in _SKIPPED:
-        raise ValueError(f"input: items of type {kind!r} are not supported.")
+        raise Unconvertible(f"input: items of type {kind!r} are not supported.")
 
 
 def _convert_content(content: object) -> Any:
@@ -215,4 +222,4 @@ def _convert_part(part: dict[str, Any]) -> dict[str, Any]:
         return {"type": "image_url", "image_url": image}
     if kind == "input_audio":
         return {"type": "input_audio", "input_audio": part.get("input_audio")}
-    raise ValueError(f"input: content of type {kind!r} is not supported.")
+    raise Unconvertible(f"input: content of type {kind!r} is not supported.")

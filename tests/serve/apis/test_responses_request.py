@@ -2,6 +2,7 @@
 
 import pytest
 
+from src.serve.apis.dialects import DIALECTS
 from src.serve.apis.responses_request import ToolNames, read_payload, to_chat
 
 PATCH = {"type": "custom", "name": "apply_patch", "description": "Edit files.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}}  # fmt: skip
@@ -89,10 +90,16 @@ def test_fields_keep_their_meaning():
     assert chat["response_format"]["json_schema"] == {"name": "n", "schema": {"type": "object"}, "strict": True}
 
 
-@pytest.mark.parametrize("given", [5, [{"type": "message", "role": "user", "content": [{"type": "input_file"}]}]])
-def test_what_has_no_chat_completion_is_refused(given):
+def test_an_input_that_is_neither_text_nor_items_is_refused():
     with pytest.raises(ValueError, match="input: "):
-        convert(input=given)
+        convert(input=5)
+
+
+@pytest.mark.parametrize(
+    "item", [{"type": "message", "role": "user", "content": [{"type": "input_file"}]}, {"type": "computer_call"}]
+)
+def test_what_no_chat_completion_has_is_left_to_the_server(item):
+    assert DIALECTS["/v1/responses"]({"input": [item], "tools": [PATCH]}, str).chat is None
 
 
 @pytest.mark.parametrize(
