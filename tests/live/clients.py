@@ -42,7 +42,8 @@ PINS = {
     "pydantic-ai-slim[openai]": "2.68.0",
 }
 CLIENTS = (*PACKAGES, *LIBRARIES)
-_LONG = ("--max-model-len", "65536")  # for Claude Code's prompt
+CONTEXT_TOKENS = 65_536  # for Claude Code's prompt
+_LONG = ("--max-model-len", str(CONTEXT_TOKENS))
 SERVERS = {
     "hermes": Kind("chatml", (*HERMES, *_LONG)),
     "no parser": Kind("chatml", _LONG),
@@ -157,7 +158,7 @@ def run_client(installed: Installation, client: str, url: str, formats: Sequence
     question = make_task(client, workspace).ask(formats)
     environment = {"PATH": f"{installed.programs}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb"}
     if client in PACKAGES:
-        launch = PROGRAMS[client](url, MODEL, folder)
+        launch = PROGRAMS[client](url, MODEL, folder, CONTEXT_TOKENS)
         environment |= launch.environment
         command = [client, *launch.command, *_make_words(client, question, environment, folder)]
     else:

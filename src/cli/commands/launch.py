@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ...app.address import complete_address
 from ...app.factory import Factory
@@ -58,9 +58,11 @@ def run_launch(options: argparse.Namespace) -> int:
             f"{options.program} is not installed.", f"Its package: npm install -g {PACKAGES[options.program]}"
         )
     settings, _ = complete_address(settings)
-    model = Factory(settings).connections.choose_model()
+    connections = Factory(settings).connections
+    model = connections.choose_model()
+    context = connections.list_models().get(model)
     with TemporaryDirectory(prefix="vllm-bot-launch-") as scratch, _run_gateway(settings, Path(scratch)) as address:
-        launch = PROGRAMS[options.program](address, model, Path(scratch))
+        launch = PROGRAMS[options.program](address, model, Path(scratch), context)
         command = [binary, *launch.command, *options.passed]
         environment = {**os.environ, **launch.environment}
         return _run(command, environment)
@@ -115,7 +117,10 @@ def _wait_for(port: int, process: SpawnProcess) -> None:
         time.sleep(POLL_S)
 
 
-def _launch_claude(address: str, model: str, _: Path) -> ClientCommand:
+# Each gets the gateway's address without /v1, the model, a temporary folder, and the model's context in tokens.
+
+
+def _launch_claude(address: str, model: str, _: Path, context: int | None = None) -> ClientCommand:
     environment = {
         "ANTHROPIC_BASE_URL": address,
         "ANTHROPIC_API_KEY": NO_KEY,
@@ -123,19 +128,23 @@ def _launch_claude(address: str, model: str, _: Path) -> ClientCommand:
         "ANTHROPIC_SMALL_FAST_MODEL": model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
+        **({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(context)} if context else {}),
     }
     return ClientCommand([], environment)
 
 
-def _launch_codex(address: str, model: str, _: Path) -> ClientCommand:
+def _launch_codex(address: str, model: str, _: Path, context: int | None = None) -> ClientCommand:
     provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses"}}'
     settings = {"model": json.dumps(model), "model_provider": '"vllm-bot"', "model_providers.vllm-bot": provider}
+    if context:
+        settings["model_context_window"] = str(context)
     return ClientCommand([word for name, value in settings.items() for word in ("-c", f"{name}={value}")], {})
 
 
-def _launch_opencode(address: str, model: str, folder: Path) -> ClientCommand:
+def _launch_opencode(address: str, model: str, folder: Path, context: int | None = None) -> ClientCommand:
     name = f"vllm-bot/{model}"
-    limit = {"context": CONTEXT_TOKENS, "output": ANSWER_TOKENS}
+    known = context or CONTEXT_TOKENS
+    limit = {"context": known, "output": min(ANSWER_TOKENS, known // 4)}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{address}/v1", "apiKey": NO_KEY},
@@ -147,7 +156,7 @@ def _launch_opencode(address: str, model: str, folder: Path) -> ClientCommand:
     return ClientCommand([], environment)
 
 
-def _launch_copilot(address: str, model: str, _: Path) -> ClientCommand:
+def _launch_copilot(address: str, model: str, _: Path, __: int | None = None) -> ClientCommand:
     environment = {
         "COPILOT_OFFLINE": "true",
         "COPILOT_PROVIDER_BASE_URL": f"{address}/v1",
@@ -157,7 +166,7 @@ def _launch_copilot(address: str, model: str, _: Path) -> ClientCommand:
     return ClientCommand([], environment)
 
 
-PROGRAMS: Mapping[str, Callable[[str, str, Path], ClientCommand]] = {
+PROGRAMS: Mapping[str, Callable[[str, str, Path, Union[int, None]], ClientCommand]] = {
     "claude": _launch_claude,
     "codex": _launch_codex,
     "opencode": _launch_opencode,
