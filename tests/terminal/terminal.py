@@ -133,7 +133,8 @@ class Terminal:
         own = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
         own |= {"XDG_STATE_HOME": str(folder / "state"), **environment}
         named = ["-u", server.url, "-m", "tiny"] if server else []
-        arguments = ["-w", str(folder / "work"), *named, *options]
+        placed = [] if "--demo" in options else ["-w", str(folder / "work")]  # the demo has a folder of its own
+        arguments = [*placed, *named, *options]
 
         def before() -> None:
             if not fresh:
