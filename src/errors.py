@@ -134,8 +134,12 @@ class ToolsDropped(ServerError):
     """The server accepted tools and left them out of the prompt."""
 
 
+class TemplateFailed(ServerError):
+    """The chat template fails with these tools or calls, and might not without them."""
+
+
 class TemplateRejected(ServerError):
-    pass
+    """The chat template does not take these roles."""
 
 
 class ContentRejected(ServerError):

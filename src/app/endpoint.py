@@ -5,6 +5,7 @@ What this program knows of servers (FACTS) is shared by all of its models.
 
 from __future__ import annotations
 
+import math
 import random
 import string
 from collections.abc import Callable, Mapping
@@ -98,12 +99,19 @@ def make_client_options(settings: Settings, within: float | None = None) -> dict
     return {
         "base_url": vllm.base_url,
         "api_key": settings.key_to_send,
-        "clocks": limits if within is None else Timeouts(*(min(limit, within) for limit in limits)),
+        "clocks": limits if within is None else _tighten(limits, within),
         "key_header": row.key_header,
         "key_prefix": row.key_prefix,
         "headers": {**row.headers, **settings.headers_to_send},
         "ssl_verify": vllm.ssl_verify,
     }
+
+
+def _tighten(limits: Timeouts, within: float) -> Timeouts:
+    """The limits, none of them longer; a setting that is as tight keeps its name."""
+    connect, first_token, idle, total, _ = limits
+    own = within if within < total else math.inf
+    return Timeouts(min(connect, within), min(first_token, within), min(idle, within), min(total, within), own)
 
 
 def _make_path(vllm: VllmSettings) -> CallPath:

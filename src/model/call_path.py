@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from ..errors import (
     ContentRejected,
     ServerError,
+    TemplateFailed,
     TemplateRejected,
     TokensUnsupported,
     ToolsDropped,
@@ -35,10 +36,11 @@ ROLES_MERGED = (
 )
 SYSTEM_FOLDED = "The model's chat template accepts no system prompt; it is sent with the first user message."
 TEXT_ONLY = "The model accepts only text; it is told where images and sound were left out."
-LOST_CALLS = "The server announced tool calls but returned none; using calls in the text instead."
+LOST_CALLS = "The server returned nothing of what the model wrote; using calls in the text instead."
 TOOLS_DROPPED = (
     "This server leaves tools out of the prompt that it is not to parse calls of; using calls in the text instead."
 )
+TEMPLATE_FAILED = "The model's chat template fails with tools; using calls in the text instead."
 NO_TOKENS_NOTICE = "This server does not generate from tokens. For that, start it with --enable-scale-out."
 
 BY_DEFAULT = "the default"
@@ -57,6 +59,7 @@ OPTIONAL_FIELDS = (
     "strict",
 )
 
+GRAMMAR_FIELD = "structured_outputs"
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
@@ -66,6 +69,7 @@ class CallPath:
 
     `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name.
     `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
+    `grammar`: the field by which a probe was held to its grammar, "none" if by no field; "" before that is known.
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
     `written_format`: the name of the format in which the model writes calls; "": not asked yet.
     `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
@@ -81,6 +85,7 @@ class CallPath:
     system_first: bool = False
     proven: bool = False
     written_format: str = ""
+    grammar: str = ""
     order: tuple[Mode, ...] = field(default=MODES, compare=False)
 
     @property
@@ -95,7 +100,9 @@ class CallPath:
 
         `sent`: the optional fields of the refused request. Raises the refusal if nothing is left to disable.
         """
-        if isinstance(refusal, (ToolsUnsupported, ToolsDropped)) and self.mode != "text":
+        if isinstance(refusal, ToolsDropped) and self.mode == "native":
+            return Downgrade(replace(self, template_shows_tools=False), "")
+        if isinstance(refusal, (ToolsUnsupported, ToolsDropped, TemplateFailed)) and self.mode != "text":
             return self._step_down(refusal)
         if isinstance(refusal, TemplateRejected):
             return self._downgrade_roles(refusal)
@@ -110,6 +117,8 @@ class CallPath:
 
     def _step_down(self, refusal: ServerError) -> Downgrade:
         """The next mode of the order. Raises the refusal if there is none."""
+        if isinstance(refusal, TemplateFailed) and "text" in self._list_lower():
+            return Downgrade(self._change_mode("text", "the chat template fails with tools"), TEMPLATE_FAILED)
         if self.mode == "tokens":
             path = self.disable_fields(["tokens"]).skip_tokens(NO_TOKENS)
             if path.mode == "tokens":
@@ -144,9 +153,14 @@ class CallPath:
         raise refusal
 
     def disable_native(self) -> Downgrade:
-        """The path after the server announced native calls and returned none."""
-        reason = "the server announced calls and returned none"
+        """The path after the server lost calls, or all of an answer."""
+        reason = "the server returned nothing of what the model wrote"
         return Downgrade(self._change_mode("text", reason), LOST_CALLS)
+
+    def learn_grammar(self, field: str) -> CallPath:
+        """The path on which a probe was held to its grammar by this field of a request, or by none."""
+        path = replace(self, grammar=field or "none")
+        return path if field == GRAMMAR_FIELD else path.disable_fields([GRAMMAR_FIELD])
 
     def disable_fields(self, names: Iterable[str]) -> CallPath:
         """The path on which these fields of a request are left out too."""
@@ -172,10 +186,11 @@ class CallPath:
             self.fold_system or other.fold_system,
             self.text_only or other.text_only,
             self.disable_fields(other.disabled_fields).disabled_fields,
-            other.template_shows_tools if self.template_shows_tools is None else self.template_shows_tools,
+            _join_facts(self.template_shows_tools, other.template_shows_tools),
             self.system_first or other.system_first,
             any(path.proven and path.mode == best.mode for path in (self, other)),
             self.written_format or other.written_format,
+            self.grammar or other.grammar,
             self.order,
         )
 
@@ -216,6 +231,12 @@ class Downgrade(NamedTuple):
 
     path: CallPath
     notice: str
+
+
+def _join_facts(one: bool | None, other: bool | None) -> bool | None:
+    """None if both are unknown; false if one is: it was seen."""
+    known = [fact for fact in (one, other) if fact is not None]
+    return all(known) if known else None
 
 
 def blames_grammar(refusal: ServerError) -> bool:

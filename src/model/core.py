@@ -14,7 +14,6 @@ from functools import partial
 
 from ..errors import (
     BotError,
-    ClientError,
     ConnectFailed,
     ModelNotFound,
     RequestFailed,
@@ -28,17 +27,17 @@ from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
 from ..providers.vllm_tokens import make_generate_decoder
 from ..types.caching import LastMemo
-from ..types.effects import READ, Aside, Await, Open, Release, ReplyHead, Turn
+from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
-from .evidence import PromptCounter, PromptWatch
+from .evidence import PromptCounter, PromptWatch, try_grammar
 from .facts import FactStore, ServedModel
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
-from .server import OK, ServerApi, as_tokens_refusal, read_body, read_refusal
+from .server import OK, ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
 from .token_budget import TokenBudget
 from .written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 
@@ -200,7 +199,12 @@ class ModelCore:
             probe = self._build_request(PROBE, [PROBE_TOOL], path)
             self.path = path = replace(path, written_format=(yield from detect_format(self.server, probe)))
         while True:
-            request = yield from self._budget.fit_max_tokens(self._build_request(messages, tools, path, tool_choice))
+            request = self._build_request(messages, tools, path, tool_choice)
+            tried = yield from try_grammar(self.server, request, path, tool_choice)
+            if tried is not path:
+                self.path = path = tried
+                request = self._build_request(messages, tools, path, tool_choice)
+            request = yield from self._budget.fit_max_tokens(request)
             self._prompt_watch = yield from self._prompt_counter.watch(request, path)
             if (changed := self._list_changes(request, path)) and len(messages) > 2:
                 self._held.append(PromptChanged(changed))
@@ -328,7 +332,7 @@ class ModelCore:
                 self._facts.accepted.update(self._fact_key, lambda _: True)
             yield from self._end_first_turn()
             while not is_over:
-                events, is_over = decode_piece(decoder, (yield from _read_piece()))
+                events, is_over = decode_piece(decoder, (yield from read_piece()))
                 for event in events:
                     for shown in self._prompt_watch.take(event, turn.feed(event)):
                         if is_shown:
@@ -389,12 +393,3 @@ class ModelCore:
                 if is_shown:
                     yield shown
         yield Notice(TOO_LONG.format(size=turn.size))
-
-
-def _read_piece() -> Aside[bytes | ClientError | None]:
-    """The next bytes of an answer; None at its end, or the error that ended it."""
-    try:
-        piece: bytes | None = yield READ
-    except ClientError as broken:
-        return broken
-    return piece

@@ -1,5 +1,7 @@
 """Evidence that a call path does what it is for, taken from what the server does and not from what it accepts.
 
+A probe that only one text satisfies shows whether the server holds answers to a grammar.
+
 The size of the first prompt shows whether the server has put the tools into it: it counts the same prompt with and
 without them. Until that is known, the answer is held back: without its tools the model answers something else.
 """
@@ -8,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..errors import ToolsDropped
+from ..providers import vllm
 from ..providers.base import ChatRequest, PromptSize, WireEvent
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
-from .call_path import CallPath
+from ..types.messages import Message, ToolChoice, ToolDefinition, UserMessage
+from .call_path import GRAMMAR_FIELD, CallPath
+from .server import ServerApi
 from .token_budget import TokenBudget
 
+CLOSED_THOUGHT = "<think>\n</think>\n"  # with a reasoning parser a grammar holds only after a thought
+PROBE_TOKENS = 32
 MAX_PROMPT_DIFFERENCE = 16  # in tokens, of one prompt as counted and as sent
 
 
@@ -27,12 +34,15 @@ class PromptSizes(NamedTuple):
     hidden: int
 
 
+_Prompt: TypeAlias = "tuple[str, tuple[Message, ...], tuple[ToolDefinition, ...]]"
+
+
 class PromptCounter:
     """Has the server count prompts. The last one is not counted twice."""
 
     def __init__(self, budget: TokenBudget) -> None:
         self._budget = budget
-        self._last: tuple[object, PromptSizes] | None = None
+        self._last: tuple[_Prompt, PromptSizes] | None = None
 
     def count(self, request: ChatRequest) -> Aside[PromptSizes | None]:
         """None if the server does not count."""
@@ -47,17 +57,27 @@ class PromptCounter:
         return self._last[1]
 
     def watch(self, request: ChatRequest, path: CallPath) -> Aside[PromptWatch]:
-        """Count the prompt, if it was not seen yet that the server makes the same of the request."""
-        if not request.tools or path.prompt_style != "template" or path.proven:
+        """Count the prompt, if it was not seen yet that the server makes the same of the request.
+
+        On the native path nothing is counted anew: the server parses its own prompt's calls, and tells at once.
+        """
+        if not request.tools or path.proven:
             return PromptWatch()
-        return PromptWatch((yield from self.count(request)))
+        if path.mode == "native" and path.template_shows_tools:
+            messages = tuple(request.messages)
+            return PromptWatch(self._last[1] if self._last and self._last[0][1] == messages else None, is_held=False)
+        return PromptWatch((yield from self.count(request)) if path.prompt_style == "template" else None)
 
 
 class PromptWatch:
-    """Compares the prompt of a request with what the server counted before; None: there is nothing to prove."""
+    """Compares the prompt of a request with what the server counted before; None: there is nothing to prove.
 
-    def __init__(self, sizes: PromptSizes | None = None) -> None:
+    `is_held`: nothing of the answer is shown before that, and the size may come last.
+    """
+
+    def __init__(self, sizes: PromptSizes | None = None, *, is_held: bool = True) -> None:
         self._sizes = sizes
+        self._is_held = is_held
         self._held: list[ModelEvent] = []
         self.is_proven = False
 
@@ -81,8 +101,10 @@ class PromptWatch:
         """What may be shown by now, if `shown` comes of this event. Raises as compare."""
         if isinstance(event, PromptSize):
             self.compare(event.tokens)
-        elif isinstance(event, Completed) and event.response.usage:
+        elif self._is_held and isinstance(event, Completed) and event.response.usage:
             self.compare(event.response.usage.input_tokens)
+        elif not self._is_held:
+            return shown
         if self._sizes is None and not self._held:
             return shown
         self._held += shown
@@ -90,3 +112,30 @@ class PromptWatch:
             return ()
         held, self._held = self._held, []
         return held
+
+
+def try_grammar(server: ServerApi, request: ChatRequest, path: CallPath, choice: ToolChoice) -> Aside[CallPath]:
+    """The path with what a probe showed, where an answer relies on a grammar: no words ask for the call.
+
+    A server that tells no version is not probed, and nothing relies on its grammar.
+    """
+    if GRAMMAR_FIELD not in request.options or choice == "auto" or path.grammar or not (yield from server.version()):
+        return path
+    return path.learn_grammar((yield from probe_grammar(server, request.model)))
+
+
+def probe_grammar(server: ServerApi, model: str) -> Aside[str]:
+    """The field of a request by which the server holds an answer to a grammar; empty if by none, or not certainly.
+
+    Servers that do not know a field may ignore it, and answer all the same.
+    """
+    for name, value in vllm.GRAMMAR_PROBES.items():
+        text = yield from server.complete_text(model, CLOSED_THOUGHT, PROBE_TOKENS, {name: value})
+        if text is None:
+            asked = [UserMessage("Say hello.")]
+            request = ChatRequest(model, asked, max_tokens=PROBE_TOKENS, options={name: value}, stream=False)
+            answer = yield from server.ask(request)
+            text = answer.text if answer else ""
+        if text.strip().strip('"') == vllm.PROBE_TEXT:
+            return name
+    return ""

@@ -39,6 +39,9 @@ RECOVERED_NOTICE = "The server's tool parser lost part of the answer; it was rec
 ASKING_AGAIN_NOTICE = (
     "The server's tool parser seems to have lost part of the answer; asking once more without the parser."
 )
+ASKING_WHOLE_NOTICE = (
+    "The server seems to have lost part of the answer; asking once more for a whole one, without streaming."
+)
 NOT_FORCED = "The model was to call {wanted}, and did not."
 NON_TEXT_TOKENS = 6  # of an answer: the end of the turn, the marks around a thought
 MAX_CHARS_PER_TOKEN = 8  # no answer has more on average
@@ -97,7 +100,7 @@ class Recovery:
                 new = len(whole.calls) > len(turn.completed.calls) or not whole.calls
                 if new and not (yield from self._is_unclosed_thought()):
                     yield from self._notify(RECOVERED_NOTICE)
-            elif turn.lacks_promised_calls():
+            elif turn.lacks_promised_calls() or (self._is_native and turn.is_empty()):
                 yield from self._notify(self._disable_native())
         elif _is_only_thought(response):
             whole = yield from self._extract_from_thought()
@@ -144,10 +147,12 @@ class Recovery:
         if (text := (yield from self._fetch_raw_text())) is not None:
             found = self._turn.reparse(text)
         else:
-            yield from self._notify(ASKING_AGAIN_NOTICE)
-            if raw := (yield from self._server.complete_raw(self._request)):
+            if self._server.is_vllm:
+                yield from self._notify(ASKING_AGAIN_NOTICE)
+            if raw := (yield from self._server.complete_raw(self._request, self._response.usage)):
                 found = self._turn.reparse(raw.text, raw)
             elif self._request.stream:
+                yield from self._notify(ASKING_WHOLE_NOTICE)
                 found = yield from self._ask_again()
         return found if found and _is_richer(found, self._response, self._tools) else None
 

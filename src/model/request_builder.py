@@ -102,7 +102,7 @@ class RequestBuilder:
         }
         self.given = [text for each in inputs for text in each.texts]
         # By the grammar, to what the model was asked for or trained to write.
-        is_held = "structured_outputs" in options and (path.prompt_style == "text" or _has_grammar(path))
+        is_held = "guided_json" in options or ("structured_outputs" in options and _relies_on_grammar(path))
         if path.mode != "native" and not is_held and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
@@ -173,6 +173,8 @@ class RequestBuilder:
         writes_calls = path.prompt_style == "text" or (path.prompt_style == "template" and (is_forced or written))
         if tools and writes_calls and choice != "none" and wanted:
             options |= self._grammars((tools, choice, written))
+            if path.grammar == "guided_json" and is_forced:
+                options["guided_json"] = vllm.build_choice_schema(tools, choice)
         return options
 
     @property
@@ -188,6 +190,11 @@ class RequestBuilder:
         offered = [replace(tool, parameters=vllm.relax_schema(tool.parameters, fits)) for tool in tools]
         tag = make_structural_tag(row, offered, choice)
         return {"structured_outputs": {"structural_tag": tag}} if tag else {}
+
+
+def _relies_on_grammar(path: CallPath) -> bool:
+    """Whether no words need to ask for a call that is required: a probe was held to its grammar."""
+    return path.grammar == "structured_outputs" if path.prompt_style == "text" else _has_grammar(path)
 
 
 def _has_grammar(path: CallPath) -> bool:

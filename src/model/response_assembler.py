@@ -142,9 +142,9 @@ class ResponseAssembler:
         native = self.completed.calls
         if told_all and (self.completed.malformed or any(not fits(call, self._tools) for call in native)):
             return True
-        return not native and (bool(self.tokens.unaccounted) or self._is_empty())
+        return not native and (bool(self.tokens.unaccounted) or self.is_empty())
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether tokens were made that became neither text nor thought nor call."""
         usage, silent = self.completed.usage, not self.completed.content and not self._answer.blocks
         return silent and (self.lacks_promised_calls() or bool(usage and usage.output_tokens > 1))

@@ -16,8 +16,10 @@ from ..errors import ClientError, RequestFailed, ServerError, TokensUnsupported,
 from ..providers import server_errors, vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..providers.vllm_tokens import RENDER_PATH, RenderedPrompt, read_rendered
+from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, ReplyHead
-from ..types.messages import Response
+from ..types.events import Completed
+from ..types.messages import JSON, Response, Usage
 from .facts import FactStore, ServerInfo
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ MAX_BODY_BYTES = 256 * 1024 * 1024
 ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
 # Where a list of models may be, seen from an address that is not quite right.
 NEARBY_PATHS = ("v1", "..", "../..", "../v1")
+MAX_TOKEN_DIFFERENCE = 64  # of one prompt, counted twice by one model
 _NOT_FOUND = 404
 _NO_ENDPOINT = frozenset({400, 403, _NOT_FOUND, 405, 422, 501})  # vLLM without --enable-scale-out; others; a proxy
 _UNAVAILABLE = 503  # of /health, while the server cannot serve
@@ -143,12 +146,33 @@ class ServerApi:
         body = vllm.encode_detokenize(model, tokens)
         return (yield from self._try_fetch("POST", "/detokenize", body, vllm.read_detokenized))
 
-    def complete_raw(self, request: ChatRequest) -> Aside[Response | None]:
-        """The model's answer to the request's prompt without the server's parser: all of it is text."""
-        if not (prompt := (yield from self.tokenize_prompt(request))):
+    def complete_raw(self, request: ChatRequest, usage: Usage | None = None) -> Aside[Response | None]:
+        """The model's answer to the request's prompt without the server's parser: all of it is text.
+
+        None too, if `usage` says that the request had another prompt: /tokenize may answer for another model.
+        """
+        prompt = yield from self.tokenize_prompt(request)
+        if not prompt or (usage and abs(usage.input_tokens - len(prompt.tokens)) > MAX_TOKEN_DIFFERENCE):
             return None
         body = vllm.encode_completion(request, prompt)
         return (yield from self._try_fetch("POST", "completions", body, vllm.read_completion, within=None))
+
+    def complete_text(self, model: str, prompt: str, max_tokens: int, fields: dict[str, JSON]) -> Aside[str | None]:
+        """What follows a text, by vLLM's /v1/completions; `fields`: more of the request."""
+        body = encode_json({"model": model, "prompt": prompt, "max_tokens": max_tokens, **fields})
+        answer = yield from self._try_fetch("POST", "completions", body, vllm.read_completion, within=None)
+        return answer.text if answer else None
+
+    def ask(self, request: ChatRequest) -> Aside[Response | None]:
+        """The whole answer to a request beside the conversation; None if it is refused, or is none."""
+        wire = self._codec.encode(request)
+        try:
+            reply = yield Fetch("POST", wire.path, wire.body)
+            decoder = self._codec.make_decoder(reply.head.content_type)
+            events = [*decoder.feed(reply.body), *decoder.close()] if reply.head.status == OK else []
+        except RequestFailed:
+            return None
+        return next((event.response for event in events if isinstance(event, Completed)), None)
 
     def render(self, wire: HttpRequest) -> Aside[RenderedPrompt]:
         """The prompt of a chat request as tokens. Raises TokensUnsupported, and ServerError as for the request."""
@@ -202,6 +226,15 @@ def read_refusal(head: ReplyHead, body: bytes) -> ServerError:
     error = server_errors.read_refusal(head.status, body, head.location)
     error.retry_after = head.retry_after
     return error
+
+
+def read_piece() -> Aside[bytes | ClientError | None]:
+    """The next bytes of an answer; None at its end, or the error that ended it."""
+    try:
+        piece: bytes | None = yield READ
+    except ClientError as broken:
+        return broken
+    return piece
 
 
 def read_body() -> Aside[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from ..errors import (
@@ -18,6 +18,7 @@ from ..errors import (
     ModelNotFound,
     ServerError,
     ServerLoading,
+    TemplateFailed,
     TemplateRejected,
     ToolsUnsupported,
     Unauthorized,
@@ -38,49 +39,56 @@ _NOT_TEXT = (
     r"|(image|audio)( input)? is not supported|image_url is only supported|input modality is not enabled"
 )
 
-# What a refusal means: status, pattern in the message, error, hint. The first matching row counts.
-_REFUSALS: tuple[tuple[int | None, str, type[ServerError], str], ...] = (
-    (400, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
-    (400, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
-    (400, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
-    (500, r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
+# What a template raises about tools and their calls (Llama 3, Mistral, Qwen), and errors of Jinja in one.
+_TEMPLATE = (
+    r"single tool.?calls?|tool.?call ids? should|chat template (error|fail)|jinja"
+    r"|has no (attribute|element) |' is undefined"
+)
+
+_BAD = (400, 422, 500)  # what is known by its words alone: proxies wrap the refusals of the server behind them
+
+# What a refusal means: its status, pattern in the message, error, hint. The first matching row counts.
+_REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
+    (_BAD, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
+    (_BAD, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
+    (_BAD, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
+    ((500,), r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (
-        400,
+        _BAD,
         r"maximum context length|max_model_len|context (window|size|limit)"
         r"|prompt is too long|input token count .* exceeds",
         ContextTooLong,
         "Use /compact or /new, or ask for less at once.",
     ),
-    (400, r"api key not valid", Unauthorized, _KEY_HINT),
+    (_BAD, r"api key not valid", Unauthorized, _KEY_HINT),
     (
-        400,
+        _BAD,
         r"roles? must alternate|roles? (is|are) (not )?supported|system (message|prompt|role)"
         r"|(unexpected|unknown|invalid|unsupported) (message )?role|developer instruction is not enabled",
         TemplateRejected,
         "The model's chat template does not accept this conversation.",
     ),
-    (400, _NOT_TEXT, ContentRejected, "The model accepts only text."),
-    (500, _NOT_TEXT, ContentRejected, "The model accepts only text."),
-    (400, r"plain HTTP request was sent to HTTPS", ServerError, "vllm.base_url must begin with https://."),
-    (401, "", Unauthorized, _KEY_HINT),
-    (403, "", Unauthorized, _KEY_HINT),
+    (_BAD, _TEMPLATE, TemplateFailed, "The chat template fails: another one can be set with --chat-template."),
+    (_BAD, _NOT_TEXT, ContentRejected, "The model accepts only text."),
+    (_BAD, r"plain HTTP request was sent to HTTPS", ServerError, "vllm.base_url must begin with https://."),
+    ((401,), "", Unauthorized, _KEY_HINT),
+    ((403,), "", Unauthorized, _KEY_HINT),
     (
-        404,
+        (404,),
         r"\bmodels?\b.*(not (exist|found|served)|unknown)|unknown model|^model: ",
         ModelNotFound,
         "Choose one it serves: leave vllm.model empty, or see `vllm-bot models`.",
     ),
-    (404, "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
+    ((404,), "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
     (
-        413,
+        (413,),
         "",
         ContextTooLong,
         "The server, or a proxy in front of it, does not accept a request of that size: use /compact or /new.",
     ),
-    (502, "", ServerError, _PROXY_HINT),
-    (503, r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
-    (504, "", ServerError, _PROXY_HINT),
-    (None, "", ServerError, ""),
+    ((502,), "", ServerError, _PROXY_HINT),
+    ((503,), r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
+    ((504,), "", ServerError, _PROXY_HINT),
 )
 
 
@@ -94,12 +102,15 @@ def read_refusal(status: int, body: bytes, location: str = "") -> ServerError:
 
 
 def _classify(text: str, status: int, message: str) -> ServerError:
-    kind, hint = next(
+    found = (
         (kind, hint)
         for wanted, pattern, kind, hint in _REFUSALS
-        if wanted in (status, None) and re.search(pattern, message, re.IGNORECASE)
+        if status in wanted and re.search(pattern, message, re.IGNORECASE)
     )
+    kind, hint = next(found, (ServerError, ""))
     refused = kind(text, hint, status=status, body=message)
+    if kind not in (ServerError, ServerLoading):
+        refused.max_retries = 0  # the same request would be refused again
     if isinstance(refused, ContextTooLong):
         refused.excess = parse_excess_tokens(message)
     return refused

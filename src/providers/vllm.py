@@ -105,6 +105,24 @@ def constrain_calls(tools: Sequence[ToolDefinition], choice: ToolChoice = "auto"
     return {"structural_tag": json.dumps({"type": "structural_tag", "format": form})}
 
 
+# vLLM before 0.11 knows only the second field, and ignores the first.
+PROBE_TEXT = "heron-7431-reeds"
+GRAMMAR_PROBES: Mapping[str, JSON] = {
+    "structured_outputs": {
+        "structural_tag": json.dumps(
+            {"type": "structural_tag", "format": {"type": "const_string", "value": PROBE_TEXT}}
+        )
+    },
+    "guided_json": {"const": PROBE_TEXT},
+}
+
+
+def build_choice_schema(tools: Sequence[ToolDefinition], choice: ToolChoice) -> dict[str, JSON]:
+    """The schema of an answer that is nothing but a call, for servers that know no structural tags."""
+    named = choice.name if isinstance(choice, Named) else ""
+    return {"anyOf": [_build_call_schema(tool) for tool in tools if named in ("", tool.name)]}
+
+
 def _build_call_schema(tool: ToolDefinition) -> dict[str, JSON]:
     return {
         "type": "object",

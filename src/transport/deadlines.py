@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import http.client
 import io
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..errors import Cancelled, Timeout
 
+OWN_LIMIT = "That is the limit of this check, and of no setting: the server may be slow or busy."
 CANCELLED = "The run was cancelled."
 MIN_PROGRESS_BYTES = 1024  # that count as progress without a line end
 POLL_INTERVAL_S = 0.25  # between looks at the deadline; an unchanged timeout costs no system call
@@ -26,12 +28,13 @@ BUFFER_BYTES = 65536  # so that a burst of chunks costs one system call
 
 
 class Timeouts(NamedTuple):
-    """Limits in seconds."""
+    """Limits in seconds. `own`: one that is the program's, tighter than the settings'."""
 
     connect: float = 5.0
     first_token: float = 600.0
     idle: float = 300.0
     total: float = 3600.0
+    own: float = math.inf
 
 
 class Deadline:
@@ -52,6 +55,7 @@ class Deadline:
     def start(self) -> None:
         self._next_byte_by = self._now() + self.limits.first_token
         self._end_by = self._now() + self.limits.total
+        self._total = self.limits.total  # in force, in seconds
         self._has_begun = False
         self._partial_bytes = 0  # since the last line end
 
@@ -77,25 +81,21 @@ class Deadline:
 
     def cap(self, seconds: float) -> None:
         """Allow at most this long from now on."""
-        self._end_by = min(self._end_by, self._now() + seconds)
+        if self._now() + seconds < self._end_by:
+            self._end_by, self._total = self._now() + seconds, seconds
 
     def timeout_error(self, base_url: str) -> Timeout:
-        """The error for the limit that was reached, which names its setting."""
+        """The error for the limit that was reached, which names its setting, if it is of the settings."""
         limits = self.limits
         if self._now() >= self._end_by:
-            return Timeout(
-                f"{base_url} did not finish within {limits.total:g} seconds.",
-                "The limit is vllm.total_timeout.",
-            )
-        if self._has_begun:
-            return Timeout(
-                f"{base_url} fell silent: nothing for {limits.idle:g} seconds.",
-                "The limit is vllm.timeout.",
-            )
-        return Timeout(
-            f"{base_url} sent nothing for {limits.first_token:g} seconds.",
-            "A long prompt on a busy server needs more: the limit is vllm.first_token_timeout.",
-        )
+            seconds, what, hint = self._total, "did not finish within", "The limit is vllm.total_timeout."
+        elif self._has_begun:
+            seconds, what, hint = limits.idle, "fell silent: nothing for", "The limit is vllm.timeout."
+        else:
+            seconds, what = limits.first_token, "sent nothing for"
+            hint = "A long prompt on a busy server needs more: the limit is vllm.first_token_timeout."
+        is_own = seconds == limits.own or self._total < limits.total
+        return Timeout(f"{base_url} {what} {seconds:g} seconds.", OWN_LIMIT if is_own else hint)
 
 
 class CurrentRequest(threading.local):

@@ -356,8 +356,9 @@ class TestToolChoice:
         self.ask(served, choice)
         assert (served.sent["tool_choice"], len(served.sent["tools"])) == (choice, 1)
 
-    def test_a_call_that_is_forced_on_the_text_path_is_forced_by_the_grammar(self):
-        served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], path=CallPath("text"))
+    def test_a_call_that_is_forced_on_the_text_path_is_forced_by_a_proven_grammar(self):
+        proven = CallPath("text", grammar="structured_outputs")
+        served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], path=proven)
         self.ask(served, Named("read"))
         form = json.loads(served.sent["structured_outputs"]["structural_tag"])["format"]
         assert (form["at_least_one"], form["stop_after_first"]) == (True, True)

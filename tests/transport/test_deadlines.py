@@ -3,6 +3,7 @@ import pytest
 from src.errors import Cancelled
 from src.transport.deadlines import MIN_PROGRESS_BYTES, Deadline, Timeouts
 
+OWN = Timeouts(connect=1, first_token=60, idle=10, total=60, own=60)
 LIMITS = Timeouts(connect=1, first_token=60, idle=10, total=100)
 URL = "http://server.test/v1"
 
@@ -88,3 +89,14 @@ def test_a_cancelled_wait_ends_before_its_limit(deadline):
     deadline.is_cancelled = lambda: True
     with pytest.raises(Cancelled):
         deadline.remaining()
+
+
+@pytest.mark.parametrize(("limits", "cap"), [(OWN, None), (LIMITS, 60)])
+def test_a_limit_of_the_program_names_no_setting(limits, cap, time):
+    deadline = Deadline(limits, time)
+    if cap:
+        deadline.cap(cap)
+    time.now += 61
+    error = deadline.timeout_error(URL)
+    assert "within 60 seconds" in error.message
+    assert "vllm." not in error.hint

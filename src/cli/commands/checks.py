@@ -20,14 +20,17 @@ from ...app.discovery import scan_ports
 from ...app.model import Model
 from ...app.runtime import defer_sandbox, make_policy, make_tools
 from ...config import Settings
-from ...errors import BotError, ConfigError, NeverReached
+from ...errors import BotError, ConfigError, NeverReached, TokensUnsupported
 from ...model import ServerApi
+from ...model.call_path import NO_PARSER
+from ...model.evidence import probe_grammar
+from ...model.recovery import RECOVERED_NOTICE
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
 from ...providers.server_errors import read_refusal
 from ...providers.vllm_parsers import Family, find_family
-from ...types.events import Completed
+from ...types.events import Completed, Notice
 from ...types.messages import (
     JSON,
     Message,
@@ -73,6 +76,7 @@ class Diagnosis:
         self.native = False
         self.response: Response | None = None
         self.wire: list[Response] = []  # answers as the server sent them, before our own parser
+        self.notices: list[str] = []  # what the bot would have told the user
         self.pieces = 0
         self.first, self.took = 0.0, 0.0  # seconds
 
@@ -155,13 +159,14 @@ def _check_context(diagnosis: Diagnosis) -> Finding:
 
 def _check_calls(diagnosis: Diagnosis) -> Finding:
     """A tool is offered, and the model asked to call it."""
-    small = replace(diagnosis.settings, vllm=replace(diagnosis.settings.vllm, max_tokens=PROBE_TOKENS))
-    model = Connections(small).make_model(diagnosis.model_name, within=REQUEST_TIMEOUT_S)
+    model = _make_small_model(diagnosis, ("native", "template", "text"))
     began = time.monotonic()
     try:
         for event in model.respond(QUESTION, _offer_read(diagnosis)):
             if isinstance(event, Completed):
                 diagnosis.response = event.response
+            elif isinstance(event, Notice):
+                diagnosis.notices.append(event.text)
             elif not diagnosis.pieces:
                 diagnosis.first = time.monotonic() - began
             diagnosis.pieces += not isinstance(event, Completed)
@@ -169,6 +174,29 @@ def _check_calls(diagnosis: Diagnosis) -> Finding:
         return Finding("fail", error.message, error.hint)
     diagnosis.took = time.monotonic() - began
     return _judge_calls(diagnosis, model, diagnosis.response or Response(()))
+
+
+def _make_small_model(diagnosis: Diagnosis, paths: tuple[str, ...]) -> Model:
+    """One that answers briefly, and is offered tools in these ways."""
+    vllm = replace(diagnosis.settings.vllm, max_tokens=PROBE_TOKENS, paths=paths)
+    small = replace(diagnosis.settings, vllm=vllm)
+    return Connections(small).make_model(diagnosis.model_name, within=REQUEST_TIMEOUT_S)
+
+
+def _check_tokens(diagnosis: Diagnosis) -> Finding:
+    """A turn is rendered by the server and generated from its tokens, so that no parser of the server reads it."""
+    response = Response(())
+    try:
+        for event in _make_small_model(diagnosis, ("tokens",)).respond(QUESTION, _offer_read(diagnosis)):
+            response = event.response if isinstance(event, Completed) else response
+    except TokensUnsupported:
+        advice = "With --enable-scale-out no call can be lost: vLLM 0.32 generates from tokens, and parses nothing."
+        return Finding("pass", "not offered: calls depend on the checks above and below", advice)
+    except BotError as error:
+        return Finding("warn", error.message, error.hint)
+    origin = next((call.origin for call in response.calls), "")
+    found = f"the model's call was read from them ({origin})" if origin else f"the model {_describe_text(response)}"
+    return Finding("pass", f"the server generates from tokens; {found}")
 
 
 def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Finding:
@@ -181,7 +209,10 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     if model.path.mode != "native":
         if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
             return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
-        return Finding("warn", f"the server does not accept tools; {came}", flags)
+        why = "the server does not accept tools" if model.path.reason == NO_PARSER else model.path.reason
+        return Finding("warn", f"{why}; {came}", flags)
+    if RECOVERED_NOTICE in diagnosis.notices:
+        return Finding("warn", f"the server accepts tools, but its parser lost the call; {came}", flags)
     if diagnosis.native:
         return Finding("pass", "the server accepts tools, and returned the model's call as a tool call")
     if diagnosis.parser:
@@ -243,7 +274,24 @@ def _check_grammar(diagnosis: Diagnosis) -> Finding:
                 diagnosis.wire += [event.response for event in events if isinstance(event, Completed)]
     except BotError as error:
         return Finding("warn", error.message, "Set text_protocol.constrained to off to do without.")
-    return Finding("pass", "calls in the text can be constrained by a grammar (structural_tag)")
+    return _judge_grammar(connections, diagnosis.model_name)
+
+
+def _judge_grammar(connections: Connections, model: str) -> Finding:
+    """Servers may accept a field and ignore it, so one is probed that leaves the model no choice."""
+    try:
+        with connections.open_server(REQUEST_TIMEOUT_S) as server:
+            field = server.ask(lambda each: probe_grammar(each, model))
+    except BotError as error:
+        return Finding("warn", error.message, error.hint)
+    if field == "structured_outputs":
+        return Finding("pass", "a probe was held to its grammar, so calls in the text are (structural_tag)")
+    if field:
+        return Finding(
+            "warn", f"{field} alone holds a probe to its grammar", "Calls that are required are constrained."
+        )
+    said = "the server accepts structured_outputs and ignores it: a probe was not held to its grammar"
+    return Finding("warn", said, "The bot works without it, but calls in the text may be malformed.")
 
 
 def _check_streaming(diagnosis: Diagnosis) -> Finding | None:
@@ -323,9 +371,10 @@ PROBES: dict[str, Callable[[Diagnosis], Finding | None]] = {
     "version": _check_version,
     "context": _check_context,
     "native calls": _check_calls,
+    "tokens": _check_tokens,
     "template": _check_template,
     "constrained decoding": _check_grammar,
     "streaming": _check_streaming,
     "reasoning": _check_reasoning,
 }
-VLLM_ONLY = (_check_version, _check_context, _check_template, _check_grammar)
+VLLM_ONLY = (_check_version, _check_context, _check_tokens, _check_template, _check_grammar)

@@ -84,7 +84,8 @@ class DemoServer:
         native = bool(tools) and body.get("tool_choice") != "none"
         if native and not self._has_parser:
             return _refuse(400, NO_PARSER, "BadRequestError")
-        turn = self._script(DemoRequest(messages, frozenset(tools), native))
+        literal = _find_literal(body)
+        turn = DemoTurn(literal) if literal else self._script(DemoRequest(messages, frozenset(tools), native))
         if not native and turn.calls:
             blocks = (f"TOOL_CALL: {json.dumps({'name': name, 'args': dict(args)})}" for name, args in turn.calls)
             turn = DemoTurn("\n".join([turn.text, *blocks]), turn.thought)
@@ -111,6 +112,15 @@ class DemoServer:
         if with_usage:
             yield _encode_event(_make_body(name, "chat.completion.chunk", [], usage))
         yield b"data: [DONE]\n\n"
+
+
+def _find_literal(body: dict[str, Any]) -> str:
+    """The only text that the request's grammar allows, if it is so narrow; the script never writes against others."""
+    try:
+        tag = json.loads(_as_dict(body.get("structured_outputs")).get("structural_tag", "{}"))
+    except (TypeError, ValueError):
+        return ""
+    return str(_as_dict(_as_dict(tag).get("format")).get("value", ""))
 
 
 def _encode_chunk(name: str, delta: dict[str, Any], finish: str | None = None) -> bytes:

@@ -41,6 +41,7 @@ def refusal(message):
     return answer(400, {"error": {"message": message, "code": 400}})
 
 
+HELLO = answer(200, {"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]})
 NO_TOOLS = refusal('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
 
 
@@ -70,8 +71,8 @@ def test_where_all_is_well_every_check_passes(doctor):
     checks, command, code = doctor(Server())
     assert (set(status(checks).values()), code) == ({"pass"}, 0)
     assert list(checks) == [
-        "configuration", "server", "model", "version", "context", "native calls", "template", "constrained decoding",
-        "streaming", "reasoning", "sandbox", "terminal",
+        "configuration", "server", "model", "version", "context", "native calls", "tokens", "template",
+        "constrained decoding", "streaming", "reasoning", "sandbox", "terminal",
     ]  # fmt: skip
     assert command == (
         "vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3"
@@ -119,6 +120,36 @@ def test_a_server_that_does_not_constrain(doctor):
     refused = ("/v1/chat/completions", lambda body: "structured_outputs" in body, refusal("no grammar here"))
     check = doctor(Server(answers=[refused]))[0]["constrained decoding"]
     assert (check["status"], "no grammar here" in check["said"]) == ("warn", True)
+
+
+def test_a_server_that_ignores_a_grammar_does_not_pass(doctor):
+    ignored = ("/v1/chat/completions", lambda body: "const_string" in str(body.get("structured_outputs")), HELLO)
+    check = doctor(Server(answers=[ignored]))[0]["constrained decoding"]
+    assert check["status"] == "warn"
+    assert "ignores it" in check["said"]
+
+
+def test_of_an_old_server_the_field_that_works_is_named(doctor):
+    held = answer(200, {"choices": [{"message": {"content": '"heron-7431-reeds"'}, "finish_reason": "stop"}]})
+    answers = [("/v1/chat/completions", lambda body: "guided_json" in body, held),
+               ("/v1/chat/completions", lambda body: "const_string" in str(body.get("structured_outputs")), HELLO)]  # fmt: skip
+    check = doctor(Server(answers=answers))[0]["constrained decoding"]
+    assert (check["status"], "guided_json" in check["said"]) == ("warn", True)
+
+
+def test_where_tokens_are_not_offered_the_flag_is_named(doctor):
+    check = doctor(Server())[0]["tokens"]
+    assert (check["status"], "--enable-scale-out" in check["advice"]) == ("pass", True)
+
+
+def test_where_they_are_the_call_read_from_them_is_reported(doctor):
+    said = '<tool_call>{"name": "read", "arguments": {"path": "notes.txt"}}</tool_call>'
+    rendered = answer(200, {"token_ids": [1, 2, 3], "sampling_params": {}})
+    generated = answer(200, {"choices": [{"index": 0, "text": said, "token_ids": [4], "finish_reason": "stop"}]})
+    always = lambda _: True  # noqa: E731
+    answers = [("/v1/chat/completions/render", always, rendered), ("/inference/v1/generate", always, generated)]
+    check = doctor(Server(answers=answers))[0]["tokens"]
+    assert (check["status"], "(hermes)" in check["said"]) == ("pass", True)
 
 
 def test_a_small_context(doctor):

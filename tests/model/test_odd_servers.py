@@ -1,0 +1,123 @@
+"""Servers that leave a user without tools, calls or the truth, unless what they do counts and not what they say."""
+
+import json
+
+import pytest
+
+from src.errors import StreamCut
+from src.model.call_path import LOST_CALLS, TEMPLATE_FAILED, TOOLS_DROPPED, CallPath
+from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE
+from src.types.messages import UserMessage
+from tests.model.test_evidence import complete_with
+from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, Served
+from tests.model.test_tokens import tokenize
+
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+USED = {"prompt_tokens": 200, "completion_tokens": 30}
+IN_TEXT = [{"content": CALL_TEXT}, {"finish": "stop", "usage": USED}]
+NOTHING = [{"finish": "stop", "usage": USED}]
+
+
+def names(response):
+    return [(call.name, call.arguments) for call in response.calls]
+
+
+READ_A = [("read", {"path": "a.txt"})]
+
+
+def test_one_that_drops_tools_on_none():
+    first = b'data: {"choices": [], "prompt_token_ids":[%s]}\n\n' % b",".join([b"1"] * 100)
+    served = Served(NO_PARSER, first, IN_TEXT, tokenize=tokenize)
+    assert names(served.ask()) == READ_A
+    assert "## Available Tools" in served.sent["messages"][0]["content"]
+    assert served.notices[-1] == TOOLS_DROPPED
+
+
+def test_one_that_ignores_unknown_fields():
+    served = Served(IN_TEXT, path=CallPath("text"), completions=complete_with())
+    served.client.aside["version"] = {"version": "0.10.2"}
+    list(served.model.respond([UserMessage("go")], tools_of(), "required"))
+    assert served.sent["messages"][-1]["content"] != "go"  # the call is asked for in words
+
+
+def test_one_that_wants_the_fields_of_0_10():
+    served = Served(IN_TEXT, path=CallPath("text"), completions=complete_with("guided_json"))
+    served.client.aside["version"] = {"version": "0.10.2"}
+    list(served.model.respond([UserMessage("go")], tools_of(), "required"))
+    assert "guided_json" in served.sent
+    assert "structured_outputs" not in served.sent
+
+
+def tools_of():
+    from tests.model.test_model import READ
+
+    return (READ,)
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_one_that_wraps_a_refusal(status):
+    wrapped = {
+        "error": {"message": f"litellm.APIConnectionError: OpenAIException - {NO_PARSER[1]['error']['message']}"}
+    }
+    served = Served((status, wrapped), IN_TEXT)
+    assert names(served.ask()) == READ_A
+    assert served.client.slept == []
+    assert served.model.path.mode == "text"
+
+
+def test_one_whose_token_ids_are_stripped():
+    served = Served(NOTHING, tokenize=tokenize, completions={"choices": [{"text": HERMES, "finish_reason": "stop"}]})
+    assert names(served.ask()) == READ_A
+    assert served.notices[0] == ASKING_AGAIN_NOTICE
+
+
+def test_one_behind_another_api_with_the_wrong_parser():
+    whole = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}], "usage": USED}
+    served = Served(NOTHING, (200, whole), IN_TEXT, is_vllm=False)
+    served.ask()
+    assert served.notices == [ASKING_WHOLE_NOTICE, LOST_CALLS]
+    assert names(served.ask()) == READ_A  # as the loop asks after an empty answer
+    assert "tools" not in served.sent
+
+
+def test_one_whose_tokenize_answers_for_another_model():
+    count = {"tokens": [1] * 900, "max_model_len": 4096}
+    whole = {"choices": [{"message": {"content": HERMES}, "finish_reason": "stop"}]}
+    served = Served(NOTHING, (200, whole), tokenize=count, completions=complete_with())
+    assert names(served.ask()) == READ_A
+    assert "completions" not in served.client.asked_aside  # that prompt means nothing to this model
+
+
+def test_half_a_stream():
+    half = b'data: {"choices": [{"index": 0, "delta": {"content": "The heron"}}]}\n\n'
+    served = Served(half)
+    with pytest.raises(StreamCut):
+        served.ask()
+
+
+def test_half_an_answer_from_tokens():
+    half = b'data: {"choices": [{"index": 0, "text": "The heron", "token_ids": [5]}]}\n\n'
+    served = Served(half, tokenize=tokenize, path=CallPath("tokens"))
+    served.client.aside["chat/completions/render"] = {"token_ids": [1] * 200, "sampling_params": {}}
+    with pytest.raises(StreamCut):
+        served.ask()
+
+
+def test_a_reasoning_parser_that_takes_everything():
+    served = Served([{"reasoning": HERMES}, {"finish": "stop", "usage": USED}])
+    assert names(served.ask()) == READ_A
+
+
+def test_a_template_that_raises():
+    raised = (400, {"error": {"message": "This model only supports single tool-calls at once!"}})
+    served = Served(raised, IN_TEXT)
+    assert names(served.ask()) == READ_A
+    assert served.notices == [TEMPLATE_FAILED]
+
+
+def test_what_they_have_in_common_costs_an_ordinary_server_nothing():
+    served = Served(NATIVE_CALL, HELLO)
+    served.ask()
+    served.ask()
+    assert len(served.client.requests) == 2
+    assert json.dumps(served.notices) == "[]"
