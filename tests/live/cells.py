@@ -47,6 +47,9 @@ SERVERS: Mapping[str, str] = {
     "strict": "strict: no parser",
     "strict, wrong parser": "strict: wrong",
     "strict, thinking": "strict: reasoning",
+    "tokens": "tokens",
+    "tokens, wrong parser": "tokens: wrong",
+    "tokens, strict": "tokens: strict",
 }
 
 

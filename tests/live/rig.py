@@ -24,6 +24,7 @@ HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 WRONG = ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")
 THINKING = (*HERMES, "--reasoning-parser", "qwen3")
 PLUGIN = ("--enable-auto-tool-choice", "--tool-call-parser", "any")
+SCALE_OUT = ("--enable-scale-out",)
 API_KEY = "live-test-key-0123456789"
 
 
@@ -49,6 +50,9 @@ KINDS = {
     "plugin, thinking": Kind(
         "chatml", (*PLUGIN, "--reasoning-parser", "qwen3", "--stream-interval", "8"), has_plugin=True
     ),
+    "tokens": Kind("chatml", SCALE_OUT),
+    "tokens, wrong parser": Kind("chatml", (*SCALE_OUT, *WRONG)),
+    "tokens, strict": Kind("strict", SCALE_OUT),
     "no system role": Kind("strict", ("--chat-template", str(HERE / "no_system.jinja"))),
 }
 
