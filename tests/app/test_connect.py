@@ -21,7 +21,7 @@ def connect(server, **options) -> Connections:
 
 def test_a_tighter_limit_replaces_only_longer_ones():
     settings = Settings(vllm=VllmSettings(timeout=0.5))
-    assert Connections(settings).make_client(within=2.0)._deadline.limits == (2.0, 2.0, 0.5, 2.0)
+    assert Connections(settings).make_client(within=2.0)._deadline.limits == (2.0, 2.0, 0.5, 2.0, 2.0)
 
 
 def test_models_are_listed_with_their_context_where_it_is_known():
