@@ -100,7 +100,7 @@ NETWORK = [
 ]  # fmt: skip
 ALIVE = [
     "sleep 300 &", "nohup sleep 300 & disown", "setsid -f sleep 300", "(setsid sleep 300 &) ; (trap '' TERM; sleep 300) &",
-    "python3 -c \"import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(300))\"",
+    "python3 -c \"import os, time; os.fork() or (os.setsid(), os.fork() or os.execlp('sleep', 'sleep', '300'))\"",
     "bash -c 'trap \"\" TERM INT HUP; while :; do sleep 1; done' &", "sleep 300 & kill -STOP $!",
     "kill -9 $PPID; sleep 300 &", "kill -9 -1", "kill -STOP $PPID", "sh -c 'sleep 300 & exec true'",
     "tmux new -d sleep 300; screen -dm sleep 300; echo 'sleep 300' | at now; systemd-run --user sleep 300",
