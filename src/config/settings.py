@@ -118,7 +118,8 @@ class VllmSettings:
 class TextProtocolSettings:
     constrained: str = option(
         "auto",
-        "Have vLLM allow only a valid call after `TOOL_CALL:`; auto: if it can; on: require it",
+        "Have vLLM allow only a valid call after `TOOL_CALL:`, or after what begins one in the model's own format; "
+        "auto: if it can; on: require it",
         choices=("auto", "on", "off"),
     )
 
