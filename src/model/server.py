@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 OK = 200
 MAX_BODY_BYTES = 256 * 1024 * 1024
+MAX_REFUSAL_BYTES = 16 * 1024 * 1024
 ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
 # Where a list of models may be, seen from an address that is not quite right.
 NEARBY_PATHS = ("v1", "..", "../..", "../v1")
@@ -237,9 +238,9 @@ def read_piece() -> Aside[bytes | ClientError | None]:
     return piece
 
 
-def read_body() -> Aside[bytes]:
-    """The body of the reply that is open."""
+def read_body(limit: int = MAX_REFUSAL_BYTES) -> Aside[bytes]:
+    """The body of the reply that is open, and no more than is read when `limit` bytes are there."""
     body = bytearray()
-    while len(body) < MAX_BODY_BYTES and (chunk := (yield READ)) is not None:
+    while len(body) < limit and (chunk := (yield READ)) is not None:
         body += chunk
     return bytes(body)

@@ -16,7 +16,7 @@ from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
 from ..model.recovery import Recovery
 from ..model.response_assembler import ResponseAssembler
-from ..model.server import OK, ServerApi, read_body, read_refusal
+from ..model.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
 from ..model.token_budget import TokenBudget
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
@@ -231,7 +231,7 @@ class ChatTurn:
         yield Payload([*last, DONE])
 
     def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
-        body = yield from read_body()
+        body = yield from read_body(MAX_BODY_BYTES)
         yield Release()
         answer = as_dict(load_json(body))
         choices = as_dicts(answer.get("choices"))
