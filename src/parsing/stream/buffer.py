@@ -15,6 +15,7 @@ from ..events import Doubted, Malformed, ParsedCall, ParserEvent
 MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
 _HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice
 LEAD_CHARS = 240  # of the text before a block
+BACKTICK_CONTEXT_CHARS = 8  # before a backtick, that mostly tell that it begins no block
 LOOK_BACK_CHARS = 160  # of a line that is read backwards
 
 
@@ -60,7 +61,7 @@ class StreamBuffer:
 
     def skim(self, text: str, held: int) -> list[ParserEvent]:
         """The event that shows `text` but for the `held` characters at its end, which are all that is held back."""
-        self.position = held
+        self.position = held - count_backticks(text)
         if not held:
             self.text = ""
         elif held == len(text):
@@ -77,6 +78,10 @@ class StreamBuffer:
         self._skimmed.clear()
         self._lead = (self._lead + text)[-LEAD_CHARS:]
         self._line_start = (self._line_start + text).rpartition("\n")[2][-LOOK_BACK_CHARS:]
+
+    def get_context(self) -> str:
+        """The last characters of the line that were shown, BACKTICK_CONTEXT_CHARS or more."""
+        return self._line_start + "".join(self._skimmed[-BACKTICK_CONTEXT_CHARS:])
 
     @property
     def has_skimmed(self) -> bool:
@@ -194,6 +199,11 @@ class StreamBuffer:
 
     def starts_line(self, at: int) -> bool:
         return not self.find_line(at).strip()
+
+
+def count_backticks(text: str) -> int:
+    """How many backticks, up to four, end the text: those that follow decide what they are."""
+    return min(4, len(text) - len(text.rstrip("`"))) if text.endswith("`") else 0
 
 
 def count_nonspace(text: str) -> int:

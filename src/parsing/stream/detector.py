@@ -25,8 +25,8 @@ _HARMONY_LEAD = LazyPattern(
 _LINE_START = LazyPattern(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
-_INLINE = LazyPattern(r"`[^`\n]{1,400}`")
-_INLINE_PREFIX = LazyPattern(r"`[^`\n]{0,400}\Z")
+_CODE_END = LazyPattern(r"[^`\n]{1,400}`")
+_CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
 _DOTTED = LazyPattern(r"[^\W\d][\w.]*")  # whose last part may name a tool
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
 _GLUED = LazyPattern(r"[\w.\\/:$-]")  # before a label, they make it part of another word
@@ -266,13 +266,12 @@ class BlockDetector:
         """A fence or a quoting backtick belongs to the block that it begins with."""
         text, at, _, line, _ = position
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
+        if not text.startswith("``", at) and not _starts_line(line):
+            return NeedMore(at) if at + 1 == len(text) else None
         word = find_preceding_name(self._tools, position) if is_fence else None
         if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
             return detection
         inner = self._detect_quoted(text, at)
-        quotes = not text.startswith("``", at) and not _starts_line(line)
-        if isinstance(inner, BlockStart) and quotes:
-            return _skip_inline_code(text, at)
         if isinstance(inner, NeedMore):
             return NeedMore(at)
         return inner._replace(start=at, must_end_line=False) if isinstance(inner, BlockStart) else None
@@ -390,8 +389,18 @@ def _starts_line(line: str) -> bool:
     return _LINE_START.fullmatch(line) is not None
 
 
-def _skip_inline_code(text: str, at: int) -> Detection:
-    """Skips inline code, which quotes; a backtick without an end is none."""
-    if code := _INLINE.match(text, at):
-        return Skip(code.end())
-    return NeedMore(at) if _INLINE_PREFIX.match(text, at) else None
+def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:
+    """The rest of the inline code amid a line that a block stands in, which begins at `start`, at or before the anchor.
+
+    Inline code quotes. A backtick without an end is none.
+    """
+    text, line, size = position.text, position.line, position.at - start
+    before = line[: len(line) - size]
+    quote = line.rfind("`", 0, len(before)) if before[-1:] == "`" else line.rfind("`")
+    if quote < 0 or "\n" in text[start : position.at] or _starts_line(line[:quote]):
+        return None
+    if before[-1:] != "`" and (len(line) >= LOOK_BACK_CHARS or line.count("`") % 2 == 0):
+        return None
+    if end := _CODE_END.match(text, position.at):
+        return Skip(end.end())
+    return NeedMore(start) if not final and _CODE_END_PREFIX.match(text, position.at) else None

@@ -8,12 +8,12 @@ what follows each of its dots and colons.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from ..arguments.tool_index import ToolIndex
-from .buffer import LOOK_BACK_CHARS
+from .buffer import BACKTICK_CONTEXT_CHARS, LOOK_BACK_CHARS
 
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
@@ -21,11 +21,10 @@ _OWN_WORD = re.compile(r"tool|calls\Z", re.IGNORECASE)
 CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 KEYWORDS = frozenset(
     (*CHANNELS, "action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name",
-     "function call", "to", "functools", "call", "observation")
+     "function call", "to", "functools", "call", "observation", "await", "return")
 )  # fmt: skip
 KEYWORD_PREFIXES = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
 _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
-_ANCHOR_CHARACTER = re.compile(r"[<{\[(`:>=]")
 _LEADS = ("tool", *CHANNELS)  # words that make one marker with the word behind a blank
 _FOLLOWERS = frozenset("cCtT")  # the word behind is `call` or `to`
 _MAX_REMEMBERED, _MAX_REMEMBERED_CHARS = 4096, 40  # words, and of one
@@ -112,6 +111,8 @@ def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     if last.isalnum() and (word := find_plain_word(text, floor)) and _begins_nothing(tools, word):
         return end  # most pieces of an answer end so
     marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
+    if text.startswith("`", marks):
+        marks = max(floor, marks - BACKTICK_CONTEXT_CHARS)
     if last in "]@>":
         return marks
     name = next((word.start for word in iter_words(text, end, start) if _may_begin(tools, word)), marks)
@@ -158,17 +159,24 @@ class Skimmer:
     That depends on the text's last word alone, with few exceptions, so it is remembered by that word.
     """
 
-    def __init__(self, tools: ToolIndex, unusual: str = "") -> None:
-        """`unusual` are more characters that anchors begin with."""
+    def __init__(self, tools: ToolIndex, find_anchor: Callable[..., re.Match[str] | None]) -> None:
         self._tools = tools
+        self._find_anchor = find_anchor
         self._holds: dict[str, int] = {}
-        anchor = re.compile(f"{_ANCHOR_CHARACTER.pattern}|[{re.escape(unusual)}]") if unusual else _ANCHOR_CHARACTER
-        self._find_anchor = anchor.search
 
-    def count_held(self, text: str) -> int:
-        """How many characters at the end of `text` have to be held back; -1 if something may begin in it."""
-        if not text or self._find_anchor(text):
+    def count_held(self, text: str, get_context: Callable[[], str] = str) -> int:
+        """How many characters at the end of `text` have to be held back; -1 if something may begin in it.
+
+        `get_context` gives the end of the text that was shown before.
+        """
+        if not text or "to=" in text:
             return -1
+        if found := self._find_anchor(text):
+            if found.start() > 1 or found[0] != "`":
+                return -1
+            context = get_context()
+            if self._find_anchor(context + text, len(context)):
+                return -1
         space = (text.rfind(" ") if not text[-1].isspace() else text.rfind(" ", 0, len(text.rstrip()))) + 1
         word = text[space:]  # and the blanks behind it
         held = self._holds.get(word)

@@ -23,8 +23,8 @@ from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
 from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
-from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
-from .detector import BlockDetector, Detection, NeedMore, Skip, Stray
+from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
+from .detector import BlockDetector, Detection, NeedMore, Skip, Stray, find_code
 from .lookback import Position, Skimmer, find_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart
@@ -84,7 +84,7 @@ class StreamParser:
         self._buffer = StreamBuffer()
         self._prefilter = Prefilter(formats.anchors, formats.unusual_characters)
         self._loops = LoopSkipper()
-        self._skimmer = Skimmer(tools, formats.unusual_characters)
+        self._skimmer = Skimmer(tools, self._prefilter.search)
         self._can_skim = False  # whether a piece of prose needs nothing but to be shown
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
@@ -117,7 +117,7 @@ class StreamParser:
         buffer = self._buffer
         if self._can_skim:
             whole = buffer.text + text if buffer.text else text
-            held = self._skimmer.count_held(whole)
+            held = self._skimmer.count_held(whole, buffer.get_context)
             if held >= 0 and not (buffer.called and "\n" in text):
                 return buffer.skim(whole, held)
         buffer.add(text)
@@ -189,6 +189,9 @@ class StreamParser:
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
         at = self._prefilter.find(buffer.text, buffer.position)
+        if buffer.position == buffer.floor > 0:  # a line begins behind a block
+            first = _skip_blanks(buffer.text, buffer.floor)
+            at = first if buffer.text.startswith("`", first) else at
         for label in buffer.list_labels():
             found = buffer.text.find(label, buffer.position, len(buffer.text) if at < 0 else at + len(label))
             at = found if found >= 0 and not 0 <= at < found else at
@@ -196,11 +199,11 @@ class StreamParser:
             self._state = "discard"
             return True
         if at < 0:
-            end = len(buffer.text)
-            hold = end if final else find_hold(self._tools, buffer.text, buffer.start)
+            end = max(buffer.position, len(buffer.text) - count_backticks(buffer.text))
+            hold = len(buffer.text) if final else find_hold(self._tools, buffer.text, buffer.start)
             for label in () if final else buffer.list_labels():
                 end = min(end, len(buffer.text) - count_overlap(buffer.text, label, buffer.start))
-            self._hold(min(hold, end), end, final)
+            self._hold(hold if final else min(hold, end), end, final)
             return False
         if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
             return True
@@ -281,6 +284,8 @@ class StreamParser:
             return stray
         position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
         detection = self._detector.detect(position)
+        if isinstance(detection, BlockStart) and "`" in position.line and not buffer.in_fence:
+            detection = find_code(position, detection.start, final=final) or detection
         if marker and isinstance(detection, BlockStart):
             return NeedMore(detection.start)
         return marker if marker and not isinstance(detection, NeedMore) else detection

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+_MIDLINE = r"[^\s\"'>*+\-#$`\d.)(\[\]=:]"  # no line that a block begins has it before the block, but in these words
 _ANCHOR_SOURCE = (
     r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
     r"|(?i:tool(?:_call)?:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
@@ -18,7 +19,9 @@ _ANCHOR_SOURCE = (
     r"|:(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"  # after a label, or after one that a name
     r"|(?:(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):))"  # or an object follows
     r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:[\n\[]|\Z))))"
-    r"|`(?!`{4})"  # the end of a longer run
+    r"|`(?!`{4})(?:(?=`)"  # the end of a run of backticks, or one that may begin a line
+    rf"|(?<!{_MIDLINE}`)(?<!{_MIDLINE}[ \t]`)|(?<=call`)|(?<=call[ \t]`)|(?<=await`)|(?<=await[ \t]`)"
+    r"|(?<=return`)|(?<=return[ \t]`))"
     r"|>(?=>>(?!>)|>?\Z)"
 )
 _ANCHOR = re.compile(_ANCHOR_SOURCE)
@@ -34,6 +37,7 @@ class Prefilter:
     def __init__(self, unusual: str = "", characters: str = "") -> None:
         """`unusual` is the source of a pattern of further anchors, which begin with one of `characters`."""
         self._anchor = re.compile(f"{unusual}|{_ANCHOR_SOURCE}") if unusual else _ANCHOR
+        self.search = self._anchor.search
         self._characters = _CHARACTERS + characters
         self._text = ""
         self._next: dict[str, int] = {}

@@ -7,6 +7,7 @@ import pytest
 from src.parsing import StreamParser
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.stream.lookback import Skimmer, find_hold, iter_words
+from src.parsing.stream.prefilter import Prefilter
 from src.types.events import TextDelta
 from tests.parsing.laws import TOOLS, events_of, join_all, summarize
 
@@ -58,15 +59,26 @@ WORDS = (
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_held_back_is_what_the_look_back_says(seed):
     source, index = random.Random(seed), ToolIndex(TOOLS)
-    skimmer = Skimmer(index)
+    skimmer = Skimmer(index, Prefilter().search)
     for _ in range(2_000):
         text = "".join(source.choice(WORDS) for _ in range(source.randint(1, 5)))
         assert skimmer.count_held(text) == len(text) - find_hold(index, text, 0), text
 
 
-@pytest.mark.parametrize("text", ["a <", "{", "f(", "x:", "`", "[", ">", "to=read js", ""])
+@pytest.mark.parametrize("text", ["a <", '{"', "f(", "call:", "`", "- `a", "[", ">", "to=read js", ""])
 def test_text_in_which_something_may_begin_is_not_passed(text):
-    assert Skimmer(ToolIndex(TOOLS)).count_held(text) == -1
+    assert Skimmer(ToolIndex(TOOLS), Prefilter().search).count_held(text) == -1
+
+
+@pytest.mark.parametrize("text", ["a `b", "{ x", "x: y", "see (", "a ` and"])
+def test_text_in_which_nothing_can_begin_is_passed(text):
+    assert Skimmer(ToolIndex(TOOLS), Prefilter().search).count_held(text) >= 0
+
+
+def test_a_backtick_is_passed_by_what_was_shown_before_it():
+    skimmer = Skimmer(ToolIndex(TOOLS), Prefilter().search)
+    assert skimmer.count_held("`x is", lambda: "see the ") == 0
+    assert skimmer.count_held("`x is", lambda: "- ") == -1
 
 
 def test_prose_is_shown_as_it_comes():
