@@ -21,7 +21,7 @@ _SUFFIX_PREFIX = (  # compiled when needed: that takes 7 ms
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
 )
 _MIN_SIMILARITY = 0.5
-_REMEMBERED = 1024  # words that were looked up
+_REMEMBERED = 4096  # words that were looked up
 _SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
 _CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 
@@ -119,6 +119,8 @@ class NameIndex:
 
     def _is_name_prefix(self, word: str) -> bool:
         """Whether `word` may be the beginning of a tool's name, with or without a namespace."""
+        if word.isalnum():
+            return word.casefold() in self._prefixes
         word = re.sub(_SUFFIX_PREFIX, "", word.replace("\\", ""))
         head, dot, rest = word.rpartition(".")
         return normalize(word) in self._prefixes or bool(

@@ -24,6 +24,7 @@ KEYWORDS = frozenset(
      "function call", "to", "functools", "call", "observation", "await", "return")
 )  # fmt: skip
 KEYWORD_PREFIXES = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
+_LAST_CHARS = frozenset("_.\\/:$*`\"'@>=]-")  # besides letters and digits, of what may belong to a block
 _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
 _LEADS = ("tool", *CHANNELS)  # words that make one marker with the word behind a blank
 _FOLLOWERS = frozenset("cCtT")  # the word behind is `call` or `to`
@@ -35,6 +36,7 @@ _OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
 _OWN_MARKER = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
+_CHANNEL_CHARS = 32  # more than that has
 _CHANNEL_PREFIX = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
 _HARMONY_PREFIX = re.compile(
     TO + r"[\w.:-]{0,80}(?:\s{0,4}(?:[a-z]{1,10}|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}(?:<(?:\|[a-z]{0,10}\|?)?)?\Z"
@@ -69,11 +71,7 @@ class PrecedingWord(NamedTuple):
 
 def iter_words(text: str, end: int, floor: int, before: str = "") -> Iterator[PrecedingWord]:
     """The word that ends at `end`, whole and then without its first parts; `before` precedes `floor`."""
-    gap_start = max(floor, end - _MAX_GAP_CHARS - 1)
-    solid = gap_start + len(text[gap_start:end].rstrip())
-    low = max(floor, solid - _MAX_WORD_CHARS)
-    parts = text[low:solid].rsplit(None, 1)
-    match = _WORD.search(text, solid - len(parts[-1]), end) if parts else None
+    match = _find_word(text, end, floor)
     if not match:
         return
     _, name, mark, gap = match.groups()
@@ -84,14 +82,14 @@ def iter_words(text: str, end: int, floor: int, before: str = "") -> Iterator[Pr
         yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
 
 
-def find_plain_word(text: str, floor: int) -> str:
-    """The number or the ASCII word behind a space that the text ends in; empty if it may begin `TOOL_CALL` or `to=`."""
-    space = text.rfind(" ")
-    word = text[space + 1 :]
-    return word if space >= floor and _is_plain_word(word) and text.find("to=", floor) < 0 else ""
+def _find_word(text: str, end: int, floor: int) -> re.Match[str] | None:
+    gap_start = max(floor, end - _MAX_GAP_CHARS - 1)
+    solid = gap_start + len(text[gap_start:end].rstrip())
+    parts = text[max(floor, solid - _MAX_WORD_CHARS) : solid].rsplit(None, 1)
+    return _WORD.search(text, solid - len(parts[-1]), end) if parts else None
 
 
-@lru_cache(maxsize=1024)  # answers repeat their words
+@lru_cache(maxsize=4096)  # answers repeat their words
 def _is_plain_word(word: str) -> bool:
     return word.isascii() and (word.isalpha() or word.isdigit()) and not _OWN_WORD.match(word)
 
@@ -102,34 +100,47 @@ def is_word_char(character: str) -> bool:
 
 def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
-    start, end, last = max(floor, len(text) - LOOK_BACK_CHARS), len(text), text[-1:]
+    start, end = max(floor, len(text) - LOOK_BACK_CHARS), len(text)
     is_lead = text.find("to=", start) >= 0
     if is_lead and (lead := _HARMONY_PREFIX.search(text, start)):
         return lead.start()
-    if not (last.isalnum() or last.isspace() or last in "_.\\/:$*`\"'@>=]-"):
+    solid = text[start:].rstrip()
+    last = solid[-1:]
+    if not (last.isalnum() or last in _LAST_CHARS) or not last:
         return end
-    if last.isalnum() and (word := find_plain_word(text, floor)) and _begins_nothing(tools, word):
+    word = solid.rsplit(None, 1)[-1]
+    if not is_lead and _is_plain_word(word) and not _may_begin(tools, word, is_whole=len(solid) < end - start):
         return end  # most pieces of an answer end so
     marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
     if text.startswith("`", marks):
         marks = max(floor, marks - BACKTICK_CONTEXT_CHARS)
-    if last in "]@>":
+    if text[-1] in "]@>":
         return marks
-    name = next((word.start for word in iter_words(text, end, start) if _may_begin(tools, word)), marks)
-    channel = None if is_lead else _CHANNEL_PREFIX.search(text, start)
-    markers = (_OWN_PREFIX.search(text, start), channel)
-    return min(name, marks, *(match.start() for match in markers if match))
+    name = _find_name_start(tools, text, start, marks)
+    own = _OWN_PREFIX.search(text, max(start, end - _OWN_CHARS))
+    channel = None if is_lead else _CHANNEL_PREFIX.search(text, max(start, end - _CHANNEL_CHARS))
+    return min(name, marks, *(match.start() for match in (own, channel) if match))
 
 
-def _begins_nothing(tools: ToolIndex, word: str) -> bool:
-    return word.isdigit() or not (word.casefold() in KEYWORD_PREFIXES or tools.names.is_name_prefix(word))
+def _may_begin(tools: ToolIndex, word: str, *, is_whole: bool) -> bool:
+    """Whether a word, or the beginning of one, may belong to a block."""
+    if is_whole:
+        return tools.names.names_tool(word) or word.casefold() in KEYWORDS
+    return tools.names.is_name_prefix(word) or word.casefold() in KEYWORD_PREFIXES
 
 
-def _may_begin(tools: ToolIndex, word: PrecedingWord) -> bool:
-    bare = word.name.rstrip(":")
-    if word.gap or word.mark or bare != word.name:
-        return tools.names.names_tool(bare) or bare.casefold() in KEYWORDS
-    return tools.names.is_name_prefix(bare) or bare.casefold() in KEYWORD_PREFIXES
+def _find_name_start(tools: ToolIndex, text: str, floor: int, default: int) -> int:
+    """Where the word that ends the text, or what follows one of its joints, may begin a block; `default` if nowhere."""
+    word = _find_word(text, len(text), floor)
+    if not word:
+        return default
+    name, start = word[2], word.start(2)
+    bare = name.rstrip(":")
+    is_whole = bool(word[3] or word[4] or bare != name)
+    if _may_begin(tools, bare, is_whole=is_whole):
+        return word.start()
+    joints = (joint.end() for joint in _JOINT.finditer(name))
+    return next((start + at for at in joints if _may_begin(tools, bare[at:], is_whole=is_whole)), default)
 
 
 def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:

@@ -114,6 +114,8 @@ class StreamParser:
         """The events that `text` brings."""
         if self._is_inside:
             return self._feed_block(text)
+        if self._state == "discard":
+            return [Cut(text)] if text else []
         buffer = self._buffer
         if self._can_skim:
             whole = buffer.text + text if buffer.text else text

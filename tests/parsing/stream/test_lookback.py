@@ -70,7 +70,7 @@ def test_text_in_which_something_may_begin_is_not_passed(text):
     assert Skimmer(ToolIndex(TOOLS), Prefilter().search).count_held(text) == -1
 
 
-@pytest.mark.parametrize("text", ["a `b", "{ x", "x: y", "see (", "a ` and"])
+@pytest.mark.parametrize("text", ["a `b", "{ +", "x: y", "see (", "a ` and"])
 def test_text_in_which_nothing_can_begin_is_passed(text):
     assert Skimmer(ToolIndex(TOOLS), Prefilter().search).count_held(text) >= 0
 
