@@ -114,9 +114,9 @@ class StreamParser:
         """The events that `text` brings."""
         if self._is_inside:
             return self._feed_block(text)
-        if self._state == "discard":
-            return [Cut(text)] if text else []
         buffer = self._buffer
+        if self._state == "discard" and not buffer.has_bare_values:
+            return [Cut(text)] if text else []
         if self._can_skim:
             whole = buffer.text + text if buffer.text else text
             held = self._skimmer.count_held(whole, buffer.get_context)
