@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Union
+from typing import Union
 
 from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import ToolIndex
@@ -17,7 +17,7 @@ from ..formats.format_set import FORMAT_SET, FormatSet
 from . import openers
 from .buffer import LOOK_BACK_CHARS
 from .lookback import CHANNELS, TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
-from .openers import BlockStart
+from .openers import BlockStart, NeedMore, Skip, Stray
 
 _HARMONY_LEAD = LazyPattern(
     TO + r"([\w.:-]{1,80})(?:\s{0,4}(?:code|json|commentary|analysis|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}\Z"
@@ -34,24 +34,6 @@ _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
 )
-
-
-class NeedMore(NamedTuple):
-    """More text has to decide; the text from `start` on is held back."""
-
-    start: int
-
-
-class Skip(NamedTuple):
-    """Text up to `end`: markers that no body follows, or inline code."""
-
-    end: int
-
-
-class Stray(NamedTuple):
-    """A tag up to `end` that closes a value, which no block is open for."""
-
-    end: int
 
 
 Detection = Union[BlockStart, NeedMore, Skip, Stray, None]

@@ -137,3 +137,21 @@ class BlockStart(NamedTuple):
     name: str = ""
     explicit: bool = True
     must_end_line: bool = False  # only a block that ends its line is a call
+
+
+class NeedMore(NamedTuple):
+    """More text has to decide; the text from `start` on is held back."""
+
+    start: int
+
+
+class Skip(NamedTuple):
+    """Text up to `end`: markers that no body follows, or inline code."""
+
+    end: int
+
+
+class Stray(NamedTuple):
+    """A tag up to `end` that closes a value, which no block is open for."""
+
+    end: int

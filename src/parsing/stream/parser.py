@@ -24,10 +24,10 @@ from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_
 from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
-from .detector import BlockDetector, Detection, NeedMore, Skip, Stray, find_code
+from .detector import BlockDetector, Detection, find_code
 from .lookback import Position, Skimmer, find_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
-from .openers import BlockStart
+from .openers import BlockStart, NeedMore, Skip, Stray
 from .prefilter import Prefilter
 from .prefix_regex import MAX_MATCH_CHARS
 from .reasoning import Marker, ReasoningReader, count_overlap

@@ -16,8 +16,8 @@ from ...types.lazy_pattern import LazyPattern
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
 from .buffer import StreamBuffer
-from .detector import NeedMore, Skip
 from .lookback import TO
+from .openers import NeedMore, Skip
 from .prefix_regex import PrefixMatcher, any_of_caseless
 
 _Role = Literal["opens", "closes", "surrounds"]

@@ -3,9 +3,9 @@
 import pytest
 
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.stream.detector import BlockDetector, NeedMore, Skip
+from src.parsing.stream.detector import BlockDetector
 from src.parsing.stream.lookback import Position
-from src.parsing.stream.openers import BlockStart
+from src.parsing.stream.openers import BlockStart, NeedMore, Skip
 from tests.parsing.laws import TOOLS
 
 DETECTOR = BlockDetector(ToolIndex(TOOLS))

@@ -14,6 +14,9 @@ from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
 from tests.parsing.laws import PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
 
+CUT_CLOSER = (
+    "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>\nObservation: </arg_value> x"
+)
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 BLOCKS = {
     "plain": CALL,
@@ -145,6 +148,7 @@ class TestLaws:
     @example(('`Tool Call: {"tool_calls":', [12]), False)
     @example(('pairs4$get_weather\n{"city": "Oslo"}', [7]), True)
     @example(("TOOL_CALL[unused17]", [11]), False)
+    @example((CUT_CLOSER, range(CUT_CLOSER.index(" </"), len(CUT_CLOSER))), False)
     @example(("<function=r\nBEGIN_ARG: y\n<function=o\n", [12]), False)
     @example(("<tool><request>r</request><city></city></tool><f>\n]<]minimax[>[<invoke name=e", [52]), False)
     def test_any_chunking_gives_the_same_events(self, chunks, truncated):
