@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 from ...types.messages import JSON
@@ -68,7 +69,8 @@ class Format(NamedTuple):
     @property
     def marker(self) -> str:
         """What a call begins with that stands nowhere else in text; empty if there is no such thing."""
-        openers = [each for each in (self.opener, *MORE_OPENERS) if each and self.example.startswith(each)]
+        example = self.example
+        openers = [each for each in (self.opener, *MORE_OPENERS) if each and example.startswith(each)]
         known = (each for each in openers if (each[0] in "<[]" and each not in _SHARED) or each == "TOOL_CALL:")
         return next(known, "")
 
@@ -224,15 +226,17 @@ MORE_CLOSERS = (
 # Markers that begin a call and stand nowhere else in running text.
 _WORDS = {"<tool>", "<function>"}
 _SHARED = _WORDS | {"<|channel|>", "<|start|>assistant to=", "<|from|>assistant", "<|im_start|>"}  # with plain answers
-_TAGS = tuple(
-    {row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} - _WORDS
-    | {row.marker for row in FORMATS if row.marker}
-)
+
+
+@cache
+def _list_tags() -> frozenset[str]:
+    tags = {row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} - _WORDS
+    return frozenset(tags | {marker for row in FORMATS if (marker := row.marker)})
 
 
 def mentions_call(text: str) -> bool:
     """Whether a text quotes how calls are written, so that an answer to it may quote it, too."""
-    return any(tag in text for tag in _TAGS)
+    return any(tag in text for tag in _list_tags())
 
 
 def list_parsers(origin: str) -> list[str]:
