@@ -195,14 +195,8 @@ class ModelCore:
             path = yield from self._learn_template(messages, tools, path)
         if path.mode == "tokens" and not self._can_tell_prompts:
             path = path.skip_tokens()
-        is_in_use = path.mode == "template" or path.proven  # tokens are: other servers have refused them by then
-        if (
-            tools
-            and path.prompt_style == "template"
-            and is_in_use
-            and not path.written_format
-            and self._builder.wants_grammar
-        ):
+        asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
+        if tools and asks and not path.written_format and self._builder.wants_grammar:
             probe = self._build_request(PROBE, [PROBE_TOOL], path)
             self.path = path = replace(path, written_format=(yield from detect_format(self.server, probe)))
         while True:
