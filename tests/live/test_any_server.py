@@ -95,10 +95,9 @@ class TestWhatIsNotThere:
         assert "missing" in answer.stderr
         assert served[0] in answer.stderr
 
-    def test_an_address_without_v1_is_recognised(self, program, any_server):
+    def test_an_address_without_v1_is_completed(self, program, any_server):
         address = any_server.base_url.removesuffix("/v1")
         answer = program.ask(any_server, GREETING, "--model", "any", "--base-url", address)
-        assert (answer.stdout, answer.code) == ("", 1)
-        assert "HTTP 404" in answer.stderr
-        assert f"There is a server at {any_server.base_url}:" in answer.stderr
+        assert answer.code == 0
+        assert f"The server of {address} is at {any_server.base_url}." in answer.stderr
         assert "Traceback" not in answer.stderr

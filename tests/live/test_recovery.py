@@ -6,7 +6,7 @@ import pytest
 
 from src.app.model import Model
 from src.model import CallPath
-from src.model.recovery import ASKING_AGAIN_NOTICE
+from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE
 from src.model.response_assembler import fits
 from src.providers.vllm import fits_xgrammar
 from src.tools import REGISTRY
@@ -86,4 +86,4 @@ def test_a_server_that_is_no_vllm_is_asked_again_without_a_stream(client):
     """vLLM's hermes swallows this call in a stream, and passes it on in a whole answer."""
     response, told = turn(Model(client, "tiny", is_vllm=False), SWALLOWED)
     assert [call.origin for call in response.calls] == ["hermes"]
-    assert told[0] == ASKING_AGAIN_NOTICE
+    assert told[0] == ASKING_WHOLE_NOTICE
