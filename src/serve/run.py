@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -30,6 +30,7 @@ from .keys import read_keys
 from .pages.metrics import Metrics
 from .upstreams import Replica, Upstreams
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
 CONNECT_TIMEOUT_S = 3.0
 SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
 KEEP_ALIVE_S = 75.0
@@ -187,18 +188,27 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     options = settings.serve
     keys = read_keys(Path(options.keys)) if options.keys else None
     app = Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app()
+    checks = _load_tls(tls)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:
-        asyncio.run(_listen(app, address, _load_tls(tls), is_shared=options.workers > 1))
+        asyncio.run(_listen(app, address, checks, mask, is_shared=options.workers > 1))
     except OSError as error:
         raise _explain_listen(address, error) from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 async def _listen(
-    app: web.Application, address: ListenAddress, checks: ssl.SSLContext | None, *, is_shared: bool
+    app: web.Application,
+    address: ListenAddress,
+    checks: ssl.SSLContext | None,
+    mask: Iterable[int],
+    *,
+    is_shared: bool,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let streams finish. `is_shared`: other workers listen on the address too.
 
-    Raises OSError where the address cannot be had.
+    `mask`: the signals that stay blocked. Raises OSError where the address cannot be had.
     """
     runner = web.AppRunner(
         app,
@@ -211,8 +221,9 @@ async def _listen(
     )
     await runner.setup()
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         await web.TCPSite(runner, address.host, address.port, ssl_context=checks, reuse_port=is_shared).start()
         watch = asyncio.create_task(close_silent(runner.server, app[HAS_ASKED], HEAD_TIMEOUT_S))
