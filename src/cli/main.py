@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from types import ModuleType
 
 from .. import __version__
@@ -164,16 +163,14 @@ def _split_message(parser: ArgumentParser, words: list[str]) -> tuple[list[str],
     """The options, and the first message of a chat: the words that are no options, unless they begin with a command."""
     own: list[str] = []
     said: list[str] = []
-    rest = iter(words)
-    for word in rest:
+    takes_value = False
+    for at, word in enumerate(words):
         if word == "--":
-            said += rest
-        elif not word.startswith("-") or word == "-":
-            said.append(word)
-        else:
-            own.append(word)
-            if parser.takes_value(word):
-                own += islice(rest, 1)
+            said += words[at + 1 :]
+            break
+        is_option = word.startswith("-") and word != "-"
+        (own if is_option or takes_value else said).append(word)
+        takes_value = is_option and parser.takes_value(word)
     if not said or said[0] in COMMANDS or (len(said) == 1 and is_near(said[0], list(COMMANDS))):
         return words, ""  # argparse says what is wrong with a command that is spelled wrong
     return own, " ".join(said)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from src.cli.main import exit_on_signals
+from src.cli.main import _split_message, exit_on_signals, make_parser
 
 
 @pytest.fixture
@@ -27,3 +27,18 @@ def test_what_was_started_with_nohup_outlives_its_terminal(hangup):
     hangup(signal.SIG_IGN)
     with exit_on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "message"),
+    [
+        (["fix", "it"], [], "fix it"),
+        (["--resume", "--output", "json", "-p", "x"], ["--resume", "--output", "json", "-p", "x"], ""),
+        (["--resume", "name", "--plain", "go"], ["--resume", "name", "--plain"], "go"),
+        (["-y", "go", "--", "--on"], ["-y"], "go --on"),
+        (["-p", "-"], ["-p", "-"], ""),
+    ],
+)
+def test_words_that_are_no_options_are_the_first_message(words, own, message):
+    parser = make_parser()
+    assert _split_message(parser, words) == ((own if message else words), message)
