@@ -21,13 +21,12 @@ from typing import Any
 
 from ..config import Settings
 from ..errors import BotError, ConfigError
-from .load import LoadControl, fetch_waiting
+from .load import LOOK_INTERVAL_S, LoadControl, fetch_waiting
 from .pool import ProcessPool
 from .task_run import BACKOFF_S, MAX_ATTEMPTS, Job, TaskOutcome, point_to
 from .tasks import BatchOptions
 
 POLL_S = 0.2  # between two questions for room on a server
-LOOK_INTERVAL_S = 1.0
 CPUS_PER_TASK = 0.05  # a task waits for its model most of the time; a worker of Ray takes about 115 MB
 SHUT = "shut"  # no task may start any more
 

@@ -16,13 +16,12 @@ from typing import NamedTuple
 from ..app.state_files import SERVERS
 from ..config import Settings
 from ..errors import BotError
-from .load import LoadControl, fetch_waiting
+from .load import LOOK_INTERVAL_S, LoadControl, fetch_waiting
 from .pool import ProcessPool
 from .results import Results, Row
 from .task_run import BACKOFF_S, MAX_ATTEMPTS, Job, TaskOutcome, point_to
 from .tasks import BatchOptions, Task
 
-LOOK_INTERVAL_S = 1.0  # between two looks at the servers' load
 WAIT_S = 0.5
 
 

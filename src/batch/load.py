@@ -16,6 +16,7 @@ from ..transport import Client
 
 WAITING = re.compile(rb"^vllm:num_requests_waiting(?:\{[^}]*\})? ([0-9.e+]+)", re.MULTILINE)
 METRICS_TIMEOUT_S = 5.0
+LOOK_INTERVAL_S = 1.0  # between two looks at the servers' load
 DECREASE = 0.75
 MAX_WAITING_SHARE = 0.1  # of the tasks that run there: a few wait for a moment on every busy server
 

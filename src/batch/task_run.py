@@ -32,7 +32,6 @@ MAX_CHECK_OUTPUT_CHARS = 4_000
 MAX_ATTEMPTS = 5  # of a task whose server refuses it for its load
 BACKOFF_S = 2.0  # before an attempt after a refusal, times the number of those made
 OVERLOAD_STATUS = (429, 503)
-STATUSES = {"stuck": "no_answer"}  # by stop reason; of others it is "limit"
 
 
 class Job(NamedTuple):
@@ -188,7 +187,7 @@ def _judge(counts: _Counts, failure: str, *, has_value: bool) -> tuple[str, str]
     if failure:
         return "error", failure
     if not result.is_complete:
-        return STATUSES.get(result.stop_reason, "limit"), STOPS[result.stop_reason]
+        return "no_answer" if result.stop_reason == "stuck" else "limit", STOPS[result.stop_reason]
     if not has_value:
         return "invalid", "The answer does not have the form of the schema, and its repair does not either."
     return (SUCCESS, "") if result.text else ("no_answer", "The model ended its answer without text.")

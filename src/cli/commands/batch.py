@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
             batch.run()
         except (KeyboardInterrupt, SystemExit) as error:
             show(None)
-            again = shlex.join(["vllm-bot", *_get_words()])
+            again = shlex.join(["vllm-bot", *sys.argv[1:]])
             done = f"{len(batch.rows):,} of {len(tasks):,} tasks are recorded in {out}."
             print(f"\n{done} To go on: {again}", file=sys.stderr)
             if isinstance(error, SystemExit):
@@ -149,18 +149,14 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
     return 0 if len(rows) == len(tasks) and all(row.is_success for row in rows) else FAILED
 
 
-def _get_words() -> list[str]:
-    return sys.argv[1:]
-
-
 def _find_server(settings: Settings) -> Settings:
     """The settings with the server and the model that answer. Raises BotError."""
     from ...app.discovery import discover
     from ...app.factory import Factory
     from ...types.events import Notice
-    from ..oneshot.ask import _refuse_to_choose
+    from ..oneshot.ask import refuse_to_choose
 
-    finding = discover(Factory(settings), _refuse_to_choose)
+    finding = discover(Factory(settings), refuse_to_choose)
     while True:
         try:
             event = next(finding)

@@ -168,7 +168,7 @@ def _answer(
     limits: RunLimits,
 ) -> Generator[Event, None, None]:
     """Find the server, then yield the events of the answer to the session's last message."""
-    target = yield from discover(factory, _refuse_to_choose)
+    target = yield from discover(factory, refuse_to_choose)
     settings = target.settings
     server, workspace = settings.vllm.base_url, str(settings.root)
     outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
@@ -310,5 +310,5 @@ OUTLETS: dict[str, Callable[[RunReport, TextIO], Outlet]] = {
 }
 
 
-def _refuse_to_choose(names: list[str]) -> str:
+def refuse_to_choose(names: list[str]) -> str:
     raise ConfigError(f"The server serves several models: {', '.join(names)}.", "Name one with --model.")
