@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import count
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -82,10 +83,10 @@ class _Question:
 class AgentLoop:
     """A model with tools.
 
-    `max_tool_turns`: how often calls are answered before the model must give its final answer. `compactor` replaces
-    the older part of a conversation by a summary before it fills the context; without one, only tool results are
-    shortened. `output_budget`: tokens that tool outputs may take before the oldest are left out, see pruning.py.
-    `runner` runs the calls; by default in threads.
+    `max_tool_turns`: how often calls are answered before the model must give its final answer; see also
+    `set_turn_limit`. `compactor` replaces the older part of a conversation by a summary before it fills the context;
+    without one, only tool results are shortened. `output_budget`: tokens that tool outputs may take before the oldest
+    are left out, see pruning.py. `runner` runs the calls; by default in threads.
     """
 
     def __init__(
@@ -109,7 +110,8 @@ class AgentLoop:
         self.approver = approver
         self._gate = PermissionGate(registry, approver, policy, review_board)
         self._dispatcher = ToolDispatcher(registry, self._gate, max_parallel_calls, runner)
-        self._max_tool_turns = max_tool_turns
+        self._max_tool_turns: int | None = max_tool_turns
+        self._may_go_on: Callable[[int], bool] = lambda _turns: False
         self.compactor = compactor
         self._output_budget = output_budget
         self._count_outputs = MessageMemo(count_output_chars)
@@ -122,6 +124,10 @@ class AgentLoop:
     def set_mode(self, mode: str) -> None:
         """Choose how much may happen without asking, from the next call on; one of MODES."""
         self._gate.policy = replace(self._gate.policy, mode=mode)
+
+    def set_turn_limit(self, turns: int | None, may_go_on: Callable[[int], bool]) -> None:
+        """Have `may_go_on` asked after so many turns with calls, and again after as many more; None: no limit."""
+        self._max_tool_turns, self._may_go_on = turns, may_go_on
 
     def run(
         self,
@@ -152,14 +158,16 @@ class AgentLoop:
         if question.tool_choice == "none":
             yield from self._answer_without_calls(question.conversation, 1, NO_CALLS)
             return
-        for number in range(1, self._max_tool_turns + 1):
+        for number in count(1):
             yield TurnStarted(number)
             outcome = yield from self._step(question)
             if outcome.notice:
                 yield Notice(outcome.notice)
             if outcome.is_final:
                 return
-        yield from self._request_final_answer(question)
+            if self._max_tool_turns and number % self._max_tool_turns == 0 and not self._may_go_on(number):
+                yield from self._request_final_answer(question, number)
+                return
 
     def _step(self, question: _Question) -> AgentSteps[TurnOutcome]:
         """One turn: the model's response, then its calls."""
@@ -240,13 +248,13 @@ class AgentLoop:
             raise WireError("The model's turn ended without an answer.")
         return response
 
-    def _request_final_answer(self, question: _Question) -> AgentSteps[None]:
+    def _request_final_answer(self, question: _Question, turns: int) -> AgentSteps[None]:
         """One last turn, for which the tools stay in the prompt, so that the server has its beginning cached."""
-        limit, conversation = self._max_tool_turns, question.conversation
-        yield Notice(f"Stopped after {limit} turns with tool calls (agent.max_tool_turns); asking for a summary.")
+        conversation = question.conversation
+        yield Notice(f"Stopped after {turns} turns with tool calls (agent.max_tool_turns); asking for a summary.")
         yield LimitHit("agent.max_tool_turns")
         conversation.append(FINAL_ANSWER_PROMPT)
-        yield from self._answer_without_calls(conversation, limit + 1, FINAL_ANSWER_PROMPT.text)
+        yield from self._answer_without_calls(conversation, turns + 1, FINAL_ANSWER_PROMPT.text)
 
     def _answer_without_calls(self, conversation: list[Message], number: int, reason: str) -> AgentSteps[None]:
         """A turn whose calls are not run, but answered with `reason`; the user is told."""

@@ -126,7 +126,11 @@ class TextProtocolSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    max_tool_turns: int = option(10, "Turns with tool calls before the model must answer", least=1)
+    max_tool_turns: int = option(
+        10,
+        "Turns with tool calls before the model must answer; in the chat only where it is set, and you are asked",
+        least=1,
+    )
     max_parallel_calls: int = option(4, "How many low-risk calls may run at the same time", least=1, most=64)
     compact_at: float | None = option(
         0.85,

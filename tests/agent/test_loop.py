@@ -183,6 +183,20 @@ class TestLimits:
         assert run.of(LimitHit) == [LimitHit("agent.max_tool_turns")]
         assert run.conversation[-1] == says("So far.")
 
+    def test_at_a_limit_that_may_be_passed_it_is_asked_again_after_as_many_turns(self):
+        run = Run(*(says("", replace(LOOK, arguments={"path": str(at)})) for at in range(5)), says("So far."))
+        asked = []
+        run.agent.set_turn_limit(2, lambda turns: bool(asked.append(turns)) or turns < 4)
+        run.all()
+        assert (asked, len(run.of(LimitHit)), run.model.asked[-1].tool_choice) == ([2, 4], 1, "none")
+
+    def test_without_a_limit_only_a_call_that_repeats_itself_stops_the_model(self):
+        run = Run(*(says("", replace(LOOK, arguments={"path": str(at)})) for at in range(60)), *[says("", LOOK)] * 5)
+        run.agent.set_turn_limit(None, pytest.fail)
+        run.all()
+        assert (len(run.of(LimitHit)), len(run.of(TurnStarted))) == (0, 64)
+        assert "again and again" in run.of(Notice)[-1].text
+
     def test_calls_in_the_summary_are_not_run_and_the_user_is_told(self):
         run = Run(says("", LOOK), says("More.", CHANGE), max_tool_turns=1).all()
         assert run.ran == ["look a"]

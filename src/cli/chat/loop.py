@@ -132,7 +132,12 @@ def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Ca
     """The state of a new chat. `approver` is called when the runtime is made."""
 
     def make(name: str) -> Runtime:
-        return Factory(state.settings).make_runtime(name, approver(), lambda: state.session)
+        from .input.approve import find_turn_limit
+
+        asked = approver()
+        runtime = Factory(state.settings).make_runtime(name, asked, lambda: state.session)
+        runtime.agent.set_turn_limit(*find_turn_limit(asked, state.settings))
+        return runtime
 
     state = State(target.settings, screen, debug, make, target.model, Factory(target.settings).make_store())
     state.context_length, state.known_path = target.context, target.path.mode if target.path else ""

@@ -89,6 +89,21 @@ class TerminalApprover:
                 self._show("")
                 return DENIED
 
+    def may_go_on(self, turns: int) -> bool:
+        """Ask whether the model may go on after so many turns with calls; Enter is a yes."""
+        with self._pause():
+            self._show(f"  The model has called tools for {turns} turns (agent.max_tool_turns).")
+            while True:
+                discard_typed_ahead()
+                try:
+                    word = self._ask("  Go on? [Y/n] ", "").strip().lower()
+                except EOFError:
+                    self._show("")
+                    return False
+                if word in ("", "y", "yes", "n", "no"):
+                    return word[:1] != "n"
+                self._show("  Answer y or n; at n the model sums up what it has found.")
+
     def _show(self, text: str) -> None:
         columns = self._get_width()
         self._print(wrap_text(text, columns - 1) if columns > 1 else text)
@@ -191,6 +206,13 @@ class TerminalApprover:
         file = "command.sh" if is_command else str(request.call.arguments.get("path", "")).rpartition("/")[2]
         ends = text[len(text.rstrip("\n")) :]  # which the editor's text comes without
         return self._edit(text, file or "text") + ends
+
+
+def find_turn_limit(approver: Approver, settings: Settings) -> tuple[int | None, Callable[[int], bool]]:
+    """For AgentLoop.set_turn_limit: in a chat only a limit that was set holds, and the user is asked at it."""
+    limit = settings.agent.max_tool_turns if "agent.max_tool_turns" in settings.places else None
+    person = approver.other if isinstance(approver, AutoApprover) else approver
+    return limit, person.may_go_on if isinstance(person, TerminalApprover) else lambda _turns: False
 
 
 def _read_feedback(said: str) -> str:

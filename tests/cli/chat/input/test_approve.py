@@ -49,6 +49,20 @@ class Asked:
         self.shown += f"{text}\n"
 
 
+@pytest.mark.parametrize(("said", "goes_on"), [("", True), ("Y", True), ("no", False), (EOFError(), False)])
+def test_at_a_limit_of_turns_enter_is_a_yes_and_what_is_unclear_is_asked_again(said, goes_on):
+    answers = ["what?", said]
+
+    def ask(_question, _default):
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    assert TerminalApprover(ask, lambda _text: None).may_go_on(10) is goes_on
+    assert answers == []
+
+
 @pytest.mark.parametrize("said", ["y", "Y", "yes", " yes "])
 def test_yes(said):
     assert Asked(said).answer == Answer(True)
