@@ -33,9 +33,12 @@ def hide_token_ids(data: bytes) -> bytes:
 
 
 class PlainChunk(NamedTuple):
-    """A chunk of the form: `text` is its content, or a thought."""
+    """A chunk of the form: `text` is its content, or a thought, and `quoted` is that in JSON, with its quotes."""
 
     text: str
+    quoted: bytes
+    ids: bytes
+    tail: bytes  # what follows the token ids
     data: bytes
     shown: bytes  # without the token ids if they are hidden
 
@@ -75,12 +78,14 @@ class TextRun:
         end = data[stop + len(middle) :]
         if end.translate(None, _NUMBERS) != self._shape:
             return None
+        quoted = data[start - 1 : stop + 1]
         try:
-            text = load_string(data[start - 1 : stop + 1])
+            text = load_string(quoted)
         except WireError:  # a lone surrogate
             return None
+        ids, _, tail = end.partition(b"]")
         hidden = self._hidden
-        return PlainChunk(text, data, data[:stop] + hidden + end[end.find(b"]") + 1 :] if hidden else data)
+        return PlainChunk(text, quoted, ids, tail, data, data[:stop] + hidden + tail if hidden else data)
 
     def add(self, chunk: PlainChunk, held_chars: int) -> list[bytes]:
         """Add a chunk; returns those to send. `held_chars`: at the end of the text, which may begin a call."""
@@ -106,8 +111,6 @@ class TextRun:
         self._passed, self._held, self.held_text, self.size = [], [], "", 0
         if not passed:
             return [], held
-        head, middle = self._head, self._middle
-        parts = [each.data[len(head) :].split(middle, 1) for each in passed]
-        ids, tails = zip(*(end.split(b"]", 1) for _, end in parts), strict=True)
-        strings = b"".join([string for string, _ in parts])
-        return [b"".join((head, strings, middle, b",".join(filter(None, ids)), b"]", tails[-1]))], held
+        strings = b"".join([each.quoted[1:-1] for each in passed])
+        ids = b",".join([each.ids for each in passed if each.ids])
+        return [b"".join((self._head, strings, self._middle, ids, b"]", passed[-1].tail))], held
