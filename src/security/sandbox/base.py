@@ -44,7 +44,7 @@ class NoSandbox:
         environment: Mapping[str, str],
         access: Access = "write",  # noqa: ARG002
     ) -> Launch:
-        return Launch(argv, environment, self._limits.make_setter())
+        return Launch(argv, environment, self._limits.make_setter(), max_tasks=self._limits.max_tasks)
 
 
 class DisabledExec:

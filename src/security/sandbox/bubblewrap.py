@@ -69,6 +69,7 @@ class BubblewrapSandbox(SandboxBase):
             settle,
             tidy_up,
             ends_with_parent=True,
+            max_tasks=self.limits.max_tasks,
         )
 
 

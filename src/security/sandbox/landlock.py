@@ -35,13 +35,14 @@ READ = EXECUTE | READ_FILE | READ_DIR
 FILES_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the other rights are for folders
 FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}  # by the ABI they came with
 TCP = 0b11  # bind and connect: ABI 4
-SCOPES = 0b11  # abstract sockets and signals: ABI 6
+SCOPES, SIGNALS = 0b11, 0b10  # abstract sockets and signals: ABI 6
 KEPT_CAPABILITIES = {0, 1, 2, 3, 4, 6, 7}  # of root: on files of other users, and on its own user
 LAST_CAPABILITY = 63
 
 libc = ctypes.CDLL(None, use_errno=True)
 _syscall, _prctl = libc.syscall, libc.prctl
 _syscall.restype = ctypes.c_long
+ZERO, ONE = ctypes.c_ulong(0), ctypes.c_ulong(1)
 
 
 class LandlockSandbox(SandboxBase):
@@ -77,6 +78,7 @@ class LandlockSandbox(SandboxBase):
         else:
             writable = [self.view.workspace, temporary, home]
         fd = create_ruleset(readable, writable, self._abi, network=has_network)
+        scope_fd = _make_ruleset(0, 0, SIGNALS, self._abi) if self._abi >= 6 else None
         broker = AttributeBroker(writable, self._column)
         confine = Confinement(fd, self.filters[access], SECCOMP[self._column], broker, root=os.geteuid() == 0)
         set_limits = self.limits.make_setter()
@@ -85,8 +87,13 @@ class LandlockSandbox(SandboxBase):
             set_limits()
             confine()
 
+        def scope_signals() -> None:  # pragma: no cover - runs in the child, between fork and exec
+            restrict(ctypes.c_int(scope_fd))
+
         def settle() -> None:
-            os.close(fd)
+            for each in (fd, scope_fd):
+                if each is not None:
+                    os.close(each)
             broker.close()
 
         return Launch(
@@ -94,6 +101,8 @@ class LandlockSandbox(SandboxBase):
             {**self._list_toolchains(), **self.complete_environment(environment, str(home), str(temporary), access)},
             before_exec,
             settle=settle,
+            scope_signals=scope_signals if scope_fd is not None else None,
+            max_tasks=self.limits.max_tasks,
         )
 
     def _list_toolchains(self) -> dict[str, str]:
@@ -120,11 +129,7 @@ def create_ruleset(readable: Iterable[Path], writable: Iterable[Path], abi: int,
     Paths that do not exist are left out; at any other path nothing is allowed. Raises OSError.
     """
     handled = FILE_RIGHTS[max(each for each in FILE_RIGHTS if each <= abi)]
-    fields = (handled, 0 if network or abi < 4 else TCP, SCOPES if abi >= 6 else 0)
-    attributes = struct.pack("=QQQ", *fields)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
-    fd = int(_syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0)))
-    if fd < 0:
-        raise _last_error("landlock_create_ruleset")
+    fd = _make_ruleset(handled, 0 if network or abi < 4 else TCP, SCOPES if abi >= 6 else 0, abi)
     for paths, rights in (
         (readable, READ),
         (writable, handled & ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)),
@@ -134,6 +139,21 @@ def create_ruleset(readable: Iterable[Path], writable: Iterable[Path], abi: int,
             with suppress(FileNotFoundError, PermissionError):
                 _allow(fd, path, rights & handled)
     return fd
+
+
+def _make_ruleset(files: int, tcp: int, scopes: int, abi: int) -> int:
+    """The file descriptor of a ruleset that handles these rights. Raises OSError."""
+    attributes = struct.pack("=QQQ", files, tcp, scopes)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    fd = int(_syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0)))
+    if fd < 0:
+        raise _last_error("landlock_create_ruleset")
+    return fd
+
+
+def restrict(ruleset_fd: ctypes.c_int) -> None:  # pragma: no cover - runs in the child, between fork and exec
+    """Apply the rules to this process and all that it starts from now on. Raises OSError."""
+    if _prctl(PR_SET_NO_NEW_PRIVS, ONE, ZERO, ZERO, ZERO) or _syscall(RESTRICT_SELF, ruleset_fd, ctypes.c_uint(0)):
+        raise _last_error("the sandbox")
 
 
 def _allow(ruleset_fd: int, path: Path, rights: int) -> None:
@@ -160,21 +180,16 @@ class Confinement:
         self._filter = SockFprog(len(filter_program) // 8, filter_program)
         self._address = ctypes.byref(self._filter)
         self._dropped = [each for each in range(LAST_CAPABILITY) if root and each not in KEPT_CAPABILITIES]
-        self._zero = ctypes.c_ulong(0)
-        self._one = ctypes.c_ulong(1)
         self._set_filter, self._new_listener = ctypes.c_uint(SET_MODE_FILTER), ctypes.c_uint(NEW_LISTENER)
 
     def __call__(self) -> None:  # pragma: no cover - runs in the child, between fork and exec
         for each in self._dropped:
-            _prctl(PR_CAPBSET_DROP, ctypes.c_ulong(each), self._zero, self._zero, self._zero)  # fails past the last
-        if _prctl(PR_SET_NO_NEW_PRIVS, self._one, self._zero, self._zero, self._zero) or _syscall(
-            RESTRICT_SELF, self._ruleset, ctypes.c_uint(0)
-        ):
-            raise _last_error("the sandbox")
+            _prctl(PR_CAPBSET_DROP, ctypes.c_ulong(each), ZERO, ZERO, ZERO)  # fails past the last
+        restrict(self._ruleset)
         listener = _syscall(self._seccomp_call, self._set_filter, self._new_listener, self._address)
         if listener >= 0:
             self._broker.send_listener(listener)
-        elif _prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), self._address, self._zero, self._zero):
+        elif _prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), self._address, ZERO, ZERO):
             raise _last_error("the sandbox")
 
 

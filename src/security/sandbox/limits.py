@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,11 @@ class ResourceLimits(NamedTuple):
     memory_mb: int = 8192
     processes: int = 1024
     file_mb: int = 4096
+
+    @property
+    def max_tasks(self) -> int:
+        """For Launch: the kernel exempts root from RLIMIT_NPROC."""
+        return self.processes if os.geteuid() == 0 else 0
 
     def build_prefix(self, left_fd: int) -> list[str]:
         """The words before a command that run it under the limits, alone in a process namespace.

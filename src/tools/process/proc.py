@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ...errors import ToolError
 from ...types.process import StartedProcess
 
 PROC = Path("/proc")
@@ -23,6 +24,7 @@ class ProcessStatus(NamedTuple):
     parent: int
     group: int
     session: int
+    threads: int
     start: int
 
 
@@ -36,7 +38,41 @@ def list_processes() -> Iterator[ProcessStatus]:
 def _read_status(pid: int) -> ProcessStatus:
     state, *numbers = (PROC / f"{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     parent, group, session = map(int, numbers[:3])
-    return ProcessStatus(pid, state, parent, group, session, int(numbers[18]))
+    return ProcessStatus(pid, state, parent, group, session, int(numbers[16]), int(numbers[18]))
+
+
+def list_descendants(pid: int) -> list[ProcessStatus]:
+    """The living processes that a process has started, and those that these have."""
+    living = [each for each in list_processes() if each.state not in DEAD]
+    found, count = {pid}, 0
+    while len(found) != count:
+        count = len(found)
+        found |= {each.pid for each in living if each.parent in found}
+    return [each for each in living if each.pid in found - {pid}]
+
+
+class TaskLimit:
+    """How many processes and threads a process of ours may start: the kernel does not hold root to its own limit."""
+
+    def __init__(self, pid: int, max_tasks: int) -> None:
+        self._pid = pid
+        self._max_tasks = max_tasks
+        self._before = _count_tasks()
+
+    def check(self) -> None:
+        """Raises ToolError if there are more."""
+        if not self._max_tasks or _count_tasks() - self._before <= self._max_tasks // 2:  # others have ended meanwhile
+            return
+        if sum(each.threads for each in list_descendants(self._pid)) > self._max_tasks:
+            raise ToolError(f"it started more than {self._max_tasks:,} processes, and was killed")
+
+
+def _count_tasks() -> int:
+    """The processes and threads of this machine."""
+    try:
+        return int((PROC / "loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def identify(pid: int, argv: Sequence[str]) -> StartedProcess:

@@ -31,7 +31,7 @@ from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from .output import Output
-from .proc import PROC, identify, list_processes
+from .proc import PROC, TaskLimit, identify, list_processes
 from .supervisor import END_TIMEOUT_S, KILL_GRACE_S, LINGER_S, Supervisor
 
 if TYPE_CHECKING:
@@ -85,7 +85,13 @@ def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: G
             ctx.on_start(identify(process.pid, argv))
             with interrupts.allowed():
                 deadline = time.monotonic() + ctx.exec_timeout
-                has_ended = _read_until_end(process, output.feed, deadline, ctx.raise_if_cancelled)
+                limit = TaskLimit(process.pid, launch.max_tasks)
+
+                def check() -> None:
+                    ctx.raise_if_cancelled()
+                    limit.check()
+
+                has_ended = _read_until_end(process, output.feed, deadline, check)
         finally:  # the sandbox restores protected files in every case
             left_over = _stop(process, supervisor)
             launch.settle()
@@ -150,7 +156,7 @@ def _start(launch: Launch, cwd: Path, supervisor: Supervisor | None, *, has_term
             stderr=subprocess.STDOUT,
             bufsize=0,
             start_new_session=not has_terminal,
-            preexec_fn=supervisor.wrap(launch.before_exec) if supervisor else launch.before_exec,
+            preexec_fn=supervisor.wrap(launch.before_exec, launch.scope_signals) if supervisor else launch.before_exec,
             pass_fds=launch.inherited_fds,
         )
     except OSError as error:

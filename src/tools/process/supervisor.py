@@ -19,15 +19,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from .proc import DEAD, list_processes
+from .proc import list_descendants
 
 KILL_GRACE_S = 0.5  # from SIGTERM to SIGKILL
 END_TIMEOUT_S = 5.0  # after SIGKILL; on an idle machine a process ends within 10 ms
 LINGER_S = 0.2  # in which background processes may end after the program has ended
 PAUSE_S = 0.01  # between two looks at processes
+KILL_PAUSE_S = 0.1  # between two tries to kill them
 MAX_ROUNDS = 50  # of stopping processes that start others
+MAX_REAPED = 1000  # dead processes at a time: some programs make them without an end
 MAX_FD = 1 << 16
 LEFT_OVER = b"l"
+EVERYTHING = -1  # for kill(2): all that the caller may send a signal to, but itself
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGPIPE)
 IS_LINUX = sys.platform == "linux"
@@ -41,18 +44,25 @@ class Supervisor:
         self._order_fd, self._order = os.pipe()
         self._report, self._report_fd = os.pipe()
 
-    def wrap(self, before_exec: Callable[[], None] | None) -> Callable[[], None]:
-        """What Popen calls between fork and exec. It returns in a child of the supervisor."""
+    def wrap(
+        self, before_exec: Callable[[], None] | None, scope_signals: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        """What Popen calls between fork and exec. It returns in a child of the supervisor.
+
+        `scope_signals`: see Launch.
+        """
         import resource  # not in the child, where another thread might hold the lock of imports
 
         order_fd, report_fd = self._order_fd, self._report_fd
 
         def fork() -> None:  # pragma: no cover - runs in the child
             _set_option(PR_SET_CHILD_SUBREAPER, 1)
+            if scope_signals:
+                scope_signals()
             parent = os.getpid()
             if pid := os.fork():
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-                os._exit(_supervise(pid, order_fd, report_fd))
+                os._exit(_supervise(_Family(pid, is_scoped=scope_signals is not None), order_fd, report_fd))
             os.setpgid(0, 0)  # so that `kill 0` does not reach the supervisor; the session is the one that is recorded
             _set_option(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:  # it was killed before the option was set
@@ -85,45 +95,56 @@ def _set_option(option: int, value: int) -> None:  # pragma: no cover - runs in 
 
 
 class _Family:  # pragma: no cover - lives in the supervisor
-    """The program and all that it started. `status`: the program's wait status, once it has ended."""
+    """The program and all that it started. `status`: the program's wait status, once it has ended.
 
-    def __init__(self, pid: int) -> None:
+    `is_scoped`: a signal to -1 reaches them and nothing else.
+    """
+
+    def __init__(self, pid: int, *, is_scoped: bool) -> None:
         self.pid = pid
+        self._is_scoped = is_scoped
         self.status: int | None = None
 
-    def reap(self) -> None:
-        with suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] == self.pid:
-                    self.status = found[1]
+    def reap(self) -> bool:
+        """Whether any of them lives: those that have lost their parent are children of this process."""
+        try:
+            for _ in range(MAX_REAPED):
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == self.pid:
+                    self.status = status
+                if not pid:
+                    break
+        except ChildProcessError:
+            return not IS_LINUX and self._has_group()
+        return True
+
+    def _has_group(self) -> bool:
+        with suppress(OSError):
+            os.killpg(self.pid, 0)
+            return True
+        return False
 
     def list_living(self) -> set[int]:
         self.reap()
-        if not IS_LINUX:
-            with suppress(OSError):
-                os.killpg(self.pid, 0)
-                return {-self.pid}
-            return set()
-        parents = {each.pid: each.parent for each in list_processes() if each.state not in DEAD}
-        found, before = {os.getpid()}, 0
-        while len(found) != before:
-            before = len(found)
-            found |= {pid for pid, parent in parents.items() if parent in found}
-        return found - {os.getpid()}
+        return {each.pid for each in list_descendants(os.getpid())}
 
     def wait_until_ended(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while self.list_living():
+        while self.reap():
             if time.monotonic() > deadline:
                 return False
             time.sleep(PAUSE_S)
         return True
 
     def send(self, number: int) -> None:
-        """Send a signal to all, at once to the program's group: some fork faster than they can be listed.
+        """Send a signal to all: some fork faster than they can be listed.
 
-        Before SIGKILL the others are stopped, so that none can start another in between.
+        The kernel reaches all at once, or else those of the program's group. Then before SIGKILL the others are
+        stopped, so that none can start another in between.
         """
+        if self._is_scoped:
+            _send_each({EVERYTHING}, number)
+            return
         with suppress(OSError):  # nothing of it is left
             os.killpg(self.pid, number)
         if number == signal.SIGKILL:
@@ -136,22 +157,22 @@ class _Family:  # pragma: no cover - lives in the supervisor
         _send_each(self.list_living(), number)
 
 
-def _supervise(pid: int, order_fd: int, report_fd: int) -> int:  # pragma: no cover - runs in the supervisor
+def _supervise(family: _Family, order_fd: int, report_fd: int) -> int:  # pragma: no cover - runs in the supervisor
     """Wait for the program or the order to stop; returns the exit code, or dies of the signal that ended it."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     first, last = sorted((order_fd, report_fd))
     for start, end in ((0, first), (first + 1, last), (last + 1, MAX_FD)):
         os.closerange(start, end)
-    family = _Family(pid)
     _wait_for_program(family, order_fd)
     if not family.wait_until_ended(0 if family.status is None else LINGER_S):
         with suppress(OSError):
             os.write(report_fd, LEFT_OVER)
         family.send(signal.SIGTERM)
-        if not family.wait_until_ended(KILL_GRACE_S):
+        has_ended, deadline = family.wait_until_ended(KILL_GRACE_S), time.monotonic() + END_TIMEOUT_S
+        while not has_ended and time.monotonic() < deadline:
             family.send(signal.SIGKILL)
-            family.wait_until_ended(END_TIMEOUT_S)
+            has_ended = family.wait_until_ended(KILL_PAUSE_S)
     code = 1 if family.status is None else os.waitstatus_to_exitcode(family.status)
     if code >= 0:
         return code

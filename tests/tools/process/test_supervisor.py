@@ -23,6 +23,8 @@ COMMANDS = {
     "in a session of its own": "setsid sh -c 'echo >started; sleep 60' & wait",
     "as a daemon": "(setsid sh -c 'echo >started; sleep 60' &) ; sleep 60",
     "that goes on in ever new processes": "echo >started; exec python3 -c 'while 1: __import__(\"os\").fork() and exit()'",
+    "that goes on in ever new sessions": "echo >started; exec python3 -c 'import os\nfor _ in range(50_000):\n"
+    " if os.fork(): os._exit(0)\n os.setsid()'",
     "that ignores the request to end": "trap '' TERM HUP; echo >started; sleep 60; sleep 60",
 }
 
