@@ -68,7 +68,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "print": {"cli"},
     "input": {"cli"},
     "sys": {"app", "batch", "cli", "tools"},
-    # security: the sandbox restores protected files after a command (src/security/sandbox/snapshot.py)
+    # security: the sandbox restores protected files after a command (src/security/sandbox/leftovers.py)
     "open": {"app", "batch", "cli", "config", "security", "serve", "session", "tools"},
     "io": {"cli", "config", "session", "tools", "transport"},
     # security resolves where a path leads

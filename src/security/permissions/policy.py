@@ -19,7 +19,7 @@ from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
-from ..sandbox.leftovers import is_running_by_itself
+from ..sandbox.running_files import is_running_by_itself
 from ..shell import deny
 from ..shell.readable import require_readable
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words

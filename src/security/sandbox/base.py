@@ -15,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ...types.file_names import escape_name
 from ...types.sandbox import Access, Launch
 from .git_config import find_value
 from .leftovers import Leftovers
 from .limits import ResourceLimits
-from .snapshot import Snapshot
+from .running_files import HOOKS_PATH, read_text
 from .view import SandboxView, list_protected
 
 
@@ -89,10 +88,11 @@ class SandboxBase(ABC):
         weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
         for name in ("tmp", "home"):
             (self.scratch / name).mkdir(mode=0o700)
-        _write_git_identity(view.home, self.scratch / "home")
+        git_config = _read_git_config(view.home)
+        _write_git_identity(git_config, self.scratch / "home")
         self.cache = _make_cache(view.cache, self.scratch / "cache")
-        self._snapshot = Snapshot(view.workspace)
-        self.leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside")
+        hooks_path = (find_value(git_config, HOOKS_PATH) or "").replace("~", str(view.home), 1)
+        self.leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside", hooks_path)
 
     def has_network(self, access: Access) -> bool:
         return self.view.has_network(access)
@@ -110,31 +110,22 @@ class SandboxBase(ABC):
 
         Raises OSError if the command cannot be contained as promised.
         """
-        if access == "read" or trial:
-            return self.confine(argv, cwd, environment, access, list_protected(self.view))
         protected = list_protected(self.view)
-        self.leftovers.take()
+        if access == "read" or trial:
+            return self.confine(argv, cwd, environment, access, protected)
+        self.leftovers.take(protected)
         try:
-            self._snapshot.take(protected)
             launch = self.confine(argv, cwd, environment, access, protected)
         except BaseException:
             self.leftovers.set_aside()
             raise
-        return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self._restore()])
+        return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self.leftovers.set_aside()])
 
     @abstractmethod
     def confine(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]
     ) -> Launch:
         """How to start a command so that the kernel holds it to its access. It may not change `protected`."""
-
-    def _restore(self) -> list[str]:
-        """Undo what a command did to the protected files, and set aside what would run later; notes for the model."""
-        restored, failed = self._snapshot.restore(lambda path: self.leftovers.keep(path, "protected"))
-        notes = [f"protected, put back as it was: {', '.join(map(escape_name, restored))}"] if restored else []
-        notes += [f"protected, but changed, and could not be put back: {escape_name(each)}" for each in failed]
-        left = [*map(str, self.leftovers.set_aside())]
-        return notes + ([f"set aside, as it would run later by itself: {', '.join(left)}"] if left else [])
 
     def complete_environment(
         self, given: Mapping[str, str], home: str, temporary: str, access: Access
@@ -144,13 +135,15 @@ class SandboxBase(ABC):
         return {**given, **caches, "HOME": home, "TMPDIR": temporary}
 
 
-def _write_git_identity(home: Path | None, target: Path) -> None:
+def _read_git_config(home: Path | None) -> str:
+    """The user's own configuration of git, and the system's before it."""
+    files = [Path("/etc/gitconfig"), *(home / name for name in (".config/git/config", ".gitconfig") if home)]
+    return "\n".join(map(read_text, files))
+
+
+def _write_git_identity(config: str, target: Path) -> None:
     """Give commands the user's name for commits, and nothing else of the user's git configuration."""
-    text = ""
-    for name in (".config/git/config", ".gitconfig"):
-        with suppress(OSError):
-            text += (home / name).read_text(encoding="utf-8", errors="replace") + "\n" if home else ""
-    known = {name: find_value(text, f"user.{name}") or "" for name in ("name", "email")}
+    known = {name: find_value(config, f"user.{name}") or "" for name in ("name", "email")}
     lines = [f'\t{name} = "{value}"' for name, value in known.items() if value and not set('"\\') & set(value)]
     if lines:
         (target / ".gitconfig").write_text("\n".join(["[user]", *lines, ""]), encoding="utf-8")

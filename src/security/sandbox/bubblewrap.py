@@ -17,8 +17,8 @@ from pathlib import Path
 
 from ...types.sandbox import Access, Launch
 from .base import SandboxBase
+from .leftovers import list_parents
 from .limits import ResourceLimits
-from .snapshot import list_parents
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ...types.sandbox import Access
 from ..shell.workspace import SHELL_START_FILES
+from .running_files import GIT_SETTINGS, list_git_folders
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
@@ -46,10 +47,6 @@ START_FILES = (  # what a shell, git or a login runs by itself, and the bot's se
     ".gitconfig", ".inputrc", ".kshrc", ".login", ".pam_environment", ".ssh", ".tcshrc", ".xprofile", ".xsessionrc",
     ".zlogout",
 )  # fmt: skip
-GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir")  # they make git run programs, or look elsewhere
-MAX_REPOSITORIES = 100  # submodules and worktrees that are looked at
-
-
 KEPT_VARIABLES = frozenset({"COLUMNS", "HOME", "LANG", "LANGUAGE", "LINES", "LOGNAME", "PATH", "TERM", "TZ", "USER"})
 
 
@@ -123,29 +120,9 @@ def list_protected(view: SandboxView) -> list[Path]:
     paths = [path for path in view.protected if path.is_relative_to(top)]
     folders = (top, view.home) if view.home and view.home.is_relative_to(top) else (top,)
     paths += [folder / name for folder in folders for name in START_FILES]
-    git = [top / ".git", *list_git_settings(top / ".git")] if os.path.lexists(top / ".git") else []
-    return list(dict.fromkeys([*paths, *git]))
-
-
-def list_git_settings(git: Path) -> list[Path]:
-    """The files by which git is made to run programs, in a `.git` and in its submodules and worktrees."""
-    return [each / name for each in _list_git_folders(git) for name in GIT_SETTINGS]
-
-
-def _list_git_folders(git: Path) -> Iterator[Path]:
-    """The folders that git takes its configuration from: the repository's own, its submodules', its worktrees'."""
-    yield git
-    if git.is_symlink():
-        return
-    seen = 0
-    for name in ("modules", "worktrees"):
-        for folder, folders, files in os.walk(git / name):
-            if "HEAD" in files:
-                yield Path(folder)
-                folders[:] = [each for each in folders if each == "modules"]
-            seen += 1
-            if seen > MAX_REPOSITORIES:
-                return
+    if os.path.lexists(git := top / ".git"):
+        paths += [git, *(folder / name for folder in list_git_folders(git) for name in GIT_SETTINGS)]
+    return list(dict.fromkeys(paths))
 
 
 def _list_programs(environment: Mapping[str, str], home: Path | None) -> Iterator[Path]:

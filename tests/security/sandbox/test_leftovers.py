@@ -1,142 +1,209 @@
-"""What a command leaves in the workspace does not run when its owner next uses git, a shell or an editor."""
+"""No command changes a protected file, whether it exists or not: git's hooks, shell start files, the bot's own."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.leftovers import Leftovers, is_running_by_itself
-
-INIT = "git init -q {}; "
-EVIL = "fsmonitor = touch {top}/pwned; false"
-REPOSITORIES = {
-    "a repository": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'",
-    "a linked folder": INIT.format("gd") + "mkdir evil; mv gd/.git store; echo 'gitdir: ../store' >evil/.git;"
-    " git config -f store/config core.fsmonitor '{evil}'",
-    "deep below": "mkdir -p $(seq -s/ 40); cd $(seq -s/ 40); " + INIT.format("evil")
-    + "git -C evil config core.fsmonitor '{evil}'; mv evil {top}/evil",
-    "a bare repository": "git init -q --bare evil; git -C evil config core.fsmonitor '{evil}'",
-    "a hook": INIT.format("evil") + "printf '#!/bin/sh\\ntouch {top}/pwned\\n' >evil/.git/hooks/post-checkout;"
-    " chmod +x evil/.git/hooks/post-checkout",
-    "a path of hooks": INIT.format("evil") + "mkdir evil/h; printf '#!/bin/sh\\ntouch {top}/pwned\\n' >evil/h/post-checkout;"
-    " chmod +x evil/h/post-checkout; git -C evil config core.hooksPath h",
-    "a filter": INIT.format("evil") + "git -C evil config filter.x.smudge '{evil}'; git -C evil config filter.x.clean '{evil}'",
-    "an alias": INIT.format("evil") + "git -C evil config alias.x '!{evil}'",
-    "an include": INIT.format("evil") + "printf '[core]\\nfsmonitor = {evil}\\n' >evil/inc;"
-    " git -C evil config include.path ../inc",
-    "settings of a worktree": INIT.format("evil") + "git -C evil config extensions.worktreeConfig true;"
-    " printf '[core]\\nfsmonitor = {evil}\\n' >evil/.git/config.worktree",
-    "an unreadable folder": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'; chmod 111 evil",
-    "behind many folders": "for i in $(seq 300); do mkdir -p n$i/a/b/c; done; " + INIT.format("evil")
-    + "git -C evil config core.fsmonitor '{evil}'",
-}  # fmt: skip
-
-
-def use_git(top: Path) -> None:
-    for words in (["status"], ["x"], ["-C", "evil", "status"], ["-C", "evil", "x"], ["-C", "evil", "checkout", "-qb", "z"],
-                  ["-C", "evil", "add", "."], ["add", "."], ["diff"]):  # fmt: skip
-        subprocess.run(["git", *words], cwd=top, capture_output=True, check=False)
+from src.security.sandbox.leftovers import Leftovers
+from src.security.sandbox.running_files import MAX_FILE_BYTES
 
 
 @pytest.fixture
-def top(workspace: Path) -> Path:
+def repository(workspace: Path) -> Path:
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    (workspace / ".git" / "hooks" / "pre-push").write_text("#!/bin/sh\n")
     return workspace
 
 
-@pytest.mark.parametrize("command", REPOSITORIES.values(), ids=REPOSITORIES)
-def test_a_repository_that_a_command_made_runs_nothing(command, run, top):
-    evil = f"touch {top}/pwned; false"
-    shown = run(command.replace("{evil}", evil).replace("{top}", str(top)))
-    assert "set aside, as it would run later by itself: " in shown
-    (top / "pwned").unlink(missing_ok=True)
-    use_git(top)
-    assert not (top / "pwned").exists()
+def state(folder: Path) -> dict[str, object]:
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else "")
+        for path in sorted(folder.rglob("*"))
+        if not path.is_symlink()
+    }
 
 
-def test_a_gitlink_in_the_index_leads_to_nothing_that_runs(run, top):
-    run(
-        f"git init -q evil; git -C evil -c user.name=a -c user.email=b commit -q --allow-empty -m x;"
-        f" git add evil; git -C evil config core.fsmonitor 'touch {top}/pwned; false'"
-    )
-    use_git(top)
-    assert not (top / "pwned").exists()
+ATTACKS_ON_A_REPOSITORY = [
+    "echo evil >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+    "echo evil >>.git/hooks/pre-push",
+    "rm -r .git/hooks; mkdir .git/hooks; echo evil >.git/hooks/pre-commit",
+    "mv .git/hooks .git/old; mkdir .git/hooks; echo evil >.git/hooks/pre-commit",
+    "rm -r .git/hooks; ln -s ../evil .git/hooks; mkdir evil; echo evil >evil/pre-commit",
+    "chmod 777 .git/hooks .git/hooks/pre-push",
+    "git config core.fsmonitor 'touch evil'",
+    "echo '[core] fsmonitor = touch evil' >>.git/config",
+    "cp .git/config new; echo evil >>new; mv -f new .git/config",
+    "ln -sf ../evil .git/config; echo evil >evil",
+    "ln .git/config other; echo evil >>other",
+    "mv .git .old; mkdir -p .git/hooks; cp .old/HEAD .git; echo evil >.git/hooks/pre-commit; echo evil >.git/config",
+    "mkdir evil; echo ../evil >.git/commondir",
+    "echo evil >.git/config.worktree",
+    "sed -i s/true/false/ .git/config",
+    'python3 -c \'open(".git/config", "r+").truncate(0)\'',
+]
 
 
-def test_a_plain_repository_stays_as_it_is(run, workspace):
-    commit = "-c user.name=a -c user.email=b commit -q --allow-empty -m one"
-    shown = run(
-        f"git init -q; git {commit} && git init -q sub && git -C sub {commit} && git -C sub remote add o https://x/y.git"
-        " && git clone -q sub copy && git -C copy log --format=%s && git -C sub worktree add -q ../wt"
-    )
-    assert shown == "one\n[exit code 0]"
-    assert (workspace / "copy" / ".git" / "config").exists()
-    assert run("git -C wt log --format=%s; git log --format=%s") == "one\none\n[exit code 0]"
+@pytest.mark.parametrize("command", ATTACKS_ON_A_REPOSITORY)
+def test_what_git_runs_is_as_it_was(command, run, repository):
+    kept = [repository / ".git" / "hooks", repository / ".git" / "config"]
+    before = [state(kept[0]), kept[1].read_bytes(), kept[1].stat().st_mode]
+    run(command)
+    assert [state(kept[0]), kept[1].read_bytes(), kept[1].stat().st_mode] == before
+    assert not kept[0].is_symlink()
+    assert not (repository / ".git").is_symlink()
+    assert not (repository / ".git" / "commondir").exists()
+    assert not (repository / ".git" / "config.worktree").exists()
 
 
-RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", ".idea/workspace.xml",
-           ".idea/runConfigurations/x.xml", "x.code-workspace", ".exrc", ".gdbinit", "mise.toml",
-           ".idea/watcherTasks.xml", ".cursor/mcp.json", ".helix/languages.toml", "sub/.husky/pre-commit",
-           ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml"]  # fmt: skip
+ATTACKS_ON_NOTHING = [
+    "echo evil >.bashrc; echo evil >.zshenv; mkdir .ssh; echo evil >.ssh/config",
+    "mkdir -p .config/vllm-bot; echo '{}' >.config/vllm-bot/config.json",
+    "mkdir x; ln -s x .config; mkdir x/vllm-bot x/fish; echo '{}' >.config/vllm-bot/config.json",
+    "echo '{}' >bot.json",
+    "ln -s evil bot.json",
+]
 
 
-@pytest.mark.parametrize("name", RUNNING)
-def test_a_file_that_a_shell_or_an_editor_runs_is_set_aside(name, run, workspace):
+@pytest.mark.parametrize("command", ATTACKS_ON_NOTHING)
+def test_what_does_not_exist_yet_does_not_come_into_being(command, make, workspace):
+    make(protected=[workspace / "bot.json"])(command)
+    for name in (".bashrc", ".zshenv", ".ssh", ".config/vllm-bot", "bot.json"):
+        assert not (workspace / name).exists()
+        assert not (workspace / name).is_symlink()
+
+
+def test_the_model_reads_which_files_were_restored(run):
+    assert run("echo evil >.bashrc") == "[exit code 0; protected, put back as it was: .bashrc]"
+
+
+def test_the_bots_own_file_is_unchanged(make, workspace):
+    (workspace / "bot.json").write_text("{}\n")
+    make(protected=[workspace / "bot.json"])("rm -f bot.json; echo evil >bot.json")
+    assert (workspace / "bot.json").read_text() == "{}\n"
+
+
+def test_working_with_git_goes_on(run, repository):
+    (repository / "a").write_text("alpha\n")
+    as_somebody = "git -c user.name=a -c user.email=a@b.c -c safe.directory='*'"
+    shown = run(f"{as_somebody} add a && {as_somebody} commit -qm one && {as_somebody} log --oneline && git status -s")
+    assert shown.endswith("one\n[exit code 0]")
+    assert run("git checkout -qb other && git branch --show-current").startswith("other\n[exit code 0")
+
+
+def test_a_linked_worktree_can_be_read_by_git(make, repository, tmp_path, kind):
+    from .conftest import PATH, make_runner
+
+    git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "linked")], check=True, capture_output=True)
+    run = make_runner(kind, tmp_path / "linked", {"PATH": PATH})
+    assert run("git log --format=%s") == "one\n[exit code 0]"
+
+
+# Without a sandbox
+
+
+@pytest.fixture
+def leftovers(workspace: Path, tmp_path: Path) -> Leftovers:
+    return Leftovers(workspace, tmp_path / "aside")
+
+
+def test_it_follows_no_link_out_of_the_workspace(leftovers, workspace):
+    other = workspace.parent / "other"
+    (other / "hooks").mkdir(parents=True)
+    (other / "config").write_text("mine\n")
+    leftovers.take([workspace / ".git" / "config", workspace / ".git" / "hooks"])
+    (workspace / ".git").symlink_to(other)
+    assert leftovers.set_aside() == ["protected, put back as it was: .git"]
+    assert (other / "config").read_text() == "mine\n"
+    assert (other / "hooks").is_dir()
+
+
+def test_not_even_where_a_folder_became_a_link(leftovers, workspace):
+    other = workspace.parent / "other"
+    (workspace / ".config" / "fish").mkdir(parents=True)
+    (workspace / ".config" / "fish" / "config.fish").write_text("good\n")
+    (other / "fish").mkdir(parents=True)
+    (other / "fish" / "new").write_text("mine\n")
+    leftovers.take([workspace / ".config" / "fish"])
+    (workspace / ".config").rename(workspace / "old")
+    (workspace / ".config").symlink_to(other)
+    leftovers.set_aside()
+    assert (workspace / ".config" / "fish" / "config.fish").read_text() == "good\n"
+    assert [each.name for each in (other / "fish").iterdir()] == ["new"]
+
+
+def test_a_link_that_was_there_is_put_back(leftovers, workspace):
+    (workspace / ".git").symlink_to("elsewhere")
+    leftovers.take([workspace / ".git", workspace / ".git" / "config"])
+    (workspace / ".git").unlink()
+    (workspace / ".git").symlink_to("evil")
+    leftovers.set_aside()
+    assert (workspace / ".git").readlink() == Path("elsewhere")
+
+
+def test_a_link_of_the_users_own_is_not_looked_behind(leftovers, workspace):
+    other = workspace.parent / "other"
+    (other / "fish").mkdir(parents=True)
+    (workspace / ".config").symlink_to(other)
+    leftovers.take([workspace / ".config" / "fish"])
+    (workspace / ".config").unlink()
+    (workspace / ".config" / "fish").mkdir(parents=True)
+    (workspace / ".config" / "fish" / "x").write_text("evil\n")
+    assert leftovers.set_aside() == ["protected, put back as it was: .config"]
+    assert (workspace / ".config").readlink() == other
+    assert list((other / "fish").iterdir()) == []
+
+
+def test_what_was_not_touched_is_not_spoken_of(leftovers, workspace):
+    (workspace / "hooks").mkdir()
+    (workspace / "hooks" / "a").write_text("a")
+    leftovers.take([workspace / "hooks", workspace / "none"])
+    (workspace / "other").write_text("x")
+    assert leftovers.set_aside() == []
+
+
+def test_the_same_size_and_time_do_not_hide_a_change(leftovers, workspace):
+    file = workspace / "config"
+    file.write_text("good")
+    os.utime(file, ns=(0, 0))
+    leftovers.take([file])
+    file.write_text("evil")
+    os.utime(file, ns=(0, 0))
+    leftovers.set_aside()
+    assert file.read_text() == "good"
+    assert file.stat().st_mtime_ns == 0
+
+
+def test_a_file_too_large_to_be_saved_is_reported(leftovers, workspace):
+    file = workspace / "large"
+    with file.open("wb") as sparse:
+        sparse.truncate(MAX_FILE_BYTES + 1)
+    leftovers.take([file])
+    file.write_text("evil")
+    assert leftovers.set_aside() == [
+        "protected, but changed, and could not be put back: large: its content was not saved"
+    ]
+
+
+def test_what_cannot_be_recorded_does_not_count_as_a_command(leftovers, workspace):
     (workspace / "a").mkdir()
-    shown = run(f"mkdir -p $(dirname {name}); echo evil >{name}")
-    assert shown == f"[exit code 0; set aside, as it would run later by itself: {name} (it runs by itself)]"
-    assert not (workspace / name).exists()
-    assert is_running_by_itself(name)
+    with pytest.raises(OSError, match="File name too long"):
+        leftovers.take([workspace / "a" / ("x" * 300)])
+    leftovers.take()
+    (workspace / ".envrc").write_text("evil\n")
+    assert len(leftovers.set_aside()) == 1
 
 
-def test_one_that_was_there_comes_back_as_it_was(run, workspace):
-    (workspace / ".envrc").write_text("mine\n")
-    (workspace / ".envrc").chmod(0o640)
-    run("echo evil >>.envrc; chmod 777 .envrc")
-    assert (workspace / ".envrc").read_text() == "mine\n"
-    assert (workspace / ".envrc").stat().st_mode & 0o777 == 0o640
-    assert run("rm .envrc; ls -A") == "[exit code 0]"
-
-
-def test_a_folder_of_settings_that_becomes_a_link_is_set_aside(run, workspace):
-    run("mkdir x; echo evil >x/tasks.json; ln -s x .vscode")
-    assert not (workspace / ".vscode").is_symlink()
-
-
-def test_the_scripts_of_a_hooks_path_of_the_user_stay_as_they_are(run, top):
-    subprocess.run(["git", "-C", str(top), "config", "core.hooksPath", ".husky"], check=True)
-    (top / ".husky").mkdir()
-    (top / ".husky" / "pre-commit").write_text("mine\n")
-    run("echo evil >.husky/pre-commit; echo evil >.husky/pre-push")
-    assert (top / ".husky" / "pre-commit").read_text() == "mine\n"
-    assert not (top / ".husky" / "pre-push").exists()
-
-
-def test_what_does_not_run_by_itself_is_not_spoken_of(run):
-    assert (
-        run("mkdir .vscode .idea; touch .vscode/extensions.json .idea/x.iml HEAD config; echo a >b") == "[exit code 0]"
-    )
-    assert not is_running_by_itself(".vscode/extensions.json")
-
-
-@pytest.mark.parametrize("link", ["sub/.git/modules", "sub/.git/rebase-merge", ".idea/runConfigurations"])
-def test_nothing_outside_is_set_aside_through_a_link(link, run, workspace):
-    outside = workspace.parent / "mine"
-    outside.mkdir()
-    for name in ("config", "HEAD", "git-rebase-todo", "x.xml"):
-        (outside / name).write_text("exec mine\n")
-    run(f"git init -q sub; mkdir -p {Path(link).parent}; ln -s {outside} {link}")
-    assert sorted(each.name for each in outside.iterdir()) == ["HEAD", "config", "git-rebase-todo", "x.xml"]
-    assert (outside / "config").read_text() == "exec mine\n"
-
-
-def test_what_was_set_aside_can_be_put_back(workspace, tmp_path):
-    leftovers = Leftovers(workspace, tmp_path / "aside")
+def test_what_was_set_aside_can_be_put_back(leftovers, workspace):
     leftovers.take()
     (workspace / ".envrc").write_text("wanted\n")
-    (item,) = leftovers.set_aside()
+    leftovers.set_aside()
+    (item,) = leftovers.kept
     assert (item.path, item.kept.read_text()) == (".envrc", "wanted\n")
     assert not (workspace / ".envrc").exists()
     leftovers.put_back(item)
@@ -144,10 +211,10 @@ def test_what_was_set_aside_can_be_put_back(workspace, tmp_path):
     assert leftovers.kept == []
 
 
-def test_commands_that_run_at_the_same_time_are_judged_at_the_end_of_the_last(workspace, tmp_path):
-    leftovers = Leftovers(workspace, tmp_path / "aside")
+def test_commands_that_run_at_the_same_time_are_judged_at_the_end_of_the_last(leftovers, workspace):
     leftovers.take()
     (workspace / ".envrc").write_text("evil\n")
     leftovers.take()
     assert leftovers.set_aside() == []
-    assert [item.path for item in leftovers.set_aside()] == [".envrc"]
+    leftovers.set_aside()
+    assert [item.path for item in leftovers.kept] == [".envrc"]

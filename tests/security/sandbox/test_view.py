@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.view import (
-    GIT_SETTINGS,
-    SandboxView,
-    build_view,
-    list_git_settings,
-    list_protected,
-    select_environment,
-)
+from src.security.sandbox.running_files import list_git_folders
+from src.security.sandbox.view import SandboxView, build_view, list_protected, select_environment
 
 
 def make_folders(home: Path, *names: str) -> None:
@@ -114,8 +108,10 @@ def test_start_files_of_a_home_below_the_workspace_are_protected(tmp_path):
 
 
 def test_the_settings_behind_a_git_link_are_not_looked_for(workspace):
+    (workspace / "elsewhere" / "modules" / "sub").mkdir(parents=True)
+    (workspace / "elsewhere" / "modules" / "sub" / "HEAD").touch()
     (workspace / ".git").symlink_to("elsewhere")
-    assert list_git_settings(workspace / ".git") == [workspace / ".git" / name for name in GIT_SETTINGS]
+    assert list(list_git_folders(workspace / ".git")) == [workspace / ".git"]
 
 
 def test_a_linked_worktree_shows_the_repository_it_belongs_to(workspace, home):

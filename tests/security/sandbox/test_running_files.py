@@ -1,0 +1,142 @@
+"""What a command leaves in the workspace does not run when its owner next uses git, a shell or an editor."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from src.security.sandbox.running_files import is_running_by_itself
+
+INIT = "git init -q {}; "
+EVIL = "fsmonitor = touch {top}/pwned; false"
+REPOSITORIES = {
+    "a repository": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'",
+    "a linked folder": INIT.format("gd") + "mkdir evil; mv gd/.git store; echo 'gitdir: ../store' >evil/.git;"
+    " git config -f store/config core.fsmonitor '{evil}'",
+    "deep below": "mkdir -p $(seq -s/ 40); cd $(seq -s/ 40); " + INIT.format("evil")
+    + "git -C evil config core.fsmonitor '{evil}'; mv evil {top}/evil",
+    "a bare repository": "git init -q --bare evil; git -C evil config core.fsmonitor '{evil}'",
+    "a hook": INIT.format("evil") + "printf '#!/bin/sh\\ntouch {top}/pwned\\n' >evil/.git/hooks/post-checkout;"
+    " chmod +x evil/.git/hooks/post-checkout",
+    "a path of hooks": INIT.format("evil") + "mkdir evil/h; printf '#!/bin/sh\\ntouch {top}/pwned\\n' >evil/h/post-checkout;"
+    " chmod +x evil/h/post-checkout; git -C evil config core.hooksPath h",
+    "a filter": INIT.format("evil") + "git -C evil config filter.x.smudge '{evil}'; git -C evil config filter.x.clean '{evil}'",
+    "an alias": INIT.format("evil") + "git -C evil config alias.x '!{evil}'",
+    "an include": INIT.format("evil") + "printf '[core]\\nfsmonitor = {evil}\\n' >evil/inc;"
+    " git -C evil config include.path ../inc",
+    "settings of a worktree": INIT.format("evil") + "git -C evil config extensions.worktreeConfig true;"
+    " printf '[core]\\nfsmonitor = {evil}\\n' >evil/.git/config.worktree",
+    "an unreadable folder": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'; chmod 111 evil",
+    "behind many folders": "for i in $(seq 300); do mkdir -p n$i/a/b/c; done; " + INIT.format("evil")
+    + "git -C evil config core.fsmonitor '{evil}'",
+}  # fmt: skip
+
+
+def use_git(top: Path) -> None:
+    for words in (["status"], ["x"], ["-C", "evil", "status"], ["-C", "evil", "x"], ["-C", "evil", "checkout", "-qb", "z"],
+                  ["-C", "evil", "add", "."], ["add", "."], ["diff"]):  # fmt: skip
+        subprocess.run(["git", *words], cwd=top, capture_output=True, check=False)
+
+
+@pytest.fixture
+def top(workspace: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    return workspace
+
+
+@pytest.mark.parametrize("command", REPOSITORIES.values(), ids=REPOSITORIES)
+def test_a_repository_that_a_command_made_runs_nothing(command, run, top):
+    evil = f"touch {top}/pwned; false"
+    shown = run(command.replace("{evil}", evil).replace("{top}", str(top)))
+    assert "set aside, as it would run later by itself: " in shown
+    (top / "pwned").unlink(missing_ok=True)
+    use_git(top)
+    assert not (top / "pwned").exists()
+
+
+def test_a_gitlink_in_the_index_leads_to_nothing_that_runs(run, top):
+    run(
+        f"git init -q evil; git -C evil -c user.name=a -c user.email=b commit -q --allow-empty -m x;"
+        f" git add evil; git -C evil config core.fsmonitor 'touch {top}/pwned; false'"
+    )
+    use_git(top)
+    assert not (top / "pwned").exists()
+
+
+def test_a_plain_repository_stays_as_it_is(run, workspace):
+    commit = "-c user.name=a -c user.email=b commit -q --allow-empty -m one"
+    shown = run(
+        f"git init -q; git {commit} && git init -q sub && git -C sub {commit} && git -C sub remote add o https://x/y.git"
+        " && git clone -q sub copy && git -C copy log --format=%s && git -C sub worktree add -q ../wt"
+    )
+    assert shown == "one\n[exit code 0]"
+    assert (workspace / "copy" / ".git" / "config").exists()
+    assert run("git -C wt log --format=%s; git log --format=%s") == "one\none\n[exit code 0]"
+
+
+RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", ".idea/workspace.xml",
+           ".idea/runConfigurations/x.xml", "x.code-workspace", ".exrc", ".gdbinit", "mise.toml",
+           ".idea/watcherTasks.xml", ".cursor/mcp.json", ".helix/languages.toml", "sub/.husky/pre-commit",
+           ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_file_that_a_shell_or_an_editor_runs_is_set_aside(name, run, workspace):
+    (workspace / "a").mkdir()
+    shown = run(f"mkdir -p $(dirname {name}); echo evil >{name}")
+    assert shown == f"[exit code 0; set aside, as it would run later by itself: {name} (it runs by itself)]"
+    assert not (workspace / name).exists()
+    assert is_running_by_itself(name)
+
+
+def test_one_that_was_there_comes_back_as_it_was(run, workspace):
+    (workspace / ".envrc").write_text("mine\n")
+    (workspace / ".envrc").chmod(0o640)
+    run("echo evil >>.envrc; chmod 777 .envrc")
+    assert (workspace / ".envrc").read_text() == "mine\n"
+    assert (workspace / ".envrc").stat().st_mode & 0o777 == 0o640
+    assert run("rm .envrc; ls -A") == "[exit code 0]"
+
+
+def test_a_folder_of_settings_that_becomes_a_link_is_set_aside(run, workspace):
+    run("mkdir x; echo evil >x/tasks.json; ln -s x .vscode")
+    assert not (workspace / ".vscode").is_symlink()
+
+
+def test_the_scripts_of_a_hooks_path_of_the_user_stay_as_they_are(run, top):
+    subprocess.run(["git", "-C", str(top), "config", "core.hooksPath", ".husky"], check=True)
+    (top / ".husky").mkdir()
+    (top / ".husky" / "pre-commit").write_text("mine\n")
+    run("echo evil >.husky/pre-commit; echo evil >.husky/pre-push")
+    assert (top / ".husky" / "pre-commit").read_text() == "mine\n"
+    assert not (top / ".husky" / "pre-push").exists()
+
+
+def test_what_does_not_run_by_itself_is_not_spoken_of(run):
+    assert (
+        run("mkdir .vscode .idea; touch .vscode/extensions.json .idea/x.iml HEAD config; echo a >b") == "[exit code 0]"
+    )
+    assert not is_running_by_itself(".vscode/extensions.json")
+
+
+@pytest.mark.parametrize("link", ["sub/.git/modules", "sub/.git/rebase-merge", ".idea/runConfigurations"])
+def test_nothing_outside_is_set_aside_through_a_link(link, run, workspace):
+    outside = workspace.parent / "mine"
+    outside.mkdir()
+    for name in ("config", "HEAD", "git-rebase-todo", "x.xml"):
+        (outside / name).write_text("exec mine\n")
+    run(f"git init -q sub; mkdir -p {Path(link).parent}; ln -s {outside} {link}")
+    assert sorted(each.name for each in outside.iterdir()) == ["HEAD", "config", "git-rebase-todo", "x.xml"]
+    assert (outside / "config").read_text() == "exec mine\n"
+
+
+@pytest.mark.parametrize("value", [".githooks", "{top}/.githooks"])
+def test_the_scripts_of_a_hooks_path_of_every_repository_stay_as_they_are(value, make, home, top):
+    (home / ".gitconfig").write_text(f"[core]\n\thooksPath = {value.format(top=top)}\n")
+    (top / ".githooks").mkdir()
+    (top / ".githooks" / "pre-commit").write_text("mine\n")
+    make()("echo evil >.githooks/pre-commit; echo evil >.githooks/pre-push")
+    assert (top / ".githooks" / "pre-commit").read_text() == "mine\n"
+    assert not (top / ".githooks" / "pre-push").exists()
