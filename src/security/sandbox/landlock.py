@@ -38,6 +38,7 @@ TCP = 0b11  # bind and connect: ABI 4
 SCOPES, SIGNALS = 0b11, 0b10  # abstract sockets and signals: ABI 6
 KEPT_CAPABILITIES = {0, 1, 2, 3, 4, 6, 7}  # of root: on files of other users, and on its own user
 LAST_CAPABILITY = 63
+NO_FD = -1
 
 libc = ctypes.CDLL(None, use_errno=True)
 _syscall, _prctl = libc.syscall, libc.prctl
@@ -78,7 +79,7 @@ class LandlockSandbox(SandboxBase):
         else:
             writable = [self.view.workspace, temporary, home]
         fd = create_ruleset(readable, writable, self._abi, network=has_network)
-        scope_fd = _make_ruleset(0, 0, SIGNALS, self._abi) if self._abi >= 6 else None
+        scope_fd = _make_ruleset(0, 0, SIGNALS, self._abi) if self._abi >= 6 else NO_FD
         broker = AttributeBroker(writable, self._column)
         confine = Confinement(fd, self.filters[access], SECCOMP[self._column], broker, root=os.geteuid() == 0)
         set_limits = self.limits.make_setter()
@@ -92,7 +93,7 @@ class LandlockSandbox(SandboxBase):
 
         def settle() -> None:
             for each in (fd, scope_fd):
-                if each is not None:
+                if each != NO_FD:
                     os.close(each)
             broker.close()
 
@@ -101,7 +102,7 @@ class LandlockSandbox(SandboxBase):
             {**self._list_toolchains(), **self.complete_environment(environment, str(home), str(temporary), access)},
             before_exec,
             settle=settle,
-            scope_signals=scope_signals if scope_fd is not None else None,
+            scope_signals=scope_signals if scope_fd != NO_FD else None,
             max_tasks=self.limits.max_tasks,
         )
 
