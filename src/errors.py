@@ -15,7 +15,7 @@ BotError                 message, hint, exit_code (1 unless stated), max_retries
       ServerLoading      its model is not loaded yet (HTTP 503; retry.py has a time limit of its own for it)
       ToolsUnsupported   it accepts no `tools`: started without --enable-auto-tool-choice (HTTP 400)
       TemplateRejected   its chat template refuses these roles (HTTP 400)
-      ContentRejected    its model accepts only text (HTTP 400)
+      ContentRejected    its model accepts only text, or fewer images (HTTP 400)
       ContextTooLong     prompt and answer exceed the model's context (HTTP 400)
       ModelNotFound      it serves no model of that name (HTTP 404)
       Unauthorized       the API key is missing or wrong (HTTP 401, 403)
@@ -143,7 +143,9 @@ class TemplateRejected(ServerError):
 
 
 class ContentRejected(ServerError):
-    pass
+    """`max_media`: how many images or sounds a request may hold; 0 if none."""
+
+    max_media = 0
 
 
 class ContextTooLong(ServerError):

@@ -21,6 +21,7 @@ from ..errors import BotError, Cancelled, ClientError, ContextTooLong
 from ..types.effects import AgentSteps, Aside, Turn
 from ..types.events import Compacted, Completed, ModelEvent, Notice
 from ..types.messages import (
+    MEDIA_CHARS,
     MalformedCall,
     Message,
     Response,
@@ -31,6 +32,7 @@ from ..types.messages import (
     ToolDefinition,
     ToolResults,
     UserMessage,
+    count_media,
 )
 from ..types.special_tokens import neutralize_with_note
 from .pruning import CHARS_PER_TOKEN, shorten_old_results
@@ -248,7 +250,7 @@ def _split(conversation: Sequence[Message], keep: float, least: float = MIN_DROP
 
 
 def _count_chars(message: Message) -> int:
-    return sum(len(text) for _, text in _list_texts(message)) + 1
+    return sum(len(text) for _, text in _list_texts(message)) + MEDIA_CHARS * count_media(message) + 1
 
 
 def _list_texts(message: Message) -> Iterator[tuple[str, str]]:
@@ -294,7 +296,7 @@ def _quote_last_question(dropped: Sequence[Message]) -> str:
 
 
 def _describe_summary(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bool) -> str:
-    questions = [message.text for message in dropped if isinstance(message, UserMessage)]
+    questions = [message.title for message in dropped if isinstance(message, UserMessage)]
     results = sum(len(message.results) for message in dropped if isinstance(message, ToolResults))
     answers = sum(isinstance(message, Response) for message in dropped)
     back = "/undo brings them back." if by_hand else "/undo of this turn brings them back."

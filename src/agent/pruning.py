@@ -11,11 +11,10 @@ Pure: the messages are replaced in the given list. Calls keep their results, and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from ..types.messages import Message, ToolResult, ToolResults
+from ..types.messages import MEDIA_CHARS, Message, ToolResult, ToolResults, count_media
 
 CHARS_PER_TOKEN = 4  # an estimate that is rather too small, so that enough is freed at once
 
@@ -98,5 +97,4 @@ def _get_results(message: Message) -> tuple[ToolResult, ...]:
 
 
 def _count_chars(result: ToolResult) -> int:
-    """As it is sent, images included."""
-    return len(json.dumps(result.value, ensure_ascii=False) if result.kind == "multimodal" else result.text)
+    return len(result.text) + MEDIA_CHARS * count_media(ToolResults((result,)))

@@ -36,6 +36,8 @@ ROLES_MERGED = (
 )
 SYSTEM_FOLDED = "The model's chat template accepts no system prompt; it is sent with the first user message."
 TEXT_ONLY = "The model accepts only text; it is told where images and sound were left out."
+FEWER_MEDIA = "The server takes {limit} images at once; of older ones the model is told that they were left out."
+DEFAULT_MAX_MEDIA = 20  # images and sounds in one request; 20 images may have 100 MB
 LOST_CALLS = "The server returned nothing of what the model wrote; using calls in the text instead."
 TOOLS_DROPPED = (
     "This server leaves tools out of the prompt that it is not to parse calls of; using calls in the text instead."
@@ -68,6 +70,7 @@ class CallPath:
     """`reason`: how the mode came about, for the user; `order`: the modes to use, the first one first.
 
     `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name.
+    `text_only`: images and sound are left out, and so are those before the last `max_media`.
     `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
     `grammar`: the field by which a probe was held to its grammar, "none" if by no field; "" before that is known.
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
@@ -80,6 +83,7 @@ class CallPath:
     alternate: bool = False
     fold_system: bool = False
     text_only: bool = False
+    max_media: int = DEFAULT_MAX_MEDIA
     disabled_fields: tuple[str, ...] = ()
     template_shows_tools: bool | None = None
     system_first: bool = False
@@ -107,13 +111,18 @@ class CallPath:
         if isinstance(refusal, TemplateRejected):
             return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
-            return Downgrade(replace(self, text_only=True), TEXT_ONLY)
+            return self._limit_media(refusal.max_media)
         for name in OPTIONAL_FIELDS:
             if name in sent and name not in self.disabled_fields and _blames(refusal, name):
                 return Downgrade(self.disable_fields([name]), "")
         if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
             return self._step_down(refusal)
         raise refusal
+
+    def _limit_media(self, limit: int) -> Downgrade:
+        if 0 < limit < self.max_media:
+            return Downgrade(replace(self, max_media=limit), FEWER_MEDIA.format(limit=limit))
+        return Downgrade(replace(self, text_only=True), TEXT_ONLY)
 
     def _step_down(self, refusal: ServerError) -> Downgrade:
         """The next mode of the order. Raises the refusal if there is none."""
@@ -185,6 +194,7 @@ class CallPath:
             self.alternate or other.alternate,
             self.fold_system or other.fold_system,
             self.text_only or other.text_only,
+            min(self.max_media, other.max_media),
             self.disable_fields(other.disabled_fields).disabled_fields,
             _join_facts(self.template_shows_tools, other.template_shows_tools),
             self.system_first or other.system_first,

@@ -21,6 +21,7 @@ from ..types.messages import (
     ToolResult,
     ToolResults,
     UserMessage,
+    count_media,
 )
 from ..types.special_tokens import neutralize_with_note
 from .call_path import CallPath
@@ -35,6 +36,7 @@ class MessageRenderer:
         self._neutralized = MessageMemo(_neutralize)
         self._as_text = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
+        self._media_counts = MessageMemo(count_media)
         self._instructions = LastMemo[tuple[tuple[ToolDefinition, ...], bool], str](
             lambda key: render_instructions(key[0], native=key[1])
         )
@@ -59,7 +61,7 @@ class MessageRenderer:
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> Sequence[Message]:
         """All exchanges as text on the text path, on others those whose calls came in our text format."""
-        whole = self._flattened(messages) if path.text_only else messages
+        whole = self._flattened(messages) if path.text_only else self._limit_media(messages, path.max_media)
         textual = self._as_text(whole)
         if path.prompt_style == "text" or path.alternate:
             return textual
@@ -73,6 +75,18 @@ class MessageRenderer:
             self._exchanges.append(message if native and isinstance(message, (Response, ToolResults)) else text)
             self._sources.append(message)
         return self._exchanges
+
+    def _limit_media(self, messages: Sequence[Message], limit: int) -> Sequence[Message]:
+        """The messages, of which the older ones tell of images and sound in words, if there are more than `limit`."""
+        counts = self._media_counts(messages)
+        if sum(counts) <= limit:
+            return messages
+        flat, kept = self._flattened(messages), list(messages)
+        for place in reversed(range(len(kept))):
+            limit -= counts[place]
+            if limit < 0:
+                kept[place] = flat[place]
+        return kept
 
 
 def _instruct(message: Message, text: str) -> Message:

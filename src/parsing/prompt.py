@@ -26,6 +26,7 @@ from ..types.messages import (
     ToolResult,
     ToolResults,
     UserMessage,
+    detach_media,
 )
 from ..types.tool_schema import describe_type
 
@@ -80,7 +81,9 @@ def render_results(results: Sequence[ToolResult]) -> str:
 def render_message(message: Message) -> Message:
     """The message with calls and results as text, for a model whose prompt describes the tools; no reasoning."""
     if isinstance(message, ToolResults):
-        return UserMessage(render_results(message.results))
+        results, media = detach_media(message.results)
+        text = render_results(results)
+        return UserMessage(text, ({"type": "text", "text": text}, *media) if media else ())
     if not isinstance(message, Response) or all(isinstance(block, Text) for block in message.content):
         return message
     text = "".join(_render_blocks(message))

@@ -143,7 +143,7 @@ def _encode_reasoning(block: Reasoning) -> list[JSON]:
 def _encode_result(result: ToolResult) -> JSON:
     sent: dict[str, JSON] = {"type": "tool_result", "tool_use_id": result.tool_call_id}
     sent["content"] = _RESULTS[result.kind](result)
-    if result.failure == "error":  # of a denied call the text says so
+    if result.kind == "error":  # that it was denied, the text says
         sent["is_error"] = True
     return sent
 

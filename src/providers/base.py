@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, Union
 
 from ..errors import BotError, ClientError, StreamCut, WireError
 from ..types.events import Completed, ModelEvent
-from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition
+from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +149,8 @@ def make_sendable(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]
 def make_sendable_name(name: str) -> str:
     """The name with invalid characters replaced, since providers refuse a conversation that contains them."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"
+
+
+def describe_failure(result: ToolResult) -> dict[str, JSON]:
+    """A result of kind error as JSON; `denied` says that the call did not fail, but was not let run."""
+    return {"error": result.value, **({"denied": True} if result.failure == "denied" else {})}

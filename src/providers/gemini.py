@@ -17,6 +17,7 @@ from ..errors import ServerError
 from ..types.caching import LastMemo, MessageMemo
 from ..types.messages import (
     JSON,
+    MEDIA,
     NATIVE,
     Block,
     MalformedCall,
@@ -35,8 +36,18 @@ from ..types.messages import (
     Usage,
     UserMessage,
     block_text,
+    detach_media,
 )
-from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable, make_sendable_name
+from .base import (
+    ChatRequest,
+    Codec,
+    Decoder,
+    HttpRequest,
+    WireEvent,
+    describe_failure,
+    make_sendable,
+    make_sendable_name,
+)
 from .gemini_schema import reduce_schema
 from .server_errors import read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
@@ -46,7 +57,6 @@ _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.
 _NO_SIGNATURE = "skip_thought_signature_validator"
 
-_MEDIA = ("image", "audio")
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
@@ -87,7 +97,8 @@ class GeminiCodec(Codec):
         if isinstance(message, UserMessage):
             parts = [_encode_part(block) for block in message.blocks] or _encode_text(message.text)
         elif isinstance(message, ToolResults):
-            parts = [self._encode_result(result) for result in message.results]
+            results, media = detach_media(message.results)  # only Gemini 3 takes media in a result
+            parts = [*map(self._encode_result, results), *map(_encode_part, media)]
         elif isinstance(message, Response):
             role, parts = "model", [part for block in message.content for part in self._encode_block(block)]
         return encode_json({"role": role, "parts": parts}) if parts else b""
@@ -114,11 +125,18 @@ class GeminiCodec(Codec):
         return {"functionCall": sent, **_get_signature(metadata)}
 
     def _encode_result(self, result: ToolResult) -> JSON:
-        kind = "text" if result.failure == "denied" else result.kind  # `error` is for calls that failed
-        sent = {"name": make_sendable_name(result.name), **_RESULTS[kind](result.value)}
+        sent: dict[str, JSON] = {"name": make_sendable_name(result.name), "response": _encode_value(result)}
         if result.tool_call_id in self._served_ids:
             sent["id"] = result.tool_call_id
         return {"functionResponse": sent}
+
+
+def _encode_value(result: ToolResult) -> JSON:
+    """`output` and `error` are the documented keys; an object is its own output."""
+    if result.kind == "error":
+        return describe_failure(result)
+    is_own = result.kind == "data" and isinstance(result.value, dict)
+    return result.value if is_own else {"output": result.value}
 
 
 def _encode_tools(tools: Sequence[ToolDefinition]) -> JSON:
@@ -163,24 +181,9 @@ def _encode_text(text: str) -> list[JSON]:
 
 
 def _encode_part(block: dict[str, Any]) -> JSON:
-    if block.get("type") not in _MEDIA:
+    if block.get("type") not in MEDIA:
         return {"text": block_text(block)}
     return {"inlineData": {"mimeType": block.get("mimeType", "image/png"), "data": block.get("data", "")}}
-
-
-def _encode_blocks(blocks: JSON) -> dict[str, JSON]:
-    media = [block for block in as_dicts(blocks) if block.get("type") in _MEDIA]
-    texts = [block_text(block) for block in as_dicts(blocks) if block not in media]
-    parts = list(map(_encode_part, media))
-    return {"response": {"output": "\n".join(texts)}, **({"parts": parts} if parts else {})}
-
-
-_RESULTS: Mapping[str, Callable[[JSON], dict[str, JSON]]] = {
-    "text": lambda value: {"response": {"output": value}},
-    "data": lambda value: {"response": value if isinstance(value, dict) else {"output": value}},
-    "error": lambda value: {"response": {"error": value}},
-    "multimodal": _encode_blocks,
-}
 
 
 class GeminiCall(WireStruct):

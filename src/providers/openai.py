@@ -28,9 +28,20 @@ from ..types.messages import (
     Usage,
     UserMessage,
     block_text,
+    detach_media,
 )
 from ..types.tool_schema import to_openai_tool
-from .base import ChatRequest, Codec, Decoder, HttpRequest, PromptSize, RawTokens, WireEvent, make_sendable
+from .base import (
+    ChatRequest,
+    Codec,
+    Decoder,
+    HttpRequest,
+    PromptSize,
+    RawTokens,
+    WireEvent,
+    describe_failure,
+    make_sendable,
+)
 from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import (
@@ -106,16 +117,21 @@ def _encode_message(message: Message) -> bytes:
 
 
 def encode_messages(message: Message) -> list[dict[str, JSON]]:
-    """A neutral message as chat messages: one per tool result, none for an answer of only reasoning."""
+    """A neutral message as chat messages: one per tool result, none for an answer of only reasoning.
+
+    Images and sound of results follow in a user message: OpenAI and most chat templates take them in no other.
+    """
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.text}]
     if isinstance(message, UserMessage):
         return [{"role": "user", "content": _encode_parts(message.blocks) if message.blocks else message.text}]
     if isinstance(message, ToolResults):
-        return [
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": encode_result(result)}
-            for result in message.results
+        results, media = detach_media(message.results)
+        sent: list[dict[str, JSON]] = [
+            {"role": "tool", "tool_call_id": result.tool_call_id, "content": _encode_result(result)}
+            for result in results
         ]
+        return [*sent, {"role": "user", "content": _encode_parts(media)}] if media else sent
     calls: list[JSON] = [_encode_call(call) for call in message.requested_calls]
     if calls:
         # Not null: templates that print `message.content` would print None.
@@ -128,9 +144,10 @@ def _encode_call(call: ToolCall | MalformedCall) -> JSON:
     return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dump_json(arguments)}}
 
 
-def encode_result(result: ToolResult) -> JSON:
-    """The content of a tool message: text, JSON as text, or parts."""
-    return _RESULTS[result.kind](result.value)
+def _encode_result(result: ToolResult) -> JSON:
+    if result.kind == "error":
+        return dump_json(describe_failure(result))
+    return dump_json(result.value) if result.kind == "data" else result.value
 
 
 def _encode_parts(blocks: object) -> JSON:
@@ -153,13 +170,6 @@ def _encode_audio(block: dict[str, Any]) -> JSON:
 
 _FORMATS = {"mpeg": "mp3", "x-wav": "wav"}  # OpenAI's names of formats that MIME calls otherwise
 _PARTS: Mapping[str, Callable[[dict[str, Any]], JSON]] = {"image": _encode_image, "audio": _encode_audio}
-
-_RESULTS: Mapping[str, Callable[[JSON], JSON]] = {
-    "text": lambda value: value,
-    "data": dump_json,
-    "error": lambda value: dump_json({"error": value}),
-    "multimodal": _encode_parts,
-}
 
 
 class CompletionFunction(WireStruct):

@@ -33,11 +33,13 @@ _LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may
 _PROXY_HINT = "A proxy in front of the server cannot reach it."
 _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
 
-# vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini.
+# vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini; LM Studio, Ollama; DeepSeek.
 _NOT_TEXT = (
-    r"not a multimodal model|at most 0 (image|audio|video)|concatenate str \(not .list|content must be a string"
+    r"not a multimodal model|at most \d+ (image|audio|video)|concatenate str \(not .list|content must be a string"
     r"|(image|audio)( input)? is not supported|image_url is only supported|input modality is not enabled"
+    r"|does not support (image|audio|vision|multimodal)|data required for image input|unknown variant `image_url`"
 )
+_MAX_MEDIA = LazyPattern(r"at most (\d+) (?:image|audio|video)", re.IGNORECASE)  # vLLM: --limit-mm-per-prompt
 
 # What a template raises about tools and their calls (Llama 3, Mistral, Qwen), and errors of Jinja in one.
 _TEMPLATE = (
@@ -113,6 +115,8 @@ def _classify(text: str, status: int, message: str) -> ServerError:
         refused.max_retries = 0  # the same request would be refused again
     if isinstance(refused, ContextTooLong):
         refused.excess = parse_excess_tokens(message)
+    if isinstance(refused, ContentRejected) and (limit := _MAX_MEDIA.search(message)):
+        refused.max_media = int(limit[1])
     return refused
 
 

@@ -151,7 +151,7 @@ class Index:
         except BotError:  # not a journal
             return
         texts = list(_list_texts(found.messages))
-        question = next((text for speaker, text in texts if speaker == "you"), "")
+        question = next((each.title for each in found.messages if isinstance(each, UserMessage)), "")
         used, size = (int(part) for part in stamp.split())
         meta = found.state.meta
         row = Summary(

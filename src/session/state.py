@@ -145,7 +145,8 @@ class SessionState:
     def _add_message(self, record: Record) -> None:
         if record.kind == "user" and self._last_kind != "user":
             message = record.fields.get("message")
-            self.points.append(Point(record.number, str(message.get("text", "")) if isinstance(message, dict) else ""))
+            said = (message.get("typed") or message.get("text", "")) if isinstance(message, dict) else ""
+            self.points.append(Point(record.number, str(said)))
         elif record.kind == "response":
             self._response, self._todo_calls, self.processes = record, None, []
             if self._last_kind == "delta":  # the pieces of this answer

@@ -7,8 +7,8 @@ turn them into a provider's text. The values are frozen dataclasses, because the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, Union, cast
 
 from .serialization import Serializable, read_as
@@ -23,6 +23,8 @@ NATIVE: Origin = "native"
 TEXT: Origin = "text"  # a TOOL_CALL block
 # As in MCP: {"type": "text", "text"}, or {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
 ContentBlock: TypeAlias = dict[str, JSON]
+MEDIA = ("image", "audio")
+MEDIA_CHARS = 4000  # that an image or a sound counts for where a conversation's size is estimated: 1,000 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,29 @@ def block_text(block: JSON) -> str:
     return f"[{block.get('type', 'content')} of type {block.get('mimeType', 'unknown')}, not shown]"
 
 
+def detach_media(results: Sequence[ToolResult]) -> tuple[list[ToolResult], tuple[ContentBlock, ...]]:
+    """The results as text, and their images and sound as blocks that may follow them, each after a line that names it.
+
+    For APIs and chat templates that take only text as the result of a call.
+    """
+    texts: list[ToolResult] = []
+    media: list[ContentBlock] = []
+    for result in results:
+        if result.kind != "multimodal":
+            texts.append(result)
+            continue
+        lines = []
+        for block in result.value if isinstance(result.value, list) else [result.value]:
+            if not isinstance(block, dict) or block.get("type") not in MEDIA:
+                lines.append(block_text(block))
+                continue
+            label = f"{block['type']} {len(media) // 2 + 1}"
+            lines.append(f"[{label}: it follows below]")
+            media += {"type": "text", "text": f"{label.capitalize()}, from {result.name}:"}, block
+        texts.append(replace(result, kind="text", value="\n".join(lines)))
+    return texts, tuple(media)
+
+
 @dataclass(frozen=True, slots=True)
 class Text(Serializable):
     """`metadata` is opaque and is sent back to the provider on the next turn, as in ToolCall and Reasoning."""
@@ -176,16 +201,23 @@ class SystemMessage(Serializable):
 class UserMessage(Serializable):
     """What the user says: `text` alone, or `blocks` of text, images and sound in their order.
 
-    Where there are blocks, `text` follows from them, with a note for each image or sound.
+    Where there are blocks, `text` follows from them, with a note for each image or sound. `typed` is what the user
+    typed, where the message holds more, such as the content of files; it is not sent by itself.
     """
 
     TYPE = "user"
     text: str
     blocks: tuple[ContentBlock, ...] = ()
+    typed: str = ""
 
     def __post_init__(self) -> None:
         if self.blocks:
             object.__setattr__(self, "text", join_block_texts(self.blocks))
+
+    @property
+    def title(self) -> str:
+        """What the user typed, for people."""
+        return self.typed or self.text
 
     def merge(self, other: UserMessage) -> UserMessage:
         """Both messages as one."""
@@ -242,6 +274,19 @@ class ToolResults(Serializable):
 
 
 Message = Union[SystemMessage, UserMessage, Response, ToolResults]
+
+
+def count_media(message: Message) -> int:
+    """The images and sounds in a message."""
+    blocks: Iterable[JSON] = message.blocks if isinstance(message, UserMessage) else ()
+    if isinstance(message, ToolResults):
+        blocks = [block for result in message.results for block in list_blocks(result)]
+    return sum(isinstance(block, dict) and block.get("type") in MEDIA for block in blocks)
+
+
+def list_blocks(result: ToolResult) -> Sequence[JSON]:
+    """The content blocks of a result of kind multimodal; none of another."""
+    return result.value if result.kind == "multimodal" and isinstance(result.value, list) else ()
 
 
 def read_message(value: JSON) -> Message:

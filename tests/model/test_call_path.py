@@ -69,6 +69,16 @@ def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
         path.downgrade(refusal, SENT)
 
 
+def test_a_server_that_takes_fewer_images_is_sent_fewer():
+    refusal = ContentRejected("At most 2 image(s) may be provided in one prompt.", status=400)
+    refusal.max_media = 2
+    path, notice = CallPath().downgrade(refusal, SENT)
+    assert (path.max_media, path.text_only, path.is_learned) == (2, False, True)
+    assert notice == "The server takes 2 images at once; of older ones the model is told that they were left out."
+    assert path.join(CallPath()).max_media == 2
+    assert path.downgrade(refusal, SENT).path.text_only  # it does not take even these
+
+
 @pytest.mark.parametrize("field", ["strict", "structured_outputs"])
 def test_a_grammar_that_cannot_be_compiled_is_that_of_the_field_that_brought_it(field):
     refusal = refused(400, "Invalid grammar specification: 'triggers'")  # vLLM 0.32

@@ -52,6 +52,16 @@ def test_a_model_that_takes_nothing_but_text_is_told_of_the_rest():
     assert (flat.kind, flat.value) == ("text", "A dot.\n[image of type image/png, not shown]")
 
 
+@pytest.mark.parametrize("mode", ["text", "template", "native"])
+def test_a_picture_in_a_result_is_sent_on_every_path(mode):
+    image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    said, _ = exchange("text")
+    shown = ToolResults((ToolResult("c1", "read", "multimodal", [{"type": "text", "text": "A dot."}, image]),))
+    sent = rendered(said, shown, path=CallPath(mode))[-1]
+    assert sent.blocks[1:] == ({"type": "text", "text": "Image 1, from read:"}, image)
+    assert "A dot.\n[image 1: it follows below]" in sent.blocks[0]["text"]
+
+
 PICTURE = UserMessage("", ({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},))
 
 
@@ -64,6 +74,14 @@ def test_a_picture_of_the_user_is_sent_on_every_path(mode):
 def test_a_model_that_takes_nothing_but_text_is_told_of_the_users_picture(mode):
     told = UserMessage("[image of type image/png, not shown]")
     assert rendered(PICTURE, path=CallPath(mode, text_only=True), tools=())[-1] == told
+
+
+def test_of_more_pictures_than_the_server_takes_the_newest_are_sent():
+    image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    both, told = UserMessage("", (image, image)), UserMessage("[image of type image/png, not shown]")
+    sent = [PICTURE, UserMessage("And this?"), UserMessage("", (image,)), both]
+    for limit, expected in [(4, sent), (3, [told, *sent[1:]]), (2, [told, sent[1], told, both])]:
+        assert rendered(*sent, path=CallPath(max_media=limit), tools=()) == expected
 
 
 def test_a_picture_is_merged_with_its_neighbours():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from src.providers.base import ChatRequest
-from src.types.messages import Named, Response, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
+from src.types.messages import Named, Response, Text, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
 
 from .doubles import codec, decoded
 
@@ -122,8 +122,8 @@ def anthropic(content, **more):
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call1", "content": content, **more}]}
 
 
-def gemini(response, **more):
-    return {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": response, **more}}]}
+def gemini(response):
+    return {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": response}}]}
 
 
 BLOCKS = [{"type": "text", "text": "A red dot."}, {"type": "image", "data": PIXEL, "mimeType": "image/png"}]
@@ -160,37 +160,32 @@ RESULTS = {  # kind and value -> what each provider is sent
         anthropic("There is no file a.", is_error=True),
         gemini({"error": "There is no file a."}),
     ),
-    "denied": (  # only Anthropic and Gemini have a place to say that a call failed, which this did not
+    "denied": (
         ("error", "Not run: the user said no.", "", True),
-        openai('{"error":"Not run: the user said no."}'),
-        anthropic("Not run: the user said no."),
-        gemini({"output": "Not run: the user said no."}),
+        openai('{"error":"Not run: the user said no.","denied":true}'),
+        anthropic("Not run: the user said no.", is_error=True),
+        gemini({"error": "Not run: the user said no.", "denied": True}),
     ),
     "multimodal": (
         ("multimodal", BLOCKS),
-        openai(
-            [
-                {"type": "text", "text": "A red dot."},
-                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
-            ]
-        ),
+        openai("A red dot.\n[image 1: it follows below]"),
         anthropic(
             [
                 {"type": "text", "text": "A red dot."},
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
             ]
         ),
-        gemini({"output": "A red dot."}, parts=[{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]),
+        gemini({"output": "A red dot.\n[image 1: it follows below]"}),
     ),
     "multimodal, sound": (
         ("multimodal", [{"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}]),
-        openai([{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}]),
+        openai("[audio 1: it follows below]"),
         anthropic([{"type": "text", "text": "[audio of type audio/wav, not shown]"}]),
-        gemini({"output": ""}, parts=[{"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}}]),
+        gemini({"output": "[audio 1: it follows below]"}),
     ),
     "multimodal, of a kind nobody takes": (
         ("multimodal", [{"type": "hologram", "mimeType": "model/dream"}]),
-        openai([{"type": "text", "text": "[hologram of type model/dream, not shown]"}]),
+        openai("[hologram of type model/dream, not shown]"),
         anthropic([{"type": "text", "text": "[hologram of type model/dream, not shown]"}]),
         gemini({"output": "[hologram of type model/dream, not shown]"}),
     ),
@@ -208,7 +203,47 @@ RESULTS = {  # kind and value -> what each provider is sent
 def test_result(provider, given, expected):
     result = ToolResult("call1", "read", *given)
     sent = request(provider, [UserMessage("Hello"), Response((CALL,)), ToolResults((result,))])
-    assert (sent.get("messages") or sent["contents"])[-1] == expected
+    message = (sent.get("messages") or sent["contents"])[2]
+    if provider == "gemini":  # media come after the results, in the same message
+        message["parts"] = [part for part in message["parts"] if "functionResponse" in part]
+    assert message == expected
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        (
+            "openai",
+            [
+                {"type": "text", "text": "Image 1, from read:"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+                {"type": "text", "text": "Image 2, from tool_of_images:"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+            ],
+        ),
+        (
+            "gemini",
+            [
+                {"text": "Image 1, from read:"},
+                {"inlineData": {"mimeType": "image/png", "data": PIXEL}},
+                {"text": "Image 2, from tool_of_images:"},
+                {"inlineData": {"mimeType": "image/png", "data": PIXEL}},
+            ],
+        ),
+    ],
+)
+def test_images_of_results_follow_all_of_them(provider, expected):
+    results = (
+        ToolResult("call1", "read", "multimodal", BLOCKS),
+        ToolResult("call2", "tool_of_images", "multimodal", BLOCKS[1:]),
+    )
+    calls = (CALL, replace(CALL, id="call2"))
+    sent = request(provider, [UserMessage("Hello"), Response(calls), ToolResults(results), Response((Text("Two."),))])
+    if provider == "gemini":
+        assert sent["contents"][2]["parts"][2:] == expected
+    else:
+        assert [each["role"] for each in sent["messages"]] == ["user", "assistant", "tool", "tool", "user", "assistant"]
+        assert sent["messages"][4]["content"] == expected
 
 
 SOUND = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/mpeg"}

@@ -99,6 +99,10 @@ REFUSALS = [
     (400, '{"error": {"message": "API key not valid. Please pass a valid API key."}}', Unauthorized),
     (400, '{"error": {"message": "tiny is not a multimodal model"}}', ContentRejected),
     (500, '{"error": {"message": "can only concatenate str (not \\"list\\") to str"}}', ContentRejected),
+    (400, '{"error": "Model does not support images. Please use a model that does."}', ContentRejected),
+    (500, '{"error": "this model is missing data required for image input"}', ContentRejected),
+    (422, '{"error": {"message": "messages[0]: unknown variant `image_url`, expected `text`"}}', ContentRejected),
+    (400, '{"error": {"message": "At most 2 image(s) may be provided in one prompt."}}', ContentRejected),
     (400, "<html><title>400 The plain HTTP request was sent to HTTPS port</title></html>", ServerError),
     (403, '{"error": "Forbidden"}', Unauthorized),
     (413, "<html><title>413 Request Entity Too Large</title></html>", ContextTooLong),
@@ -139,3 +143,9 @@ def test_the_title_of_a_proxys_page_is_its_message():
 
 def test_a_redirect_says_where_to():
     assert "to http://elsewhere.test/" in read_refusal(302, b"", "http://elsewhere.test/").message
+
+
+@pytest.mark.parametrize(("allowed", "limit"), [("0", 0), ("3", 3)])
+def test_how_many_images_a_server_takes_is_read(allowed, limit):
+    refusal = read_refusal(400, f"At most {allowed} image(s) may be provided in one prompt.".encode())
+    assert refusal.max_media == limit

@@ -121,6 +121,22 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert asked(chat) == "what is in @notes.txt\n\nContent of notes.txt:\n```\nThe heron.\n```"
 
+    def test_a_mention_is_found_anywhere_and_what_was_added_is_said(self, chat, tmp_path):
+        chat = chat(["1"])
+        (tmp_path / "work" / "deep" / "inner").mkdir(parents=True)
+        (tmp_path / "work" / "deep" / "inner" / "scanner.py").write_text("x = 1\n")
+        (tmp_path / "work" / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+        chat.keys("what is @scanner")
+        chat.shows("@deep/inner/scanner.py")
+        chat.keys("\t\r")
+        chat.shows("^> what is @deep/inner/scanner.py")
+        chat.line(f" and @dot.png and @nothing.txt and {tmp_path}/work/dot.png")
+        chat.shows("^  deep/inner/scanner.py added: 1 line, 6 bytes$")
+        chat.shows("^  dot.png added: image/png, 28 bytes$")
+        chat.shows("^  nothing.txt: no such file, so nothing was added$")
+        chat.shows("^1$")
+        assert [part["type"] for part in asked(chat)] == ["text", "image_url", "text"]
+
     def test_a_user_command_runs_and_the_model_sees_it_with_the_next_message(self, chat):
         chat = chat(["1"])
         chat.line("!echo one; printf '\\033[31mtwo\\033[0m\\n'; exit 3")

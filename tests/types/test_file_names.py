@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from src.cli.chat.input.approve import TerminalApprover
 from src.cli.chat.input.completion import complete
-from src.cli.chat.input.mentions import add_mentioned_files
+from src.cli.chat.input.mentions import read_mentions
 from src.cli.chat.slash.table import find_command
 from src.cli.chat.state import State
 from src.cli.render.diff import draw_file_diff
@@ -122,8 +122,8 @@ DOORS = {
     "a refusal": lambda root: Policy(root).decide(ToolCall("1", "read", {"path": f"../{NAME}"}), "low").reason,
     "the line of a call": lambda _root: format_call(ToolCall("1", "read", {"path": NAME})),
     "a completion": lambda root: "\n".join(each.text for each in complete("@a", make_state(root))),
-    "a mention of a folder": lambda root: add_mentioned_files("@.", root),
-    "a mention": lambda root: add_mentioned_files(f'@"{SHOWN}"', root),
+    "a mention of a folder": lambda root: read_mentions("@.", root).text,
+    "a mention": lambda root: read_mentions(f'@"{SHOWN}"', root).text,
     "what was set aside": lambda _root: str(SetAside(NAME, Path("x"), "a hook")),
     "/undo, restored": lambda root: undo(root, drop=False),
     "/undo, gone": lambda root: undo(root, drop=True),

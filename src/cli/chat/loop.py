@@ -14,9 +14,8 @@ from ...errors import BotError
 from ...security.permissions.approval import Approver
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
-from ...types.messages import UserMessage
 from ..tracing.debug import Debug
-from .input.mentions import add_mentioned_files
+from .input.mentions import read_mentions
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
 from .slash.table import run_command
 from .state import Display, State
@@ -102,7 +101,10 @@ class Chat:
 
     def _answer_question(self, question: str) -> None:
         state = self.state
-        message = UserMessage("\n\n".join([*state.notes, add_mentioned_files(question, state.settings.root)]))
+        mentions = read_mentions(question, state.settings.root, dropped=True)
+        for note in mentions.notes:
+            state.screen.say(f"  {note}")
+        message = mentions.make_message("\n\n".join([*state.notes, mentions.text]))
         state.conversation.append(message)
         try:
             self._run_turn()

@@ -16,8 +16,9 @@ from ...config import Settings
 from ...session.session import Session
 from ...session.store import Store
 from ...types.events import Completed, Event, ReasoningDelta, TextDelta, ToolCallDelta, TurnStarted
-from ...types.messages import Message, Response, Usage
+from ...types.messages import MEDIA_CHARS, Message, Response, ToolResults, Usage, UserMessage, count_media
 from ..tracing.debug import Debug
+from .input.file_search import FileIndex
 
 if TYPE_CHECKING:
     from ...app.runtime import Runtime
@@ -89,6 +90,7 @@ class State:
         self.debug = debug
         self.model_name = model_name
         self.store = store
+        self.files = FileIndex(settings.root)
         self.session = self._new_session()
         self.queue: list[str] = []  # messages to handle before the user is prompted again
         self.draft = ""  # text in the next prompt, for the user to edit
@@ -197,7 +199,16 @@ class State:
 
 def estimate_tokens(messages: Iterable[Message]) -> int:
     """The approximate number of tokens."""
-    return sum(len(str(message)) for message in messages) // CHARACTERS_PER_TOKEN
+    return sum(map(_estimate_chars, messages)) // CHARACTERS_PER_TOKEN
+
+
+def _estimate_chars(message: Message) -> int:
+    media = count_media(message)
+    if not media:
+        return len(str(message))
+    texts = [message.text] if isinstance(message, UserMessage) else []
+    texts += [result.text for result in message.results] if isinstance(message, ToolResults) else []
+    return sum(map(len, texts)) + MEDIA_CHARS * media
 
 
 class SlashCommand(NamedTuple):

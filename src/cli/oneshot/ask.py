@@ -34,6 +34,7 @@ from .json_output import RunReport, format_event, format_line
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form
+    from ..chat.input.mentions import Mentions
 
 CANCEL_GRACE_S = 2.0  # from the end of the time to SIGTERM
 
@@ -122,15 +123,20 @@ def ask(
     limits: RunLimits = RunLimits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
     form: Form | None = None,
+    mentions: Mentions | None = None,
 ) -> int:
-    """Returns the exit code. `resume`: the session to continue; "" is the last one. `form`: of the answer.
+    """Returns the exit code. `resume`: the session to continue; "" is the last one. `form`: of the answer. `mentions`:
+    of the question, which holds their text already.
 
     Raises BotError.
     """
     report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
-    session.messages.append(asked := UserMessage(f"{question}\n\n{form.instructions}" if form else question))
+    text = f"{question}\n\n{form.instructions}" if form else question
+    asked = mentions.make_message(text) if mentions else UserMessage(text)
+    session.messages.append(asked)
+    notices += mentions.notes if mentions else ()
 
     cancelled = threading.Event() if limits.seconds is not None else None
     limited = Factory(factory.settings, factory.sleep, cancelled)

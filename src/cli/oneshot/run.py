@@ -21,6 +21,7 @@ from ..tracing.debug import Debug
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..chat.input.mentions import Mentions
     from ..tracing.jsonl import Observer
     from .ask import Outlet
 
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         factory = Factory(stack.enter_context(_open_settings(options)), sleep)
         debug = Debug(debug_level, factory.secrets)
         debug.observers = _make_observers(options, factory)
-        question = _read_question(options, factory.settings.root)
+        question, mentions = _read_question(options, factory.settings.root)
         if question is None and (unfit := [name for name in ONE_QUESTION if getattr(options, name) is not None]):
             raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)
         if options.relearn:
@@ -74,7 +75,17 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         if options.panel:
             factory, question = _hold_panel(factory, question, outlet)
         limits = RunLimits(options.max_tokens, options.timeout)
-        return ask(factory, debug, question, outlet, yes=options.yes, limits=limits, resume=options.resume, form=form)
+        return ask(
+            factory,
+            debug,
+            question,
+            outlet,
+            yes=options.yes,
+            limits=limits,
+            resume=options.resume,
+            form=form,
+            mentions=mentions,
+        )
 
 
 def _hold_panel(factory: Factory, question: str, outlet: Outlet) -> tuple[Factory, str]:
@@ -139,36 +150,32 @@ def _spell_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _read_question(options: argparse.Namespace, workspace: Path) -> str | None:
-    """The question, from the command line, standard input or both; None opens the chat."""
-    prompt = options.prompt
+def _read_question(options: argparse.Namespace, workspace: Path) -> tuple[str | None, Mentions | None]:
+    """The question, from the command line, standard input or both, and what it mentions. None opens the chat."""
+    prompt, mentions = options.prompt, None
     if options.message:
         if prompt is not None:
             raise ConfigError("-p asks one question, and there is another text beside it.", "Put all of it in quotes.")
         if sys.stdin and sys.stdin.isatty():
-            return None
+            return None, None
         prompt = options.message
     if prompt in (None, "-"):
         if not sys.stdin:
             raise ConfigError("Standard input is closed.", _HOW_TO_ASK)
         if prompt is None and sys.stdin.isatty():
-            return None
+            return None, None
         question = sys.stdin.read()
     else:
         material = _read_pipe()
-        question = _add_files(prompt, workspace)
+        if "@" in prompt:
+            from ..chat.input.mentions import read_mentions  # start-up is measured
+
+            mentions = read_mentions(prompt, workspace)
+        question = mentions.text if mentions else prompt
         question = f"{question}\n\n{_mark_material(material)}" if material.strip() else question
     if not question.strip() or not (prompt is None or prompt.strip()):
         raise ConfigError("The question is empty.", _HOW_TO_ASK)
-    return question
-
-
-def _add_files(prompt: str, workspace: Path) -> str:
-    if "@" not in prompt:
-        return prompt
-    from ..chat.input.mentions import add_mentioned_files
-
-    return add_mentioned_files(prompt, workspace)
+    return question, mentions
 
 
 def _mark_material(material: str) -> str:

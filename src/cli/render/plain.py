@@ -15,7 +15,7 @@ from typing import NamedTuple, TextIO
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.lazy_pattern import LazyPattern
-from ...types.messages import JSON, MalformedCall, ToolCall, ToolResult
+from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
 from .diff import count_changes
 from .wrap import ELLIPSIS, cut_at_word, wrap_text
 
@@ -78,7 +78,7 @@ def fold_call(call: ToolCall | MalformedCall, result: ToolResult) -> FoldedItem:
 
 def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
-    lines = _CHANGED_BY_USER.sub("", _HASH.sub("", result.text)).strip().splitlines()
+    lines = _CHANGED_BY_USER.sub("", _HASH.sub("", _get_shown_text(result))).strip().splitlines()
     first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":
         reason = first.removeprefix("Error executing tool: ")  # for the model
@@ -94,6 +94,12 @@ def describe_result(result: ToolResult) -> str:
         size = first if len(first) <= MAX_SHORT_CHARS else f"1 line, {len(first):,} characters"
     end = "" if last == EXIT_ZERO and size else last[: 2 * MAX_SHORT_CHARS]
     return " ".join(filter(None, (size, end))) or "nothing"
+
+
+def _get_shown_text(result: ToolResult) -> str:
+    """The text of a result without the note on each image or sound, which the model is shown."""
+    blocks = [block for block in list_blocks(result) if isinstance(block, dict) and block.get("type") not in MEDIA]
+    return join_block_texts(blocks) if blocks else result.text
 
 
 def has_failed(result: ToolResult) -> bool:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
+from ...types.images import HEAD_BYTES, describe_excess, detect_image
 from ..fs.diff import make_diff
 from ..fs.encoding import (
     READ_BYTES,
@@ -26,6 +27,7 @@ from ..fs.line_window import READ_BYTES as TAIL_BYTES
 from ..fs.line_window import Window, count_lines, read_tail, read_window
 from ..fs.replace import format_line_numbers, is_crlf, replace_text
 from ..sdk.context import ToolContext
+from ..sdk.result import Media
 from ..sdk.tool import tool
 
 MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
@@ -37,11 +39,14 @@ def read(
     ctx: ToolContext,
     offset: Annotated[int | None, "First line to show, counted from 1; negative: from the end"] = None,
     limit: Annotated[int | None, "Number of lines to show"] = None,
-) -> str:
-    """Read a text file. Each line is shown after its number and a tab; the file's sha256 comes last."""
+) -> str | list[str | Media]:
+    """Read a text file, or see an image. Each line is shown after its number and a tab; the sha256 comes last."""
     first = 1 if offset is None else offset
     with open_file(path, ctx) as file:
         size = os.fstat(file.fileno()).st_size
+        if kind := detect_image(file.read(HEAD_BYTES)):
+            return _read_image(path, file, size, kind)
+        file.seek(0)
         encoding = find_encoding(path, file, ctx.max_file_bytes)
         digest = _hash_file(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
         file.seek(len(encoding.bom))
@@ -53,6 +58,15 @@ def read(
             file.seek(len(encoding.bom))
         window = read_window(path, file, encoding.codec, first, limit)
     return f"{window.text}{_continuation_hint(window)}[sha256 {digest}]"
+
+
+def _read_image(path: str, file: BinaryIO, size: int, kind: str) -> list[str | Media]:
+    if excess := describe_excess(size):
+        raise ToolError(f"{escape_name(path)} is {excess}")
+    digest = _hash_file(file)
+    file.seek(0)
+    data = file.read(size)
+    return [f"{escape_name(path)}: {kind}, {len(data):,} bytes [sha256 {digest}]", Media(data, kind)]
 
 
 def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from ...errors import ToolError
-from ...types.messages import JSON, ContentBlock, ToolResult
+from ...types.messages import JSON, MEDIA, ContentBlock, ToolResult
 from .output_store import Outputs, Stored
 
 R = TypeVar("R")
 Kind = Literal["text", "data", "error", "multimodal"]
 MAX_SHOWN_BYTES = 50 * 1024  # of UTF-8, in one result
-MEDIA = ("image", "audio")
 
 
 def attempt(work: Callable[[], R], on_error: Callable[[Exception], R]) -> R:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
 from src.tools.fs.encoding import READ_BYTES
 from src.tools.sdk.result import MAX_SHOWN_BYTES
+from src.types.images import MAX_IMAGE_BYTES
 from src.types.messages import ToolCall
 
 ERROR = "Error executing tool: "
@@ -192,9 +194,31 @@ MARKS = [
 CODEC_OF = {ENCODED["latin-1"]: "latin-1"}
 
 
+IMAGES = {
+    "image/png": b"\x89PNG\r\n\x1a\n\0\0",
+    "image/jpeg": b"\xff\xd8\xff\xe0\0\x10JFIF",
+    "image/gif": b"GIF89a\1\0\1\0",
+    "image/webp": b"RIFF\x24\0\0\0WEBPVP8 ",
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_an_image_is_shown_to_the_model(kind, run, workspace):
+    (workspace / "a").write_bytes(IMAGES[kind])
+    text, image = run("read", path="a").value
+    assert text["text"] == f"a: {kind}, {len(IMAGES[kind])} bytes [sha256 {sha256(IMAGES[kind])}]"
+    assert image == {"type": "image", "data": base64.b64encode(IMAGES[kind]).decode(), "mimeType": kind}
+
+
+def test_an_image_has_a_largest_size(run, workspace):
+    (workspace / "a.png").write_bytes(IMAGES["image/png"] + bytes(MAX_IMAGE_BYTES))
+    said = "a.png is an image of 3,750,010 bytes; one may have 3,750,000. Make it smaller first"
+    assert run("read", path="a.png").value == ERROR + said
+
+
 BINARY = [
     b"a\0b",
-    b"\x89PNG\r\n\x1a\n\0\0",
+    b"\x89PMG\r\n\x1a\n\0\0",
     b"\x1f\x8b\x08\xff",
     b"\xff\xfea\0b\0\0\0",
     b"\xff\xfe\0\0a\0\0\0",

@@ -13,6 +13,7 @@ from ..slash.table import COMMANDS, find_command
 from ..state import State
 
 OPEN_MENTION = re.compile(r"(?:^|(?<=\s))@(?:\"([^\"\n]*)|([^\s\"]*))\Z")
+ELSEWHERE = ("/", "~", "..")  # paths that begin so are not searched for in the workspace
 MAX_PATHS = 200  # in one menu
 MAX_SCANNED_ENTRIES = 5000  # of one folder
 
@@ -30,7 +31,7 @@ def complete(before: str, state: State) -> Iterator[Completion]:
     if mention := OPEN_MENTION.search(before):
         quoted = mention[1] is not None
         typed = mention[1] if quoted else mention[2]
-        for path in map(escape_name, _find_paths(state.settings.root, read_name(typed))):
+        for path in map(escape_name, _find_paths(state, read_name(typed))):
             written = f'@"{path}"' if " " in path else f"@{path}"
             yield Completion(written, len(mention[0]))
     elif before.startswith("/") and "\n" not in before:
@@ -50,8 +51,16 @@ def _complete_command(before: str, state: State) -> Iterator[Completion]:
                 yield Completion(each, len(word))
 
 
-def _find_paths(root: Path, typed: str) -> list[str]:
-    """Paths that begin with `typed`, sorted; folders end in a slash."""
+def _find_paths(state: State, typed: str) -> list[str]:
+    """Paths that begin with `typed`, then files of the workspace that match it; folders end in a slash."""
+    listed = _list_folder(state.settings.root, typed)
+    is_place = not typed or typed.endswith("/") or typed.startswith(ELSEWHERE)
+    matches = [] if is_place else state.files.search(typed)
+    return list(dict.fromkeys([*listed, *matches]))
+
+
+def _list_folder(root: Path, typed: str) -> list[str]:
+    """Entries of one folder, sorted, as paths that begin with `typed`."""
     folder, _, start = typed.rpartition("/")
     place = folder or ("/" if typed.startswith("/") else "")
     found: list[str] = []

@@ -1,44 +1,167 @@
-"""Adds the content of each file that a message mentions as `@path`, up to MAX_CONTENT_BYTES for all of them."""
+"""Adds what a message mentions as `@path`: the content of files, up to MAX_CONTENT_BYTES for all, folders, and images.
+
+`@clipboard` is the image on the clipboard. In the chat, the path of an image is a mention too, as terminals paste it
+when a file is dropped on them. What was added, and what was not found, is said in a line each.
+"""
 
 from __future__ import annotations
 
+import base64
+import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
 
 from ....types.file_names import escape_name, read_name
+from ....types.images import MAX_IMAGE_BYTES, SUFFIXES, describe_excess, detect_image
+from ....types.messages import ContentBlock, UserMessage
 
 MENTION = re.compile(r"(?:^|(?<=[\s(]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
+# A path of its own in quotes, or with a backslash before each blank, or as a URL.
+DROPPED = re.compile(r"(?:^|(?<=\s))(?:'([^'\n]+)'|\"([^\"\n]+)\"|((?:file://|~?/|\.\.?/)(?:\\.|[^\s\\])+))(?=\s|$)")
+CLIPBOARD = "clipboard"
+CLIPBOARD_TIMEOUT_S = 3.0
+# What prints the image on the clipboard: the platform, or the variable of the environment, where it works; the command.
+CLIPBOARD_READERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("darwin", ("pngpaste", "-")),
+    ("WAYLAND_DISPLAY", ("wl-paste", "--type", "image/png")),
+    ("DISPLAY", ("xclip", "-selection", "clipboard", "-target", "image/png", "-out")),
+)
+PUNCTUATION = ".,;:!?)"  # that may follow a path
 MAX_CONTENT_BYTES = 50_000  # of all files of one message; the model can read the rest
 MAX_FOLDER_ENTRIES = 200  # of a folder
+MAX_IMAGES = 10  # of one message
 
 
-def add_mentioned_files(text: str, root: Path) -> str:
-    """The message, followed by the content of each file it mentions. Other words with @ stay as they are."""
+class Mentions(NamedTuple):
+    """A message with what it mentions. `notes`: a line about each mention, for the user.
+
+    `images`: of each its name and its content block.
+    """
+
+    typed: str
+    text: str
+    images: tuple[tuple[str, ContentBlock], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def make_message(self, text: str = "") -> UserMessage:
+        """The message for the model; `text`: what it says in place of the own text. Images come first."""
+        text = text or self.text
+        typed = self.typed if self.images or text != self.typed else ""
+        blocks: list[ContentBlock] = []
+        for name, image in self.images:
+            blocks += {"type": "text", "text": f"Image {name}:"}, image
+        return UserMessage(text, (*blocks, {"type": "text", "text": text}) if blocks else (), typed)
+
+
+class _Reader:
+    """Reads the files that one message mentions."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._room = MAX_CONTENT_BYTES
+        self.parts: list[str] = []
+        self.images: list[tuple[str, ContentBlock]] = []
+        self.notes: list[str] = []
+
+    def add(self, path: Path, name: str) -> None:
+        name = escape_name(name)
+        try:
+            self.notes.append(f"{name} added: {self._read(path, name)}")
+        except OSError as error:
+            self.notes.append(f"{name} not added: {error.strerror}")
+            self.parts.append(f"{name} cannot be read: {error.strerror}")
+        except ValueError as error:
+            self.notes.append(f"{name} not added: {error}")
+            self.parts.append(f"{name} is {error}.")
+
+    def add_clipboard(self) -> None:
+        try:
+            self.notes.append(f"{CLIPBOARD} added: {self._add_image(_read_clipboard_image(), CLIPBOARD)}")
+        except ValueError as error:
+            self.notes.append(f"{CLIPBOARD} not added: {error}")
+
+    def _read(self, path: Path, name: str) -> str:
+        """Add a file or folder, and describe what was added. Raises OSError, or ValueError if it cannot be added."""
+        if path.is_dir():
+            entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in path.iterdir())
+            more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
+            self.parts.append(f"In the folder {name}:\n" + "\n".join(entries[:MAX_FOLDER_ENTRIES]) + more)
+            return f"a list of {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}"
+        if not path.is_file():
+            raise ValueError("not a file")
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            data = file.read(max(self._room, 0) + 1)
+            if detect_image(data):
+                return self._add_image(data + file.read(MAX_IMAGE_BYTES + 1 - len(data)), name, size)
+        if b"\0" in data:
+            raise ValueError(f"not text ({size:,} bytes)")
+        return self._add_text(data, name, size)
+
+    def _add_text(self, data: bytes, name: str, size: int) -> str:
+        cut = len(data) > self._room
+        text = data[: self._room].decode("utf-8", "replace")
+        note = f"\n[cut: the file has {size:,} bytes; read it for the rest]" if cut else ""
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        self.parts.append(f"Content of {name}:\n{fence}\n{text}\n{fence}{note}")
+        shown, self._room = min(len(data), self._room), max(self._room - len(data), 0)
+        if cut:
+            return f"the first {shown:,} of {size:,} bytes"
+        lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+        return f"{lines:,} line{'s' * (lines != 1)}, {shown:,} bytes"
+
+    def _add_image(self, data: bytes, name: str, size: int = 0) -> str:
+        kind = detect_image(data)
+        if excess := describe_excess(max(size, len(data))):
+            raise ValueError(excess)
+        if len(self.images) == MAX_IMAGES:
+            raise ValueError(f"an image, and the message has {MAX_IMAGES} already")
+        block: ContentBlock = {"type": "image", "data": base64.b64encode(data).decode("ascii"), "mimeType": kind}
+        self.images.append((name, block))
+        return f"{kind}, {len(data):,} bytes"
+
+
+def read_mentions(text: str, root: Path, *, dropped: bool = False) -> Mentions:
+    """The message with what it mentions. `dropped`: the paths of images are mentions without an @ too."""
     from ....types.special_tokens import neutralize_with_note  # start-up is measured
 
-    parts, left, seen = [text], MAX_CONTENT_BYTES, set()
-    for path, name in _find_mentions(text, root):
-        if path in seen:
+    reader, seen = _Reader(root), set()
+    for path, name in [*_find_mentions(text, root), *(_find_dropped(text, root) if dropped else ())]:
+        if (path or name) in seen:
             continue
-        seen.add(path)
-        try:
-            part, used = _read_content(path, name, left)
-        except OSError as error:
-            part, used = f"{name} cannot be read: {error.strerror}", 0
-        parts.append(neutralize_with_note(part))
-        left -= used
-    return "\n\n".join(parts)
+        seen.add(path or name)
+        if path:
+            reader.add(path, name)
+        elif name == CLIPBOARD:
+            reader.add_clipboard()
+        else:
+            reader.notes.append(f"{escape_name(name)}: no such file, so nothing was added")
+    whole = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
+    return Mentions(text, whole, tuple(reader.images), tuple(reader.notes))
 
 
-def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each existing path, and how it is written, without punctuation after it."""
+def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path | None, str]]:
+    """Yield the path of each mention, if it exists, and how it is written, without punctuation after it."""
     for found in MENTION.finditer(text):
         written = found[1] or found[2]
-        for name in (written, written.rstrip(".,;:!?)")):
-            if name and (path := _resolve(root, name)):
-                yield path, name
-                break
+        bare = written.rstrip(PUNCTUATION)
+        existing = ((path, name) for name in (written, bare) if name and (path := _resolve(root, name)))
+        if (mention := next(existing, None)) or bare:
+            yield mention or (None, bare)
+
+
+def _find_dropped(text: str, root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each path of an image that stands in the text as a terminal pastes it."""
+    for found in DROPPED.finditer(text):
+        written = found[1] or found[2] or re.sub(r"\\(.)", r"\1", found[3])
+        if written.startswith("file://"):
+            written = unquote(written.removeprefix("file://"))
+        if written.lower().endswith(SUFFIXES) and (path := _resolve(root, written)) and path.is_file():
+            yield path, written
 
 
 def _resolve(root: Path, name: str) -> Path | None:
@@ -47,24 +170,30 @@ def _resolve(root: Path, name: str) -> Path | None:
             if (path := root / Path(each).expanduser()).exists():
                 return path
         return None
-    except (OSError, RuntimeError):  # too long for a path; no user has that home
+    except (OSError, RuntimeError, ValueError):  # too long for a path; no user has that home; a NUL
         return None
 
 
-def _read_content(path: Path, name: str, room: int) -> tuple[str, int]:
-    """Returns the text for a file or folder, and how many of the `room` bytes it takes. Raises OSError."""
-    if path.is_dir():
-        entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in path.iterdir())
-        more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
-        return f"In the folder {name}:\n" + "\n".join(entries[:MAX_FOLDER_ENTRIES]) + more, 0
-    if not path.is_file():
-        return f"{name} is not a file.", 0
-    with path.open("rb") as file:
-        data = file.read(max(room, 0) + 1)
-    if b"\0" in data:
-        return f"{name} is not text ({path.stat().st_size:,} bytes).", 0
-    cut = len(data) > room
-    text = data[:room].decode("utf-8", "replace")
-    note = f"\n[cut: the file has {path.stat().st_size:,} bytes; read it for the rest]" if cut else ""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"Content of {name}:\n{fence}\n{text}\n{fence}{note}", min(len(data), room)
+def _read_clipboard_image() -> bytes:
+    """The image as a file. Raises ValueError where there is none, with the reason."""
+    import subprocess  # start-up is measured
+
+    usable = [command for place, command in CLIPBOARD_READERS if place == sys.platform or os.environ.get(place)]
+    if not usable:
+        raise ValueError("there is no clipboard here")
+    missing: list[str] = []
+    for command in usable:
+        try:
+            done = subprocess.run(  # noqa: S603 - fixed commands
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CLIPBOARD_TIMEOUT_S, check=False
+            )
+        except FileNotFoundError:
+            missing.append(command[0])
+        except (OSError, subprocess.SubprocessError):
+            continue
+        else:
+            if detect_image(done.stdout):
+                return done.stdout
+    if len(missing) == len(usable):
+        raise ValueError(f"install {' or '.join(missing)}, which reads it")
+    raise ValueError("there is no image on it")

@@ -175,6 +175,10 @@ def _make_key_bindings(pastes: Pastes, expand: Callable[[], None], switch_mode: 
         switch_mode()
         event.app.invalidate()
 
+    @keys.add("c-v")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("@clipboard ")  # the image on it; a terminal pastes text itself
+
     @keys.add("c-o")
     def _(_event: KeyPressEvent) -> None:
         run_in_terminal(expand)
