@@ -187,6 +187,7 @@ FORMATS = (
     Format(0, "longcat_xml", "LongCat, in tags", "<longcat_tool_call>", "pairs", "</longcat_tool_call>", "", "<longcat_tool_call>{call}</longcat_tool_call>", syntax=TagSyntax("{name}\n", "<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>\n", "")),
     Format(0, "deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
     Format(0, "hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format(0, "hunyuan3_open", "Hunyuan 3 and 4, open weights", "<tool_calls:opensource>\n<tool_call:opensource>", "pairs", "</tool_call:opensource>\n</tool_calls:opensource>", "hy_v3, hy_v4", "<tool_calls:opensource>\n<tool_call:opensource>{call}</tool_call:opensource>\n</tool_calls:opensource>", "hunyuan3", syntax=TagSyntax("{name}<tool_sep:opensource>\n", "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>", "</arg_value:opensource>\n", "")),
     Format(0, "hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
     Format(0, "k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
     Format(0, "langroid", "Langroid", "<tool>", "tags", "</tool>", "", "<tool>\n{call}</tool>", syntax=TagSyntax("<request>{name}</request>\n", "<{key}>", "</{key}>\n", "")),
@@ -203,7 +204,7 @@ FORMATS = (
 MORE_OPENERS = (
     "<｜tool▁calls▁begin｜>", "<｜tool_calls_begin｜>", "<|tool_calls_section_begin|>", "<|tool_calls_begin|>",
     "<|tool_calls|>", "<|plamo:begin_tool_name:plamo|>", "<|tool▁calls▁begin|>", "<|tool▁call▁begin|>",
-    "<ifm|tool_calls>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>",
+    "<ifm|tool_calls>", "<tool_calls:opensource>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>",
     "< | DSML | function_calls>", "<|DSML|function_calls>", "<|DSML|tool_calls>", "<tool-call>", "<|toolcall|>",
     "<|tool_calls_start|>", "<tools>", "<functioncall>", "<function-call>", "<tool_code>", "<action>",
     "<|action|>", "<api_call>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
@@ -213,7 +214,7 @@ MORE_OPENERS = (
     "<|tool▁call▁begin|>function<|tool▁sep|>",
 )  # fmt: skip
 MORE_CLOSERS = (
-    "</function_call>", "</tool-call>", "</tools>", "</functioncall>", "</tool_code>", "</action>",
+    "</tool_calls:opensource>", "</function_call>", "</tool-call>", "</tools>", "</functioncall>", "</tool_code>", "</action>",
     "</api_call>", "</call>", "</response>", "</answer>", "</think>\n</tool_call>", "<|im_end|>", "<|eot_id|>",
     "<|endoftext|>", "<|end|>", "<|return|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>",
     "<end_of_turn>", "<|tool_calls_section_end|>", "<|tool_calls_end|>", "<｜tool▁calls▁end｜>", "<｜tool_calls_end｜>",
