@@ -305,11 +305,11 @@ class TestAToolIsDescribedInOnePlace:
                 if isinstance(node, ast.Dict) and any(is_string(each) and each.value == key for each in node.keys)
             }
 
-        # providers.vllm wraps a schema, providers.gemini_schema rewrites one, permissions.review has the schema of a
+        # providers.vllm wraps a schema, providers.gemini.schema rewrites one, permissions.review has the schema of a
         # reviewer's answer, tools.sources.yaml_commands the keys of a row in YAML, and serve.apis.responses_request what
         # codex's free-form tools look like as functions; model.written_format asks with a tool of its own
         assert writers("properties") == {
-            "tools.sdk.schema", "providers.vllm", "providers.gemini_schema", "security.permissions.review",
+            "tools.sdk.schema", "providers.vllm", "providers.gemini.schema", "security.permissions.review",
             "tools.sources.yaml_commands", "serve.apis.responses_request", "model.written_format",
         }  # fmt: skip
         assert writers("parameters") == {

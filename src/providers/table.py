@@ -36,7 +36,7 @@ def _make_anthropic_codec(new_id: NewId) -> Codec:
 
 
 def _make_gemini_codec(new_id: NewId) -> Codec:
-    from .gemini import GeminiCodec  # start-up is measured
+    from .gemini.codec import GeminiCodec  # start-up is measured
 
     return GeminiCodec(new_id)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.providers.gemini_schema import reduce_schema
+from src.providers.gemini.schema import reduce_schema
 from src.tools import REGISTRY
 
 STRING = {"type": "STRING"}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..types.messages import JSON
-from .wire_json import as_dict, as_dicts, as_str
+from ...types.messages import JSON
+from ..wire_json import as_dict, as_dicts, as_str
 
 Schema = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from src.types.messages import (
     UserMessage,
 )
 
-from .doubles import codec, decoded
+from ..doubles import codec, decoded
 
 
 def body(*messages, **fields):

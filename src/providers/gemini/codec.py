@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from ..errors import ServerError
-from ..types.caching import LastMemo, MessageMemo
-from ..types.messages import (
+from ...errors import ServerError
+from ...types.caching import LastMemo, MessageMemo
+from ...types.messages import (
     JSON,
     MEDIA,
     NATIVE,
@@ -38,7 +38,7 @@ from ..types.messages import (
     block_text,
     detach_media,
 )
-from .base import (
+from ..base import (
     ChatRequest,
     Codec,
     Decoder,
@@ -48,10 +48,10 @@ from .base import (
     make_sendable,
     make_sendable_name,
 )
-from .gemini_schema import reduce_schema
-from .server_errors import read_mid_stream_error, read_model_names
-from .stream.decoder import BodySniffer, StreamDecoder
-from .wire_json import StructReader, WireStruct, as_dicts, as_str, dump_json, encode_body, encode_json, to_struct
+from ..server_errors import read_mid_stream_error, read_model_names
+from ..stream.decoder import BodySniffer, StreamDecoder
+from ..wire_json import StructReader, WireStruct, as_dicts, as_str, dump_json, encode_body, encode_json, to_struct
+from .schema import reduce_schema
 
 _SIGNATURE = "thoughtSignature"
 # A signature is required; the documentation gives this one for calls that the model did not make natively.
