@@ -95,7 +95,8 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
     # providers log the events they skip; vllm_plugin warns in vLLM's log
     "logging": {"batch", "cli", "providers", "serve", "tools", "transport", "vllm_plugin"},
-    "subprocess": {"batch", "cli", "security", "tools"},  # security tries a sandbox before it relies on it
+    # security tries a sandbox before it relies on it; transport: the Copilot CLI is a program
+    "subprocess": {"batch", "cli", "security", "tools", "transport"},
     "socket": {"security", "transport"},  # security: a pair, over which the sandbox's child sends a descriptor
     # security counts running commands; session: they are recorded by threads; agent, app, transport: another thread may
     # cancel a run; model: facts have a lock
@@ -313,7 +314,7 @@ class TestAToolIsDescribedInOnePlace:
             "tools.sources.yaml_commands", "serve.apis.responses_request", "model.written_format",
         }  # fmt: skip
         assert writers("parameters") == {
-            "types.tool_schema", "tools.sources.yaml_commands", "serve.apis.messages", "serve.apis.responses_request",
+            "types.tool_schema", "providers.copilot", "tools.sources.yaml_commands", "serve.apis.messages", "serve.apis.responses_request",
         }  # fmt: skip
 
     def test_a_new_tool_is_one_function_and_then_in_the_list_the_prompt_and_the_request(self):

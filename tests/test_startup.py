@@ -35,7 +35,7 @@ NOT_FOR_A_QUESTION = {
     *("asyncio", "ctypes", "html", "sqlite3", "subprocess"),
     *("fastjsonschema", "prompt_toolkit", "regex", "rich", "yaml"),
     *("src.cli.chat.loop", "src.cli.demo", "src.session.export", "src.session.index"),
-    *("src.providers.anthropic", "src.providers.gemini"),
+    *("src.providers.anthropic", "src.providers.copilot", "src.providers.gemini", "src.transport.copilot"),
     *("src.session.replay", "src.tools.fs.grep", "src.tools.fs.walk", "src.tools.process.run"),
     *("src.security.sandbox.base", "src.security.permissions.review", "src.security.sandbox.choose"),
 }

@@ -11,6 +11,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from ..config import Settings
+from ..config.settings import BASE_URLS
 from ..errors import BotError, HostUnknown, NeverReached, ServerError, TlsFailed
 
 USUAL_PORTS: Mapping[int, str] = {  # of servers, according to their documentation
@@ -28,7 +29,7 @@ USUAL_PORTS: Mapping[int, str] = {  # of servers, according to their documentati
 ENDPOINTS = ("/chat/completions", "/completions", "/messages", "/models", "/responses")  # pasted with the address
 NO_TLS = "does not speak TLS"
 PROBE_TIMEOUT_S = 3.0
-_WITH_V1 = ("vllm", "openai", "ollama", "anthropic")  # providers whose API is usually below /v1
+_WITH_V1 = ("vllm", "openai", "ollama", "anthropic", "copilot")  # providers whose API is usually below /v1
 _NEEDS_KEY = (401, 403)
 _UNAVAILABLE = 503  # while it loads its model
 
@@ -44,7 +45,7 @@ def complete_address(settings: Settings) -> tuple[Settings, str]:
     Raises NeverReached if nothing answers at an address without a scheme.
     """
     given = settings.vllm.base_url
-    if is_complete(given):
+    if is_complete(given) or given in BASE_URLS.values():
         return settings, ""
     candidates = list_candidates(given, has_v1=settings.vllm.provider in _WITH_V1)
     answers = _probe_all(settings, candidates)

@@ -9,7 +9,7 @@ from ..transport.async_driver import drive_async, run_async
 from ..transport.async_http import AsyncClient
 from ..types.events import ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
-from .endpoint import DEFAULT_URL, make_client_options, make_model_options, make_settings, take_only
+from .endpoint import DEFAULT_URL, check_async, make_client_options, make_model_options, make_settings, take_only
 from .model import BaseModel
 
 
@@ -30,6 +30,7 @@ class AsyncModel(BaseModel):
         """See Model.connect."""
         settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
         options = make_model_options(settings, model) | {"is_name_fixed": True}
+        check_async(provider)
         connected = cls(AsyncClient(**make_client_options(settings)), model, **options)
         if not model:
             try:

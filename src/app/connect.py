@@ -15,7 +15,7 @@ from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..config import Settings
-from ..config.settings import VllmSettings
+from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import BotError, ConfigError
 from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
@@ -27,7 +27,7 @@ from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, UserMessage
 from ..types.special_tokens import neutralize_with_note
-from .endpoint import FACTS, make_client_options, make_model_options, random_id, take_only
+from .endpoint import FACTS, make_client, make_client_options, make_model_options, random_id, take_only
 from .model import Model
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class Connections:
 
     def make_client(self, within: float | None = None) -> Client:
         """Raises ConfigError where the API key cannot be sent."""
-        client = Client(**make_client_options(self.settings, within), sleep=self.sleep)
+        options = make_client_options(self.settings, within)
+        client = make_client(self.settings.vllm.provider, **options, sleep=self.sleep)
         if self.cancelled:
             client.bind_cancellation(self.cancelled)
         return client
@@ -191,7 +192,12 @@ class Connections:
         if seat.server:
             return self.settings.with_model(f"{seat.server}:{seat.model}")
         ours = self.settings.vllm
-        theirs = VllmSettings(seat.provider, seat.base_url.rstrip("/"), seat.model, seat.api_key)
+        address = seat.base_url.rstrip("/") or BASE_URLS[seat.provider]
+        if not address:
+            raise ConfigError(
+                f"review.models: {seat.provider} has no address of its own; {seat.model} needs a base_url."
+            )
+        theirs = VllmSettings(seat.provider, address, seat.model, seat.api_key)
         kept = (
             *("timeout", "connect_timeout", "first_token_timeout", "total_timeout", "load_timeout", "retries"),
             *("ssl_verify", "stream", "strict_tools", "enable_function_calling"),

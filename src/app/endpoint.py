@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..config import Settings
-from ..config.settings import VllmSettings
+from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import ConfigError
 from ..model import BY_CONFIGURATION, CallPath, FactStore, Mode, ModelCore, ModelOptions
 from ..model.retry import RetryPolicy
@@ -21,7 +21,7 @@ from ..providers.base import Codec
 from ..providers.openai import OpenAICodec
 from ..providers.table import PROVIDERS
 from ..providers.vllm import fits_nothing
-from ..transport import Timeouts
+from ..transport import Client, Timeouts
 from ..types.messages import JSON
 from .sampling import make_model_body
 
@@ -105,6 +105,22 @@ def make_client_options(settings: Settings, within: float | None = None) -> dict
         "headers": {**row.headers, **settings.headers_to_send},
         "ssl_verify": vllm.ssl_verify,
     }
+
+
+def make_client(provider: str, **options: Any) -> Client:
+    """A client of threads for a server of this provider. `options`: those of Client. Raises ConfigError."""
+    if provider != "copilot":
+        return Client(**options)
+    from ..transport.copilot import CopilotClient  # start-up is measured
+
+    return CopilotClient(**options, is_service=options["base_url"] == BASE_URLS["copilot"])
+
+
+def check_async(provider: str) -> None:
+    """Raises ConfigError where there is no client for asyncio."""
+    if provider == "copilot":
+        hint = "Use Server, Agent or Model; for `vllm-bot serve`, name the server that the CLI would use."
+        raise ConfigError("The provider copilot answers in threads only, not on asyncio.", hint)
 
 
 def _tighten(limits: Timeouts, within: float) -> Timeouts:

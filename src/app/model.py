@@ -20,6 +20,7 @@ from ..types.events import Event, ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
 from .endpoint import (
     DEFAULT_URL,
+    make_client,
     make_client_options,
     make_core,
     make_model_options,
@@ -84,7 +85,7 @@ class Model(BaseModel):
         """
         settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
         options = make_model_options(settings, model) | {"is_name_fixed": True}
-        connected = cls(Client(**make_client_options(settings)), model, **options)
+        connected = cls(make_client(provider, **make_client_options(settings)), model, **options)
         if not model:
             try:
                 names = run(connected.core.server.find_models(), connected._client)

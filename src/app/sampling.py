@@ -23,6 +23,8 @@ def make_body(given: Mapping[str, Any], provider: str) -> dict[str, JSON]:
     """
     body: dict[str, Any] = {}
     names = PROVIDERS[provider].sampling
+    if given.get("temperature") is not None and not PROVIDERS[provider].has_temperature:
+        raise ConfigError(f"temperature: the API of {provider} has no such setting.")
     for name in SAMPLING:
         value = given.get(name)
         if value is None or value in ("", (), [], {}):
@@ -50,7 +52,7 @@ def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
 def make_model_body(settings: Settings, model: str) -> dict[str, JSON]:
     """What the settings add to each request to this model. Raises ConfigError, which names the place."""
     vllm = settings.get_model_settings(model)
-    given = {name: getattr(vllm, name) for name in (*SAMPLING, "extra_body")}
+    given = {name: getattr(vllm, name) for name in ("temperature", *SAMPLING, "extra_body")}
     try:
         return make_body(given, vllm.provider)
     except ConfigError as error:

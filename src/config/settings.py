@@ -39,13 +39,15 @@ def option(
     return field(default=default, repr=not secret, metadata=facts)
 
 
-BASE_URLS = {  # of each provider; the one of Vertex AI depends on project and region
+# Of each provider. The one of Vertex AI depends on project and region. Copilot's stands for the CLI's own sign-in.
+BASE_URLS = {
     "vllm": "http://localhost:8000/v1",
     "openai": "https://api.openai.com/v1",
     "ollama": "http://localhost:11434/v1",
     "anthropic": "https://api.anthropic.com/v1",
     "gemini": "https://generativelanguage.googleapis.com/v1beta",
     "vertex": "",
+    "copilot": "https://api.githubcopilot.com",
 }
 
 
@@ -211,8 +213,8 @@ class SecuritySettings:
 class ReviewSettings:
     models: tuple[Mapping[str, Any], ...] = option(
         (),
-        "Models that vote on a call before it runs; each has `model` and `base_url`, or `server`, a name in `servers`; "
-        "it may have `provider`, `api_key`",
+        "Models that vote on a call before it runs; each has `model` and `base_url`, `provider` or "
+        "`server`, a name in `servers`; it may have `api_key`",
         secret=True,
     )
     rule: str = option(

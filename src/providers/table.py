@@ -18,7 +18,8 @@ NewId = Callable[[], str]
 class Provider(NamedTuple):
     """`strict`: whether a tool with this schema may be sent as strict.
 
-    `sampling`: what its API calls the settings of sampling; a dot leads into an object.
+    `sampling`: what its API calls the settings of sampling; a dot leads into an object. `has_temperature`: whether
+    requests can set that one, too.
     """
 
     codec: Callable[[NewId], Codec]
@@ -27,6 +28,7 @@ class Provider(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})  # sent with every request
     strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing
     sampling: Mapping[str, str] = MappingProxyType({})
+    has_temperature: bool = True
 
 
 def _make_anthropic_codec(new_id: NewId) -> Codec:
@@ -39,6 +41,12 @@ def _make_gemini_codec(new_id: NewId) -> Codec:
     from .gemini.codec import GeminiCodec  # start-up is measured
 
     return GeminiCodec(new_id)
+
+
+def _make_copilot_codec(new_id: NewId) -> Codec:
+    from .copilot import CopilotCodec  # start-up is measured
+
+    return CopilotCodec(new_id)
 
 
 _OPENAI = {
@@ -54,6 +62,7 @@ _GEMINI = {
     "seed": "generationConfig.seed",
     "stop": "generationConfig.stopSequences",
 }
+_COPILOT = {"reasoning_effort": "reasoningEffort"}  # of session.create
 
 PROVIDERS: Mapping[str, Provider] = {
     "vllm": Provider(OpenAICodec, strict=fits_xgrammar, sampling=_VLLM),
@@ -69,4 +78,5 @@ PROVIDERS: Mapping[str, Provider] = {
     ),
     "gemini": Provider(_make_gemini_codec, "x-goog-api-key", "", sampling=_GEMINI),
     "vertex": Provider(_make_gemini_codec, sampling=_GEMINI),
+    "copilot": Provider(_make_copilot_codec, sampling=_COPILOT, has_temperature=False),
 }

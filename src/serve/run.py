@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from ..app.endpoint import make_client_options
+from ..app.endpoint import check_async, make_client_options
 from ..app.state_files import ServerMemory
 from ..config import Settings
 from ..errors import ConfigError
@@ -156,6 +156,7 @@ def _is_loopback(host: str) -> bool:
 
 def make_upstreams(settings: Settings) -> Upstreams:
     """Raises ConfigError."""
+    check_async(settings.vllm.provider)
     addresses = [_complete(url) for url in settings.serve.upstreams] or [settings.vllm.base_url]
     memory = ServerMemory(settings.state)
     places = {**settings.places, "vllm.base_url": "argument upstream"}

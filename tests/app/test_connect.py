@@ -9,7 +9,8 @@ import pytest
 from src.app.connect import Connections
 from src.config import BASE_URLS, Settings
 from src.config.settings import ReviewSettings, VllmSettings
-from src.errors import BotError, ServerError
+from src.errors import BotError, ConfigError, ServerError
+from src.transport.copilot import CopilotClient
 from tests.doubles import ScriptedServer
 from tests.faults.scripts import body
 from tests.faults.server import FaultServer
@@ -64,6 +65,17 @@ def test_a_reviewer_gets_its_own_key_at_the_default_address():
     reviewer = {"base_url": BASE_URLS["vllm"], "model": "r", "api_key": "sekret"}
     board = Connections(Settings(review=ReviewSettings(models=(reviewer,)))).make_review_board()
     assert [each.model._client._api_key for each in board.reviewers] == ["sekret"]
+
+
+def test_a_reviewer_without_an_address_is_at_its_providers_own():
+    def make(**row):
+        review = ReviewSettings(models=({"model": "r", **row},))
+        return Connections(Settings(review=review)).make_review_board().reviewers[0]
+
+    assert make(provider="anthropic").model._client.base_url == BASE_URLS["anthropic"]
+    assert isinstance(make(provider="copilot").model._client, CopilotClient)
+    with pytest.raises(ConfigError, match="vertex has no address of its own; r needs a base_url"):
+        make(provider="vertex")
 
 
 def test_a_reviewer_may_be_a_server_by_name_with_its_own_key_and_headers(monkeypatch):

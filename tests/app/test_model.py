@@ -127,3 +127,11 @@ def test_a_server_that_is_not_there_is_an_error():
 
 def test_both_are_public():
     assert {"Model", "AsyncModel"} <= set(src.__all__)
+
+
+def test_the_copilot_cli_is_no_server_for_asyncio():
+    pytest.importorskip("aiohttp")
+    with pytest.raises(ConfigError, match="in threads only"):
+        AsyncServer("http://gpu:8000/v1", provider="copilot")
+    with pytest.raises(ConfigError, match="temperature: the API of copilot has no such setting"):
+        Server("http://gpu:8000/v1", provider="copilot").agent(model="a", temperature=0.5)

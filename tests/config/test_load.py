@@ -481,7 +481,8 @@ def test_vertex_has_no_address_of_its_own_and_the_shape_of_one_is_shown(write):
 
 def test_a_provider_there_is_not_is_refused_with_those_there_are(write):
     said = refusal(write({"vllm": {"provider": "bard"}}))
-    assert said.endswith('vllm.provider: expected one of vllm, openai, ollama, anthropic, gemini, vertex, got "bard"')
+    known = "vllm, openai, ollama, anthropic, gemini, vertex, copilot"
+    assert said.endswith(f'vllm.provider: expected one of {known}, got "bard"')
 
 
 # The documentation

@@ -17,8 +17,8 @@ from src.types.messages import Response, SystemMessage, ToolCall, ToolDefinition
 
 from .doubles import codec, decoded
 
-OPENAI, ANTHROPIC, GEMINI = "openai", "anthropic", "gemini"
-CODECS = (OPENAI, ANTHROPIC, GEMINI)
+OPENAI, ANTHROPIC, GEMINI, COPILOT = "openai", "anthropic", "gemini", "copilot"
+CODECS = (OPENAI, ANTHROPIC, GEMINI, COPILOT)
 
 # Words that the decoders look for: what is made of them gets further than what is made of any.
 KEYS = st.sampled_from(
@@ -63,10 +63,20 @@ KEYS = st.sampled_from(
         "blockReason",
         "modelVersion",
         "role",
+        "deltaContent",
+        "toolRequests",
+        "toolCallId",
+        "inputDelta",
+        "inputTokens",
+        "reasoningText",
     ]
 )
 WORDS = st.sampled_from(
     [
+        "assistant.message",
+        "assistant.message_delta",
+        "assistant.tool_call_delta",
+        "session.idle",
         "message_start",
         "content_block_start",
         "content_block_delta",

@@ -18,6 +18,7 @@ from ...transport.async_driver import run_async
 from ...transport.async_http import AsyncClient
 from ...types.messages import ToolChoice
 from ..async_model import AsyncModel
+from ..endpoint import check_async
 from .agent import BaseAgent
 from .approval import Approval, AsyncApprove
 from .async_run import AsyncRun
@@ -118,6 +119,7 @@ class AsyncServer(AsyncOnly, BaseServer):
     """As Server, for asyncio: any number of agents may answer at once, in one event loop. It needs aiohttp."""
 
     def _open(self) -> None:
+        check_async(self.provider)
         self._client = AsyncClient(**self._client_options)
 
     def agent(

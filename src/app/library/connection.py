@@ -10,13 +10,21 @@ from ...errors import ConfigError, ServerError
 from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
-from ..endpoint import DEFAULT_URL, make_client_options, make_core, make_model_options, make_settings, take_only
+from ..endpoint import (
+    DEFAULT_URL,
+    make_client,
+    make_client_options,
+    make_core,
+    make_model_options,
+    make_settings,
+    take_only,
+)
 from ..sampling import make_body
 from .options import Options
 
 
 class BaseServer:
-    """`provider`: vllm, openai, ollama, anthropic, gemini or vertex. `timeouts`: in seconds, see Timeouts.
+    """`provider`: vllm, openai, ollama, anthropic, gemini, vertex or copilot. `timeouts`: in seconds, see Timeouts.
 
     `headers` are sent with every request. `verify`: whether to check the server's certificate, or the path of a CA
     file; `cert`: the path of a client certificate, or the paths of it and of its key. `retries`: of a request that
@@ -58,7 +66,7 @@ class BaseServer:
 
     def make_client(self) -> Client:
         """A client for one agent in one thread; those of a server share their connections."""
-        return Client(**self._client_options)
+        return make_client(self.provider, **self._client_options)
 
     def make_core_options(self, options: Options) -> dict[str, Any]:
         """What endpoint.make_core takes. Raises ConfigError for a setting that this provider does not take."""

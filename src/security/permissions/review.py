@@ -92,7 +92,7 @@ class ReviewerConfig(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.model} at {self.server or self.base_url}"
+        return f"{self.model} at {self.server or self.base_url or self.provider}"
 
 
 class ReviewerVerdict(NamedTuple):
@@ -238,7 +238,7 @@ def parse_reviewers(
                 raise ConfigError(f"{place}: a reviewer has a model, and the server {entry['server']} names none")
             if others := sorted(entry.keys() & {"base_url", "provider", "api_key"}):
                 raise ConfigError(f"{place}: {others[0]} stands with the server {entry['server']}, not here")
-        elif not entry.get("base_url") or not entry.get("model"):
+        elif not (entry.get("base_url") or entry.get("provider")) or not entry.get("model"):
             raise ConfigError(f"{place}: a reviewer has a base_url and a model")
         if entry.get("provider", "vllm") not in providers:
             raise ConfigError(f"{place}: provider is one of {', '.join(providers)}")

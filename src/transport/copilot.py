@@ -1,0 +1,385 @@
+"""The GitHub Copilot CLI as a server: a request for a turn of the model goes to a session of the CLI.
+
+A session continues while a conversation goes on where the session stands: with the results that it waits for, or with
+the user's next message. Any other conversation is told to a new session. A call's permission is what the results say,
+since the agent's own rules decided: a denied call is rejected with its reason. A request of the CLI to the model that
+fails ends the turn, so that the retries are those of the settings. One process serves one client, and ends with it.
+Requests other than turns go to the address over HTTP, as to any server. Codec: providers/copilot.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ..errors import ClientError, ConfigError, ConnectFailed, ServerError, StreamCut
+from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
+from .http import Client, HttpReply
+from .json_rpc import JsonRpcProcess, RpcMessage
+
+PATH_VARIABLE = "COPILOT_CLI_PATH"  # as in github-copilot-sdk
+PROTOCOL_VERSION = 3
+OK, NOT_FOUND = 200, 404
+NAME = "The Copilot CLI"
+_INSTALL_HINT = f"Install it with: npm install -g @github/copilot, or set {PATH_VARIABLE} to its path."
+_SIGN_IN_HINT = "Sign in: run `copilot login`, or set COPILOT_GITHUB_TOKEN. For another server, set vllm.base_url."
+_SPEAKERS = {"user": "User", "assistant": "You", "tool": "Tools"}
+_RETOLD = """\
+This is the conversation so far. Go on with it: answer what is last in it.
+
+{conversation}"""
+
+log = logging.getLogger(__name__.rpartition(".")[0])
+
+
+@dataclass
+class _Session:
+    """`known`: the messages that it has, but for its own last answer, of which the rest tells."""
+
+    id: str
+    settings: dict[str, Any]
+    known: list[dict[str, Any]] = field(default_factory=list)
+    answer_id: str = ""
+    answer: str = ""
+    calls: list[str] = field(default_factory=list)
+
+    def find_news(self, messages: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """The message to continue with; None if the conversation does not go on where the session stands."""
+        at = len(self.known)
+        if messages[:at] != self.known or len(messages) != at + 2:
+            return None
+        answer, news = messages[at:]
+        is_own = answer.get("id") == self.answer_id and answer.get("calls") == self.calls
+        if not is_own or answer["answer"].strip() not in self.answer:
+            return None
+        if news["role"] == "tool":
+            return news if {each["id"] for each in news["results"]} == set(self.calls) else None
+        return news if news["role"] == "user" and not self.calls else None
+
+    def begin_turn(self, messages: list[dict[str, Any]]) -> None:
+        self.known, self.answer_id, self.answer, self.calls = messages, "", "", []
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Keep what the session answers."""
+        if kind == "assistant.message_delta":
+            self.answer += data.get("deltaContent") or ""
+        elif kind == "assistant.message":
+            content = data.get("content") or ""
+            self.answer += "" if self.answer.endswith(content) else content
+            self.answer_id = data.get("messageId") or ""
+            self.calls = [str(each.get("toolCallId")) for each in data.get("toolRequests") or ()]
+
+
+class _CallFailed(Exception):
+    """A request to the model failed: the status of its answer, 0 if there was none, and what was the matter."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class CopilotClient(Client):
+    """A client whose turns, its POST requests, are the CLI's. The other arguments are those of Client.
+
+    `is_service`: the address stands for GitHub's own service, which the CLI finds and signs in to by itself.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
+        *,
+        is_service: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(base_url, api_key, clocks, **options)
+        headers = dict(options.get("headers") or {})
+        self._cli = _Cli(self._deadline, None if is_service else base_url, api_key, headers)
+
+    def __exit__(self, *raised: Any) -> None:
+        self._cli.end()
+        super().__exit__(*raised)
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
+        """See Client.open. Raises ConfigError if the CLI is not installed, or speaks another protocol."""
+        if method != "POST" and not self._cli.is_service:
+            with super().open(method, path, body, within=within) as reply:
+                yield reply
+            return
+        self._deadline.start()
+        if within is not None:
+            self._deadline.cap(within)
+        if method != "POST":
+            yield self._cli.list_models() if path == "models" else HttpReply(NOT_FOUND, "", "", iter(()))
+            return
+        try:
+            yield self._cli.begin_turn(json.loads(body or b"{}"))
+        finally:
+            self._cli.leave_turn()
+
+
+class _Cli:
+    """The CLI's process, and the one session in it. `base_url`: of the model's server; None: GitHub's service."""
+
+    def __init__(self, deadline: Deadline, base_url: str | None, key: str, headers: dict[str, str]) -> None:
+        self._deadline = deadline
+        self._base_url = base_url
+        self._key = key
+        self._headers = headers
+        self._process: JsonRpcProcess | None = None
+        self._session: _Session | None = None
+        self._is_answering = False
+        self._results: dict[str, dict[str, Any]] = {}  # of calls, by their id, that the session waits for
+        self._backlog: list[RpcMessage] = []  # events that came while an answer was waited for
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    @property
+    def is_service(self) -> bool:
+        return self._base_url is None
+
+    @property
+    def _address(self) -> str:
+        """For messages to the user."""
+        return self._base_url or "GitHub Copilot"
+
+    def list_models(self) -> HttpReply:
+        listed = self._call("models.list", {})
+        names = [{"id": each.get("id")} for each in listed.get("models") or ()]
+        return HttpReply(OK, "application/json", "", iter([json.dumps({"data": names}).encode()]))
+
+    def begin_turn(self, asked: dict[str, Any]) -> HttpReply:
+        """The reply, once its first event has come, or the status with which the model's server refused."""
+        self._is_answering = True
+        settings = {**asked["session"], **self._make_provider(asked["session"])}
+        messages = asked["messages"]
+        session = self._session
+        news = session.find_news(messages) if session and session.settings == settings else None
+        if session is None or news is None:
+            self._drop_session()
+            session = self._session = self._create_session(settings)
+            news = _retell(messages)
+        session.begin_turn(messages)
+        self._results = {each["id"]: each["result"] for each in news.get("results") or ()}
+        if not self._results:
+            prompt = {"prompt": news["text"], "attachments": news.get("attachments") or []}
+            self._send("session.send", {"sessionId": session.id, **prompt})
+        chunks = self._follow(session)
+        try:
+            first = next(chunks, b"")
+        except _CallFailed as failed:
+            if not failed.status:
+                raise self._explain(failed) from None
+            return HttpReply(failed.status, "application/json", "", iter([failed.reason.encode()]))
+        return HttpReply(OK, "text/event-stream", "", self._stream_rest(first, chunks))
+
+    def _stream_rest(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            for chunk in chain([first], chunks):
+                yield chunk
+                self._deadline.note_progress(chunk)
+        except _CallFailed as failed:
+            raise self._explain(failed) from None
+
+    def _explain(self, failed: _CallFailed) -> ClientError:
+        """For a request that failed without a status, or in the middle of an answer."""
+        if "ECONNREFUSED" in failed.reason or "tcp connect" in failed.reason:
+            return ConnectFailed(f"{NAME} cannot reach {self._address}: {failed.reason}")
+        return StreamCut(f"The answer of {self._address} to {NAME[0].lower() + NAME[1:]} broke: {failed.reason}")
+
+    def _make_provider(self, session: Mapping[str, Any]) -> dict[str, Any]:
+        """What leads the session to the address; for GitHub's service, its key if there is one."""
+        if self.is_service:
+            return {"provider": None, **({"gitHubToken": self._key} if self._key else {})}
+        key = {"apiKey": self._key} if self._key else {}
+        address = {"type": "openai", "baseUrl": self._base_url, "wireApi": "completions", "headers": self._headers}
+        return {"provider": {**address, **key, **(session.get("provider") or {})}}
+
+    def _create_session(self, settings: dict[str, Any]) -> _Session:
+        given = {name: value for name, value in settings.items() if value is not None}
+        session = _Session(str(uuid.uuid4()), settings)
+        self._call("session.create", {"sessionId": session.id, **given})
+        return session
+
+    def leave_turn(self) -> None:
+        """Drop the session, if its turn is not over: it was left, or it failed."""
+        if self._is_answering:
+            self._is_answering = False
+            self._drop_session()
+
+    def _drop_session(self) -> None:
+        """Leave the session, and have the CLI stop it and forget it."""
+        session, self._session = self._session, None
+        if session and self._process:
+            for method in ("session.abort", "sessions.delete"):
+                self._send(method, {"sessionId": session.id})
+
+    def _follow(self, session: _Session) -> Iterator[bytes]:
+        """The session's events as a stream of server-sent events, until the turn is over.
+
+        Raises ClientError, Cancelled, _CallFailed.
+        """
+        while True:
+            params = self._receive_event()
+            event, data = params["event"], params["event"].get("data") or {}
+            kind = str(event.get("type"))
+            if params.get("sessionId") != session.id or event.get("agentId"):
+                continue
+            if kind == "permission.requested":
+                self._decide(session, data)
+            elif kind == "external_tool.requested":
+                self._give_result(session, data)
+            elif kind == "model.call_failure":
+                raise _CallFailed(data.get("statusCode") or 0, _read_reason(data))
+            elif kind == "session.error" and not session.answer_id:
+                raise ServerError(f"{NAME}: {data.get('message')}", _SIGN_IN_HINT if self.is_service else "")
+            elif kind.startswith("assistant.") or kind == "session.idle":
+                session.note(kind, data)
+                is_over = kind == "session.idle" or bool(session.calls)
+                if is_over:
+                    self._is_answering = False
+                yield b"data: %s\n\n" % json.dumps(event).encode()
+                if is_over:
+                    return
+
+    def _decide(self, session: _Session, data: dict[str, Any]) -> None:
+        """Answer the question for permission as the agent's rules, or the user, decided about this call."""
+        asked = data.get("permissionRequest") or {}
+        result = self._results.get(str(asked.get("toolCallId")))
+        decision = {"kind": "approve-once"}
+        if result is None or result["resultType"] == "denied":
+            decision = {"kind": "reject", "feedback": result["textResultForLlm"] if result else "It was not allowed."}
+        params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": decision}
+        self._send("session.permissions.handlePendingPermissionRequest", params)
+
+    def _give_result(self, session: _Session, data: dict[str, Any]) -> None:
+        missing = {"textResultForLlm": "It was not run.", "resultType": "failure"}
+        result = self._results.get(str(data.get("toolCallId")), missing)
+        params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": result}
+        self._send("session.tools.handlePendingToolCall", params)
+
+    def _call(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a request to the CLI; events that come before it are kept. Raises ServerError for a refusal."""
+        number = self._send(method, params)
+        while True:
+            message = self._receive()
+            if message.get("id") == number and "method" not in message:
+                break
+            self._backlog.append(message)
+        if "error" in message:
+            reason = str((message["error"] or {}).get("message"))
+            raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT if "uthenticat" in reason else "")
+        result = message.get("result")
+        return result if isinstance(result, dict) else {}
+
+    def _send(self, method: str, params: Mapping[str, Any]) -> int:
+        if self._process is None:
+            self._process = self._start()
+        log.debug("%s %s %s", NAME, method, params)
+        return self._process.send(method, params)
+
+    def _receive_event(self) -> dict[str, Any]:
+        """What the next event says."""
+        while True:
+            message = self._backlog.pop(0) if self._backlog else self._receive()
+            if message.get("method") == "session.event":
+                params: dict[str, Any] = message["params"]
+                return params
+            if "method" in message and "id" in message and self._process:
+                self._process.refuse(message)
+            elif "error" in message and self._is_answering:
+                log.debug("%s refused: %s", NAME, message["error"])
+
+    def _receive(self) -> RpcMessage:
+        """Raises Timeout, Cancelled, and StreamCut if the CLI ended."""
+        process = self._process or self._start()
+        while True:
+            try:
+                seconds = min(self._deadline.remaining(), POLL_INTERVAL_S)
+            except TimeoutError:
+                raise self._deadline.timeout_error(self._address) from None
+            try:
+                message = process.receive(seconds)
+            except StreamCut:
+                self.end()
+                raise
+            if message is not None:
+                log.debug("received %s", message)
+                return message
+            self._deadline.on_silence()
+
+    def _start(self) -> JsonRpcProcess:
+        """Raises ConfigError and ClientError."""
+        program = os.environ.get(PATH_VARIABLE) or "copilot"
+        found = shutil.which(program)
+        if not found:
+            raise ConfigError(f"{NAME} is not installed: there is no program {program}.", _INSTALL_HINT)
+        folder = tempfile.mkdtemp(prefix="vllm-bot-copilot-")
+        command = [str(Path(found).absolute()), "--headless", "--stdio", "--no-auto-update"]
+        command += ["--log-level", "none", "--log-dir", folder]
+        environ = {**os.environ, "COPILOT_AUTO_UPDATE": "false"}
+        if not self.is_service:  # no sign-in, and nothing of the user's own sessions and settings
+            # The CLI starts offline only with an address and a model; each session names its own.
+            environ |= {"COPILOT_HOME": folder, "COPILOT_OFFLINE": "true"}
+            environ |= {"COPILOT_PROVIDER_BASE_URL": self._address, "COPILOT_MODEL": "any"}
+        try:
+            process = JsonRpcProcess(NAME, command, environ, folder)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise ClientError(f"{NAME} cannot be started: {error}.", _INSTALL_HINT) from error
+        self._finalizer = weakref.finalize(self, _clean_up, process, folder)
+        self._process = process
+        try:
+            told = self._call("connect", {})
+        except StreamCut as error:
+            raise ClientError(error.message) from None  # it would end again
+        if told.get("protocolVersion") != PROTOCOL_VERSION:
+            self.end()
+            spoken = f"version {told.get('protocolVersion')} of its protocol"
+            raise ConfigError(f"{NAME} {told.get('version', '')} speaks {spoken}, this program {PROTOCOL_VERSION}.")
+        return process
+
+    def end(self) -> None:
+        """End the process."""
+        self._process, self._session, self._backlog = None, None, []
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+def _clean_up(process: JsonRpcProcess, folder: str) -> None:
+    process.end()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _retell(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """A conversation as one message of the user; a single one as it is."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        return messages[0]
+    told = "\n\n".join(f"{_SPEAKERS[each['role']]}: {each['text']}" for each in messages)
+    attachments = [attached for each in messages for attached in each.get("attachments") or ()]
+    return {"role": "user", "text": _RETOLD.format(conversation=told), "attachments": attachments}
+
+
+def _read_reason(data: Mapping[str, Any]) -> str:
+    """Why a request to the model failed: a JSON string in a string."""
+    reason = str(data.get("errorMessage") or "it failed")
+    try:
+        read = json.loads(reason)
+    except ValueError:
+        return reason
+    return read if isinstance(read, str) else reason
