@@ -91,7 +91,7 @@ MAY_TOUCH = {  # what reaches outside, or is not the same twice -> the rooms tha
         "tools",
         "transport",
     },  # security waits for killed processes to end
-    "asyncio": {"app", "serve", "tools", "transport"},  # app: the library's runs
+    "asyncio": {"app", "cli", "serve", "tools", "transport"},  # app: the library's runs; cli: prompt_toolkit
     "random": {"app", "cli"},  # ids for calls that came without one, and retry jitter
     # providers log the events they skip; vllm_plugin warns in vLLM's log
     "logging": {"batch", "cli", "providers", "serve", "tools", "transport", "vllm_plugin"},

@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from src.cli.chat.input.application import IDLE_FACTOR, MIN_FRAME_S
 from src.cli.render.live import LiveScreen
 from src.cli.render.markdown import MarkdownRenderer
 from src.types.events import ReasoningDelta, TextDelta
@@ -63,13 +64,20 @@ def ours(pieces: list[str], pace: float | None, kind: type[TextDelta] | type[Rea
     """us a chunk; `pace`: seconds that pass between chunks, None: as it goes."""
     passed = [0.0]
     clock = time.perf_counter if pace is None else lambda: passed[0]
-    live = LiveScreen(io.StringIO(), lambda: (100, 30), lambda: MarkdownRenderer("256"), clock=clock)
+    live = LiveScreen(lambda: (100, 30), lambda: MarkdownRenderer("256"), clock=clock)
     live.begin()
+    due = 0.0
     start = time.process_time()
     for piece in pieces:
         passed[0] += pace or 0
         live.draw(kind(piece))
+        if clock() >= due:  # as the application does
+            began = clock()
+            live.take_above()
+            live.render(30)
+            due = clock() + max(MIN_FRAME_S, IDLE_FACTOR * (clock() - began))
     live.end()
+    live.take_above()
     return (time.process_time() - start) / len(pieces) * 1e6
 
 

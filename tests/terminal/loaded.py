@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 
-import src.cli.chat.input.terminal
+import src.cli.chat.input.application
 import src.model  # noqa: F401
 from src.cli.main import main
 

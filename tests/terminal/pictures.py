@@ -19,7 +19,7 @@ from rich.text import Text
 from .terminal import ROOT, Terminal
 
 FOLDER = ROOT / "docs" / "pictures"
-COLUMNS, ROWS = 100, 28
+COLUMNS, ROWS = 100, 40  # nothing scrolls away; empty rows are left out
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)  # loads nothing from elsewhere
 VARYING = (
     (r"vllm-bot-demo-\w+", "vllm-bot-demo"),
@@ -43,7 +43,7 @@ def draw_pictures() -> dict[str, str]:
 def render_screen(chat: Terminal) -> str:
     """The screen as SVG, with its colours."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    for row in range(ROWS):
+    for row in range(len(chat.text.splitlines())):
         console.print(_render_row(chat, row), no_wrap=True, overflow="crop")
     return console.export_svg(title="vllm-bot --demo", unique_id="vllm-bot", code_format=FORMAT)
 

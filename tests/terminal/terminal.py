@@ -194,8 +194,8 @@ class Terminal:
         self._until(lambda: not re.search(pattern, self.text, re.MULTILINE), f"to see no {pattern!r}")
 
     def prompts(self) -> None:
-        """Wait for an empty prompt that can be typed at, with its line below."""
-        self._until(lambda: re.search(r"^>\s*$", self.text, re.M) and "context" in self.lines[-1], "a prompt")
+        """Wait for an empty prompt that can be typed at, with its line below, and nothing above that changes."""
+        self._until(lambda: re.search(r"^>\n.*context.*\Z", self.text, re.M) and "Ctrl-C stops" not in self.text, "it")
 
     def is_sent(self, raw: str) -> None:
         self._until(lambda: raw in self.raw, f"to be sent {raw!r}")

@@ -218,13 +218,17 @@ class TestAtThePrompt:
         chat.shows("Did you mean /help")
         assert chat.server.requests == []
 
-    def test_what_is_typed_before_the_prompt_is_there_is_not_lost(self, tmp_path):
-        with Server(["1"]) as server, Terminal(tmp_path, server) as chat:
-            chat.keys("early words")
-            chat.shows("^> early words")
-            chat.keys("\r")
+    def test_what_is_typed_before_the_prompt_is_there_is_sent_by_enter(self, tmp_path):
+        with Server(["1"], ["2"]) as server, Terminal(tmp_path, server) as chat:
+            chat.keys("early words\rmore of them")
             chat.shows("^1$")
-            assert server.requests[0]["messages"][-1]["content"] == "early words"
+            chat.shows("^> more of them")
+            chat.keys("\r")
+            chat.shows("^2$")
+            assert [request["messages"][-1]["content"] for request in server.requests] == [
+                "early words",
+                "more of them",
+            ]
 
     def test_the_line_below_says_how_full_the_context_is(self, chat):
         usage = {"prompt_tokens": 900, "completion_tokens": 100}
@@ -238,9 +242,9 @@ class TestAtThePrompt:
         chat.shows("^> typed")
         chat.keys(CTRL_Z)
         chat._until(lambda: state_of(chat.child.pid) == "T", "it to stop")
-        drawn = chat.raw.count("\x1b[6n")
+        drawn = chat.raw.count("\x1b[?2004h")
         os.kill(chat.child.pid, signal.SIGCONT)
-        chat._until(lambda: chat.raw.count("\x1b[6n") > drawn, "the prompt")
+        chat._until(lambda: chat.raw.count("\x1b[?2004h") > drawn, "the prompt")
         chat.keys(" on")
         chat.shows("^> typed on")
         chat.keys("\r")
@@ -339,6 +343,36 @@ class TestWhileTheModelWorks:
         chat.shows("^First.")
         chat.shows("^> two")
         assert len(chat.server.requests) == 1
+
+    def test_after_ctrl_c_the_queue_waits_for_enter_and_its_items_stay_items(self, chat):
+        gate = Gate()
+        chat = chat([gate, "First."], ["Second."])
+        chat.line("one")
+        assert gate.reached.wait(60)
+        chat.keys("/tokens\rtwo\r")
+        chat.shows("queued: two")
+        chat.keys(CTRL_C)
+        chat.shows("queued, press Enter to send: /tokens")
+        chat.shows(r"^\(stopped\)$")
+        chat.keys("\r")
+        chat.shows("^Second.$")
+        chat.shows("^> /tokens\n  none counted yet$")
+        assert asked(chat) == "two"
+        gate.set()
+
+    def test_what_is_typed_while_the_model_streams_is_edited_like_at_the_prompt(self, chat):
+        gate = Gate()
+        chat = chat(["Half", gate], ["Second."])
+        chat.line("one")
+        chat.shows("^Half")
+        chat.keys("wo three\x01t\x1bf\x0b\x1b[Z/st")  # Ctrl-A, Alt-F, Ctrl-K, Shift-Tab
+        chat.shows("^> two/st")
+        chat.shows("^mode edits ")
+        gate.set()
+        chat.shows("^Half\n")
+        chat.keys("\r")
+        chat.shows("^Second.$")
+        assert asked(chat) == "two/st"
 
     def test_a_command_typed_meanwhile_is_a_command(self, chat):
         gate = Gate()

@@ -31,12 +31,12 @@ EXIT_CONFIRM_S = 5.0  # a second Ctrl-C within this time leaves
 class ChatIO(NamedTuple):
     """Reading from the terminal, for a chat.
 
-    `read` works like input(); `turn` is entered around each answer, `no_echo` around each command without an editor.
+    `read` works like input(); `turn` is entered around each answer, `suspend` around a program that takes the terminal.
     """
 
     read: Callable[[str], str] = input
     turn: Callable[[], AbstractContextManager[None]] = nullcontext
-    no_echo: Callable[[], AbstractContextManager[None]] = nullcontext
+    suspend: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Chat:
@@ -86,11 +86,12 @@ class Chat:
         """Run a command or answer a question. Errors are shown, and the chat continues."""
         try:
             if line.startswith("/"):
-                run_command(self.state, line, self._io.no_echo)
+                run_command(self.state, line, self._io.suspend)
             elif line.startswith("!"):
                 from .input.programs import run_user_command  # start-up is measured
 
-                run_user_command(self.state, line[1:].strip())
+                with self._io.suspend():
+                    run_user_command(self.state, line[1:].strip())
             else:
                 self._answer_question(line)
         except KeyboardInterrupt:

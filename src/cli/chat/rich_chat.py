@@ -6,11 +6,11 @@ import contextlib
 import signal
 import sys
 import termios
+import tty
 from collections.abc import Iterator
 
 from ...app.discovery import ServerTarget
 from ..tracing.debug import Debug
-from .input.key_reader import disable_echo
 from .input.multiline import PROMPT
 
 
@@ -20,45 +20,41 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
         with _show_early_prompt():
             from ...security.permissions.approval import AutoApprover
             from ..render.plain import get_columns
+            from .input.application import ChatApplication, make_live_screen
             from .input.approve import TerminalApprover, edit_in_editor
-            from .input.terminal import Terminal, make_live_screen
             from .loop import ChatIO, make_state, preload_in_background, run_chat
             from .slash.table import run_command_at_question
 
             live = make_live_screen()
             state = make_state(target, live, debug, lambda: approver)
             debug.show = live.put
-            terminal = Terminal(state, live, target.settings.state)
+            application = ChatApplication(state, live, target.settings.state)
 
-            def run_command(line: str) -> None:
-                run_command_at_question(state, line)
-                live.hide()  # what is drawn of the turn, until the question is answered
+            def edit(text: str, name: str) -> str:
+                with application.suspend():
+                    return edit_in_editor(text, name)
 
             asking = TerminalApprover(
-                terminal.ask,
-                _print,
+                application.ask,
+                live.put,
                 coloured=True,
-                pause=terminal.pause,
-                edit=edit_in_editor,
+                edit=edit,
                 remember=state.factory.rule_memory.save,
-                run_command=run_command,
+                run_command=lambda line: run_command_at_question(state, line),
                 get_width=lambda: get_columns(sys.stdout),
             )
             approver = AutoApprover(asking) if yes else asking
         preload_in_background()
-        return run_chat(state, ChatIO(terminal.read, terminal.turn, terminal.no_echo), resume, message)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
+        with application.run():
+            return run_chat(state, ChatIO(application.read, application.turn, application.suspend), resume, message)
 
 
 @contextlib.contextmanager
 def _show_early_prompt() -> Iterator[None]:
-    """Show a prompt until the real one is loaded. Keys are not echoed; the real prompt reads them."""
+    """Show a prompt until the real one is loaded. Keys are not echoed; the application reads them."""
     terminal = sys.stdin.fileno()
     before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
-    disable_echo(terminal)
+    tty.setcbreak(terminal, termios.TCSANOW)
     print(PROMPT, end="", flush=True)
     try:
         yield

@@ -1,9 +1,8 @@
-"""Draw a turn on a full terminal: finished lines scroll up, unfinished ones are redrawn in place below them.
+"""A turn on a full terminal: finished lines, which scroll up, and unfinished ones, which change in place below them.
 
-The region below shows, where they exist, a thought, the open block of Markdown, running calls, a progress line, queued
-messages and the line being typed. An event only changes the state; frames are drawn a few times a second, and take a
-small share of the time however much there is to draw. The key reader's thread draws frames too, for the clock: hold
-`lock` to draw.
+An event only changes the state. The application (../chat/input/application.py) takes the lines from its own thread, a
+few times a second. The unfinished ones are, where they exist, a thought, the open block of Markdown, running calls and
+a progress line.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from ...security.text.sanitize import Sanitizer, sanitize
 from ...types.events import (
@@ -29,7 +28,6 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import MalformedCall, ToolCall, ToolResult
-from ..chat.input.keys import TypedInput
 from .blocks import Block, BlockSplitter
 from .plain import (
     MAX_FOLDED,
@@ -41,18 +39,15 @@ from .plain import (
     format_name,
     has_failed,
 )
-from .region import LiveRegion, ScreenLine
-from .text_width import measure_width, truncate, truncate_start
+from .text_width import measure_width, truncate
 from .wrap import cut_at_word, wrap_line, wrap_text
 
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
 
-MIN_FRAME_S = 0.05  # least time between frames
-IDLE_FACTOR = 20  # least time between frames, in durations of the last frame
 MAX_THOUGHT_LINES = 3  # of an unfinished thought that will be folded
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-MAX_QUEUED_LINES = 3
+WIPE = "\x1b[2J\x1b[H"
 
 
 class Progress:
@@ -89,21 +84,20 @@ class LiveScreen:
 
     def __init__(
         self,
-        stream: TextIO,
         size: Callable[[], tuple[int, int]],
         make_renderer: Callable[[], MarkdownRenderer],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.lock = threading.RLock()
-        self.typed = TypedInput()
+        self.refresh: Callable[[], None] = lambda: None  # draws soon; the application sets it
         self.thinking = "fold"
+        self.is_asking = False  # a question waits for its answer
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
+        self._lock = threading.RLock()  # of all that follows
         self._size = size
         self._make_renderer = make_renderer
         self._renderer: MarkdownRenderer | None = None
         self._clock = clock
-        self._region = LiveRegion(stream, lambda: size()[0])
         self._progress = Progress(clock)
         self._text = Sanitizer().feed
         self._thought_text = Sanitizer().feed
@@ -116,21 +110,20 @@ class LiveScreen:
         self._expand_hint = " (Ctrl-O or /expand shows it)"  # shown once
         self._running: dict[str, tuple[ToolCall, float]] = {}
         self._last = ""  # the kind of the last drawn lines: text or aside
-        self._due = 0.0  # time of the next frame
-        self._active = False
+        self._is_active = False
+        self._must_wipe = False
         self._holding = False
         self._held: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Begin a turn: from now on the region is drawn."""
-        with self.lock:
-            self._active, self._last = True, ""
+        """Begin a turn: from now on there are unfinished lines."""
+        with self._lock:
+            self._is_active, self._last = True, ""
             self._progress.start("waiting")
-            self.draw_frame(now=True)
 
     def end(self) -> None:
-        """End the turn: finish what is open, and remove the region."""
-        with self.lock:
+        """End the turn: finish what is open."""
+        with self._lock:
             self._finish_open()
             for call, began in self._running.values():
                 self._add([self._format_call(call, "stopped", f"  {self._clock() - began:.1f} s")])
@@ -138,8 +131,8 @@ class LiveScreen:
             self._draw_blocks()
             if self._last:
                 self._add([""])
-            self._active = False
-            self.draw_frame(now=True)
+            self._is_active = False
+        self.refresh()
 
     @contextlib.contextmanager
     def hold_signals(self) -> Iterator[None]:
@@ -160,55 +153,55 @@ class LiveScreen:
             action()
 
     def draw(self, event: Event) -> None:
-        with self.hold_signals(), self.lock:
+        with self.hold_signals(), self._lock:
             self._handle(event)
-            self.draw_frame(now=not self._active)  # between answers no thread draws later
+        if not self._is_active:  # else frames follow each other
+            self.refresh()
 
     def say(self, text: str) -> None:
         self.put(wrap_text(text, self._size()[0] - 1, measure_width))
 
     def put(self, text: str) -> None:
-        with self.hold_signals(), self.lock:
+        with self.hold_signals(), self._lock:
             self._finish_open()
             self._add(text.split("\n"))
-            self.draw_frame(now=True)
+        self.refresh()
 
     def wipe(self) -> None:
-        with self.lock:
-            self._region.wipe()
+        with self._lock:
+            self._above, self._must_wipe = [], True
 
     def expand(self) -> None:
         """Show the last folded item in full; the next time, the item before it."""
-        if not self.folded:
-            self._add(["  There is nothing more to show."])
-            self.draw_frame(now=True)
-            return
-        last = self.folded.pop()
-        body = last.body.expandtabs(4).rstrip("\n").split("\n")
-        with self.lock:
-            self._add([f"  {last.title}", *(_dim(f"  │ {line}") for line in body)])
-            self.draw_frame(now=True)
+        with self._lock:
+            if not self.folded:
+                self._add(["  There is nothing more to show."])
+            else:
+                last = self.folded.pop()
+                body = last.body.expandtabs(4).rstrip("\n").split("\n")
+                self._add([f"  {last.title}", *(_dim(f"  │ {line}") for line in body)])
+        self.refresh()
 
-    def redraw(self) -> None:
-        """Draw the region below the cursor, because another program has used the screen."""
-        with self.lock:
-            self._region.reset()
-            self.draw_frame(now=True)
+    def take_above(self) -> list[str]:
+        """Remove and return the finished lines that are not on the screen yet. They may be longer than the terminal."""
+        with self._lock:
+            self._draw_blocks()
+            above, self._above = self._above, []
+            if above and self._must_wipe:
+                above[0], self._must_wipe = WIPE + above[0], False
+            return above
 
-    def hide(self) -> None:
-        """Remove the region while another program uses the screen; `draw_frame` shows it again."""
-        with self.lock:
-            self._region.update(self._take_above(), [])
-
-    def draw_frame(self, *, now: bool = False) -> None:
-        """Draw, if a frame is due."""
-        with self.lock:
-            started = self._clock()
-            if not now and started < self._due:
-                return
-            above = self._take_above()
-            self._region.update(above, self._render_region() if self._active else [])
-            self._due = self._clock() + max(MIN_FRAME_S, IDLE_FACTOR * (self._clock() - started))
+    def render(self, rows: int) -> list[str]:
+        """The unfinished lines, each shorter than the terminal. Where there are more than `rows`, the last of them."""
+        with self._lock:
+            if not self._is_active:
+                return []
+            columns, height = self._size()
+            width = max(columns - 1, 10)
+            lines = [*self._render_open_thought(width, height), *self._render_open_block(width)]
+            if not self.is_asking:
+                lines += [*self._render_open_calls(), _dim(truncate(self._progress.format(), width))]
+            return lines[-rows:] if rows > 0 else []
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, TextDelta):
@@ -286,11 +279,6 @@ class LiveScreen:
         self._last = "aside"
         self._above += lines
 
-    def _take_above(self) -> list[str]:
-        self._draw_blocks()
-        above, self._above = self._above, []
-        return above
-
     def _draw_blocks(self) -> None:
         """Render finished blocks; consecutive lines of code together, since each call may lex preceding lines again."""
         blocks, self._finished = self._finished, []
@@ -304,18 +292,6 @@ class LiveScreen:
 
     def _needs_gap(self, block: Block) -> bool:
         return (block.gap and self._last == "text") or self._last == "aside"
-
-    def _render_region(self) -> list[ScreenLine]:
-        """The lines of the region. On a small screen its top is left out."""
-        columns, rows = self._size()
-        width = max(columns - 1, 10)
-        below = [_make_line(_dim(truncate(self._progress.format(), width)))]
-        queued = self.typed.queue[-MAX_QUEUED_LINES:]
-        below += [_make_line(_dim(truncate(f"  queued: {sanitize(_join_lines(each))}", width))) for each in queued]
-        below.append(_make_line(truncate_start(f"> {sanitize(_join_lines(self.typed.text))}", width)))
-        room = max(rows - 1 - len(below), 0)
-        top = [*self._render_open_thought(width, rows), *self._render_open_block(width), *self._render_open_calls()]
-        return [*(map(_make_line, top[-room:] if room else [])), *below]
 
     def _render_open_block(self, width: int) -> list[str]:
         block = self._blocks.open
@@ -348,13 +324,5 @@ class LiveScreen:
         return self._renderer
 
 
-def _make_line(text: str) -> ScreenLine:
-    return ScreenLine(text, measure_width(text))
-
-
 def _dim(text: str) -> str:
     return f"\x1b[2m{text}\x1b[0m"
-
-
-def _join_lines(text: str) -> str:
-    return text.replace("\n", " ⏎ ").replace("\t", " ")

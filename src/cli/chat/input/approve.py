@@ -10,7 +10,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ....app.factory import Factory
@@ -52,9 +51,9 @@ def ask_on_stderr(question: str, default: str = "") -> str:
 class TerminalApprover:
     """An Approver that asks the user. Nothing but a key that is offered, typed after the question, approves.
 
-    `ask` reads a line for a question and a default, like input(); `show` prints lines; `pause` is entered around the
-    whole exchange; `edit` lets the user edit a text, given the name of a file for it; `remember` saves a rule for later
-    chats and may raise OSError; `run_command` runs a line with a slash; `get_width` is the terminal's columns, 0: none.
+    `ask` reads a line for a question and a default, like input(); `show` prints lines; `edit` lets the user edit a
+    text, given the name of a file for it; `remember` saves a rule for later chats and may raise OSError; `run_command`
+    runs a line with a slash; `get_width` is the terminal's columns, 0: none.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class TerminalApprover:
         show: Callable[[str], None] | None = None,
         *,
         coloured: bool = False,
-        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
         edit: Callable[[str, str], str] | None = None,
         remember: Callable[[dict[str, Any]], None] | None = None,
         run_command: Callable[[str], None] | None = None,
@@ -72,37 +70,34 @@ class TerminalApprover:
         self._ask = ask
         self._print = show or (lambda text: print(text, file=sys.stderr))
         self._coloured = coloured
-        self._pause = pause
         self._edit = edit
         self._remember = remember
         self._run_command = run_command or (lambda _: self._show(NO_COMMANDS))
         self._get_width = get_width
 
     def approve(self, request: Request) -> Answer:
-        with self._pause():
-            if request.has_begun:
-                self._show("")
-            self._show_request(request)
-            try:
-                return self._ask_user(request)
-            except EOFError:
-                self._show("")
-                return DENIED
+        if request.has_begun:
+            self._show("")
+        self._show_request(request)
+        try:
+            return self._ask_user(request)
+        except EOFError:
+            self._show("")
+            return DENIED
 
     def may_go_on(self, turns: int) -> bool:
         """Ask whether the model may go on after so many turns with calls; Enter is a yes."""
-        with self._pause():
-            self._show(f"  The model has called tools for {turns} turns (agent.max_tool_turns).")
-            while True:
-                discard_typed_ahead()
-                try:
-                    word = self._ask("  Go on? [Y/n] ", "").strip().lower()
-                except EOFError:
-                    self._show("")
-                    return False
-                if word in ("", "y", "yes", "n", "no"):
-                    return word[:1] != "n"
-                self._show("  Answer y or n; at n the model sums up what it has found.")
+        self._show(f"  The model has called tools for {turns} turns (agent.max_tool_turns).")
+        while True:
+            discard_typed_ahead()
+            try:
+                word = self._ask("  Go on? [Y/n] ", "").strip().lower()
+            except EOFError:
+                self._show("")
+                return False
+            if word in ("", "y", "yes", "n", "no"):
+                return word[:1] != "n"
+            self._show("  Answer y or n; at n the model sums up what it has found.")
 
     def _show(self, text: str) -> None:
         columns = self._get_width()

@@ -1,32 +1,32 @@
-"""The prompt on a full terminal: editing, history and completion, with prompt_toolkit."""
+"""What is typed on a full terminal: its buffers, history, completion and layout, with prompt_toolkit."""
 
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.buffer import Buffer, BufferAcceptHandler
 from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.completion import Completion as Offer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import completion_is_selected, is_searching
+from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
-from prompt_toolkit.styles import Style
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
+from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, HighlightSelectionProcessor
+from prompt_toolkit.widgets import SearchToolbar
 
 from ..state import State
 from .completion import complete
-from .multiline import is_open, start_next_line
+from .multiline import PROMPT
 
 MAX_INLINE_PASTE_CHARS, MAX_INLINE_PASTE_LINES = 2_000, 20  # of a longer paste the line shows a note
 MAX_HISTORY_CHARS = 20_000  # of one entry
-STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack", "prompt": "bold"})
+MAX_MENU_ROWS = 6
+CONTINUATION = "  "  # begins the other lines of a message
 
 
 class Pastes:
@@ -77,45 +77,50 @@ class _PromptCompleter(Completer):
 
 
 class ChatPrompt:
-    """Reads messages and answers. `expand` shows the last folded item; `toolbar` returns the line below the prompt."""
+    """The line at the bottom: a message, or the reply to a question. Enter hands it to `accept` or `accept_reply`.
+
+    Each returns whether the text stays in the line.
+    """
 
     def __init__(
-        self, state: State, folder: Path | None, expand: Callable[[], None], toolbar: Callable[[], str]
+        self, state: State, folder: Path | None, accept: BufferAcceptHandler, accept_reply: BufferAcceptHandler
     ) -> None:
-        self._state = state
-        self._pastes = Pastes()
-        self._history = _open_history(folder, self._pastes)
-        self._session: PromptSession[str] = PromptSession(
-            [("class:prompt", "> ")],
-            history=self._history,
+        self.pastes = Pastes()
+        self.question = ""  # which the reply answers
+        self.message = Buffer(
+            history=_open_history(folder, self.pastes),
             completer=_PromptCompleter(state),
             complete_while_typing=True,
-            multiline=True,
-            prompt_continuation="  ",
-            key_bindings=_make_key_bindings(self._pastes, expand, state.switch_to_next_mode),
-            bottom_toolbar=lambda: _toolbar(toolbar()),
-            style=STYLE,
-            reserve_space_for_menu=6,
+            accept_handler=accept,
+            tempfile_suffix=".md",
         )
-        self._question_session: PromptSession[str] = PromptSession(history=InMemoryHistory())
+        self.reply = Buffer(multiline=False, accept_handler=accept_reply)
+        self._is_asking = Condition(lambda: bool(self.question))
+        search = SearchToolbar(ignore_case=True)
+        shown = [HighlightIncrementalSearchProcessor(), HighlightSelectionProcessor()]
+        message = BufferControl(
+            self.message, input_processors=shown, search_buffer_control=search.control, preview_search=True
+        )
+        reply = BufferControl(self.reply)
+        self.container = HSplit(
+            [
+                ConditionalContainer(_make_window(message, lambda: PROMPT), ~self._is_asking),
+                ConditionalContainer(_make_window(reply, lambda: self.question), self._is_asking),
+                search,
+                ConditionalContainer(CompletionsMenu(MAX_MENU_ROWS, scroll_offset=1), has_focus(self.message)),
+            ]
+        )
 
-    def read(self) -> str:
-        """Read a message. Raises EOFError and KeyboardInterrupt."""
-        draft, self._state.draft = self._state.draft, ""
-        return self._pastes.expand(self._session.prompt(default=draft))
+    @property
+    def focused(self) -> Buffer:
+        return self.reply if self.question else self.message
 
-    def ask(self, question: str, default: str = "") -> str:
-        """Read one line that is typed after the question. Raises EOFError and KeyboardInterrupt."""
-        clear_typeahead(self._question_session.input)
-        return self._question_session.prompt(question, default=default)
 
-    def remember(self, text: str) -> None:
-        """Add a message that was not typed at the prompt to the history."""
-        self._history.append_string(text)
+def _make_window(control: BufferControl, get_prompt: Callable[[], str]) -> Window:
+    def make_prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+        return [("", CONTINUATION)] if line or wrapped else [("class:prompt", get_prompt())]
 
-    def take_typed_ahead(self) -> str:
-        """Remove and return the keys that came after the last Enter."""
-        return "".join(key.data for key in get_typeahead(self._session.input))
+    return Window(control, dont_extend_height=True, wrap_lines=True, get_line_prefix=make_prefix)
 
 
 def _open_history(folder: Path | None, pastes: Pastes) -> History:
@@ -130,66 +135,3 @@ def _open_history(folder: Path | None, pastes: Pastes) -> History:
     except OSError:
         return InMemoryHistory()
     return _PasteHistory(file, pastes)
-
-
-def _make_key_bindings(pastes: Pastes, expand: Callable[[], None], switch_mode: Callable[[], None]) -> KeyBindings:
-    keys = KeyBindings()
-
-    @keys.add("enter", filter=~completion_is_selected & ~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if buffer.cursor_position == len(buffer.text) and is_open(buffer.text):
-            buffer.text = start_next_line(buffer.text)
-            buffer.cursor_position = len(buffer.text)
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("enter", filter=completion_is_selected & ~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_state = None  # the line has the completion already
-
-    @keys.add("escape", "enter")
-    @keys.add("c-j", filter=~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @keys.add("c-c", filter=~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if buffer.text:
-            buffer.append_to_history()
-            buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt)
-
-    @keys.add("c-z")
-    def _(_event: KeyPressEvent) -> None:
-        run_in_terminal(lambda: os.kill(os.getpid(), signal.SIGSTOP))
-
-    @keys.add("c-x", "c-e")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()  # prompt_toolkit's own binding would send the text even after :q!
-
-    @keys.add("s-tab", filter=~completion_is_selected)
-    def _(event: KeyPressEvent) -> None:
-        switch_mode()
-        event.app.invalidate()
-
-    @keys.add("c-v")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("@clipboard ")  # the image on it; a terminal pastes text itself
-
-    @keys.add("c-o")
-    def _(_event: KeyPressEvent) -> None:
-        run_in_terminal(expand)
-
-    @keys.add(Keys.BracketedPaste)
-    def _(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        event.current_buffer.insert_text(pastes.shorten(text))
-
-    return keys
-
-
-def _toolbar(text: str) -> StyleAndTextTuples:
-    return [("class:bottom-toolbar", text)]

@@ -14,11 +14,11 @@ from .info import INFO_COMMANDS
 HELP_COLUMNS = 26  # of a command and its argument
 
 
-def run_command(state: State, line: str, no_echo: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+def run_command(state: State, line: str, suspend: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
     """Run the command in `line`, or suggest the nearest one. Raises BotError."""
     name, _, argument = line.partition(" ")
     if command := find_command(name):
-        with nullcontext() if command.opens_editor else no_echo():
+        with suspend() if command.opens_editor else nullcontext():
             command.run(state, argument.strip())
         return
     near = suggest_command(name)

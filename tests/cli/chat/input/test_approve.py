@@ -1,4 +1,3 @@
-import contextlib
 import json
 
 import pytest
@@ -25,20 +24,11 @@ class Asked:
             remember=remember,
             run_command=run_command,
             get_width=lambda: columns,
-            pause=self._pause,
             coloured=fields.pop("coloured", False),
         )
-        self.inside = False
         self.answer = terminal.approve(Request(call, "it changes files", revise, **fields))
 
-    @contextlib.contextmanager
-    def _pause(self):
-        self.inside = True
-        yield
-        self.inside = False
-
     def _ask(self, question, default):
-        assert self.inside
         self.questions.append((question.strip(), default))
         answer = self.answers.pop(0)
         if isinstance(answer, BaseException):

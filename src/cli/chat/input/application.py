@@ -1,0 +1,342 @@
+"""The chat on a full terminal: one prompt_toolkit application, open from the first prompt to the end.
+
+It runs in a thread of its own and is the only writer to the terminal, so that the line can be edited while the main
+thread waits for the model, a command or the next message. Its lines, from the top: what LiveScreen draws of the turn,
+the queued messages, the line being typed, the status line. Finished lines are written above them.
+
+Ctrl-C is a key, which becomes SIGINT for the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VerticalAlign, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.styles import Style
+
+from ....security.text.sanitize import sanitize
+from ...render.live import LiveScreen
+from ...render.text_width import measure_width, truncate
+from ..slash.info import format_status_line
+from ..state import State
+from .keys import Actions, make_key_bindings
+from .multiline import PROMPT
+from .prompt import CONTINUATION, ChatPrompt
+from .terminal import ColouredLines, FrameOutput, get_size, take_typed_ahead
+
+if TYPE_CHECKING:
+    from ...render.markdown import MarkdownRenderer
+
+STYLE = Style.from_dict({"status": "fg:ansibrightblack", "prompt": "bold", "queued": "dim"})
+MIN_FRAME_S = 0.05  # least time between frames of a turn
+IDLE_FACTOR = 20  # least time between frames of a turn, in durations of the last frame
+MAX_QUEUED_LINES = 3
+ESCAPE_S = 0.05  # after which an escape character is the Escape key
+KEY_SEQUENCE_S = 0.3  # between the keys of a binding that has several
+STOP_S = 2.0  # to wait for the application at the end
+
+
+def make_live_screen() -> LiveScreen:
+    return LiveScreen(get_size, _make_renderer)
+
+
+class ChatApplication:
+    """`folder` is where the history is saved."""
+
+    def __init__(self, state: State, live: LiveScreen, folder: Path | None) -> None:
+        self._state = state
+        self._live = live
+        self._changed = threading.Condition()  # guards the fields down to `_reply`
+        self._queue: list[str] = []
+        self._is_held = False  # the queue waits for Enter
+        self._is_prompting = False
+        self._has_left = False
+        self._reply: str | None = None
+        self._question_lock = threading.Lock()
+        self._prompt = ChatPrompt(state, folder, self._accept, self._accept_reply)
+        actions = Actions(self._is_busy, self._stop, self._leave, self._take_back, live.expand, self._switch_mode)
+        self._output = FrameOutput()
+        self._region: list[str] = []
+        self._drawn: tuple[int, list[int]] = (0, [])  # the columns and the width of each line of the last frame
+        self._frame_began = self._frame_s = 0.0  # processor time when the last frame began, and that it took
+        self._suspended = False
+        self._input = create_input()
+        self._application: Application[None] = Application(
+            Layout(self._make_container(), self._prompt.message),
+            style=STYLE,
+            key_bindings=make_key_bindings(self._prompt, actions),
+            input=self._input,
+            output=self._output,
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+        )
+        self._application.ttimeoutlen, self._application.timeoutlen = ESCAPE_S, KEY_SEQUENCE_S
+        self._application.before_render += lambda _: self._begin_frame()
+        self._application.after_render += lambda _: self._end_frame()
+        self._ticking: asyncio.Task[None] | None = None
+        self._is_running = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Keep the application open."""
+        store_typeahead(self._input, take_typed_ahead())
+        self._thread.start()
+        self._is_running.wait()
+        self._live.refresh = self._refresh
+        before = signal.signal(signal.SIGWINCH, lambda *_: self._application.invalidate())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGWINCH, before)
+            self._call(self._exit)
+            self._thread.join(STOP_S)
+
+    def read(self, _prompt: str) -> str:
+        """Return the next message that the user sends. Raises EOFError and KeyboardInterrupt, as input() does."""
+        if self._state.draft:
+            draft, self._state.draft = self._state.draft, ""
+            self._call(lambda: self._prompt.message.insert_text(draft))
+        with self._changed:
+            self._is_prompting = True
+            try:
+                self._changed.wait_for(lambda: self._has_left or (self._queue and not self._is_held))
+                if self._has_left:
+                    raise EOFError
+                text = self._queue.pop(0)
+            finally:
+                self._is_prompting = False
+        self._live.put(f"\x1b[1m{PROMPT}\x1b[0m" + sanitize(text).replace("\n", f"\n{CONTINUATION}"))
+        return self._prompt.pastes.expand(text)
+
+    def ask(self, question: str, default: str = "") -> str:
+        """Return a line that is typed after the question. Raises EOFError and KeyboardInterrupt."""
+        with self._question_lock:
+            self._reply = None
+            self._call(lambda: self._open_question(question, default))
+            try:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._reply is not None or self._has_left)
+            finally:
+                self._call(self._close_question)
+            reply = self._reply
+        self._live.put(f"{question}{sanitize(reply or '')}")
+        if reply is None:
+            self._has_left = False
+            raise EOFError
+        return reply
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Draw the turn while the model works."""
+        self._live.begin()
+        self._call(self._start_ticking)
+        try:
+            with self._defer_interrupts():
+                yield
+        finally:
+            self._call(self._stop_ticking)
+            self._live.end()
+
+    @contextlib.contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Leave the terminal in its normal mode to another program."""
+        entered, leave = threading.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            async with in_terminal():
+                self._suspended = True
+                self._write_above()
+                entered.set()
+                await leave.wait()
+                keys = take_typed_ahead()
+                self._suspended = False
+            self._application.key_processor.feed_multiple(keys)
+            self._application.key_processor.process_keys()
+
+        self._call(lambda: self._application.create_background_task(hold()))
+        entered.wait()
+        try:
+            yield
+        finally:
+            self._call(leave.set)
+
+    def _run(self) -> None:
+        try:
+            self._application.run(pre_run=self._is_running.set, handle_sigint=False)
+        except EOFError:  # the terminal is gone
+            pass
+        finally:
+            with self._changed:
+                self._has_left = True
+                self._changed.notify_all()
+
+    def _call(self, action: Callable[[], object]) -> None:
+        """Call it in the thread and in the context of the application, if that runs."""
+        loop, context = self._application.loop, self._application.context
+        if loop is not None and context is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(action, context=context.copy())
+
+    def _exit(self) -> None:
+        if self._application.is_running and not self._application.is_done:
+            self._application.exit()
+
+    # What keys do; in the application's thread
+
+    def _accept(self, buffer: Buffer) -> bool:
+        with self._changed:
+            if buffer.text.strip():
+                self._queue.insert(0 if self._is_held else len(self._queue), buffer.text)
+            self._is_held = False
+            self._changed.notify_all()
+        return False
+
+    def _accept_reply(self, buffer: Buffer) -> bool:
+        with self._changed:
+            self._reply = buffer.text
+            self._changed.notify_all()
+        return False
+
+    def _is_busy(self) -> bool:
+        return not self._is_prompting
+
+    def _stop(self) -> None:
+        """Interrupt the main thread. The queue then waits for Enter."""
+        with self._changed:
+            self._is_held = bool(self._queue)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _leave(self) -> None:
+        with self._changed:
+            if self._is_prompting or self._prompt.question:
+                self._has_left = True
+            else:
+                self._queue.append("/exit")
+            self._changed.notify_all()
+
+    def _take_back(self) -> str:
+        with self._changed:
+            return self._queue.pop() if self._queue else ""
+
+    def _switch_mode(self) -> None:
+        self._state.switch_to_next_mode()
+
+    def _open_question(self, question: str, default: str) -> None:
+        self._live.is_asking = True
+        self._prompt.question = question
+        self._prompt.reply.text, self._prompt.reply.cursor_position = default, len(default)
+        self._application.layout.focus(self._prompt.reply)
+        self._application.invalidate()
+
+    def _close_question(self) -> None:
+        self._live.is_asking = False
+        self._prompt.question = ""
+        self._prompt.reply.reset()
+        self._application.layout.focus(self._prompt.message)
+        self._application.invalidate()
+
+    # Drawing; in the application's thread
+
+    def _make_container(self) -> HSplit:
+        queued = FormattedTextControl(self._format_queue)
+        status = FormattedTextControl(lambda: [("class:status", format_status_line(self._state, get_size()[0]))])
+        rows = [
+            Window(ColouredLines(lambda: self._region), dont_extend_height=True),
+            ConditionalContainer(Window(queued, dont_extend_height=True), Condition(lambda: bool(self._queue))),
+            self._prompt.container,
+            Window(status, height=1),
+        ]
+        return HSplit(rows, align=VerticalAlign.TOP)
+
+    def _format_queue(self) -> StyleAndTextTuples:
+        note = "queued, press Enter to send" if self._is_held else "queued"
+        width = get_size()[0] - 1
+        texts = [_join_lines(sanitize(text)) for text in self._queue[-MAX_QUEUED_LINES:]]
+        return [("class:queued", "\n".join(truncate(f"  {note}: {text}", width) for text in texts))]
+
+    def _begin_frame(self) -> None:
+        """Write finished lines above the application, and take what of the turn is drawn in it."""
+        self._frame_began = time.thread_time()
+        columns, rows = get_size()
+        self._output.begin_frame()
+        above = self._live.take_above()
+        if above or columns != self._drawn[0]:
+            self._output.cursor_up(sum(-(-width // columns) - 1 for width in self._drawn[1] if width))
+            self._application.renderer.erase()
+            self._output.write_raw("".join(f"{line}\r\n" for line in above))
+        typed = self._prompt.container.preferred_height(columns, rows).preferred
+        self._region = self._live.render(rows - typed - min(len(self._queue), MAX_QUEUED_LINES) - 1)
+        self._drawn = columns, [measure_width(line) for line in self._region]
+
+    def _end_frame(self) -> None:
+        self._output.end_frame()
+        self._frame_s = time.thread_time() - self._frame_began
+
+    def _write_above(self) -> None:
+        for line in self._live.take_above():
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    def _refresh(self) -> None:
+        if self._suspended:
+            self._write_above()
+        else:
+            self._application.invalidate()
+
+    def _start_ticking(self) -> None:
+        async def tick() -> None:
+            while True:
+                self._application.invalidate()
+                await asyncio.sleep(max(MIN_FRAME_S, IDLE_FACTOR * self._frame_s))
+
+        self._ticking = self._application.create_background_task(tick())
+
+    def _stop_ticking(self) -> None:
+        if self._ticking:
+            self._ticking.cancel()
+
+    @contextlib.contextmanager
+    def _defer_interrupts(self) -> Iterator[None]:
+        """Let SIGINT wait until an event has been handled."""
+
+        def interrupt(_number: int, _frame: FrameType | None) -> None:
+            self._live.call_when_drawn(_raise_interrupt)
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _join_lines(text: str) -> str:
+    return text.replace("\n", " ⏎ ").replace("\t", " ")
+
+
+def _raise_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _make_renderer() -> MarkdownRenderer:
+    from rich.console import Console
+
+    from ...render.markdown import MarkdownRenderer
+
+    return MarkdownRenderer(Console(file=sys.stdout).color_system)
