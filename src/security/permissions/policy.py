@@ -23,7 +23,7 @@ from ..sandbox.running_files import is_running_by_itself
 from ..shell import deny
 from ..shell.readable import require_readable
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
-from ..shell.workspace import Workspace, explain_protection
+from ..shell.workspace import explain_protection, find_relative
 from .modes import MODES, includes
 from .rules import Action, Rule
 
@@ -167,7 +167,7 @@ class Policy:
             return ""
         if path == "~" or path.startswith("~/"):
             return f"{escape_name(path)}: ~ is not expanded; give a path relative to the workspace"
-        if Workspace(self.workspace).relative_or_none(path) is None:
+        if find_relative(path, self.workspace) is None:
             return f"{escape_name(path)} is outside the workspace; only files inside it can be reached"
         return ""
 
@@ -200,7 +200,7 @@ class Policy:
                 yield rule
 
     def _matches_path(self, rule: Rule, path: object) -> bool:
-        relative = Workspace(self.workspace).relative_or_none(path) if isinstance(path, str) else None
+        relative = find_relative(path, self.workspace) if isinstance(path, str) else None
         return relative is not None and rule.matches_path(relative)
 
     def _decide_command(self, call: ToolCall) -> Decision:
@@ -300,7 +300,7 @@ class Policy:
                     yield Rule("exec", "allow", words, access=access)
                 yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
         elif isinstance(path := call.arguments.get("path"), str):
-            if relative := Workspace(self.workspace).relative_or_none(path):
+            if relative := find_relative(path, self.workspace):
                 yield Rule(call.name, "allow", path=_escape_pattern(relative))
         else:
             yield Rule(call.name, "allow")
