@@ -125,8 +125,6 @@ MAY_USE = {  # package from outside -> the rooms that use it
     "ray": {"batch"},
     "pathspec": {"security", "tools"},
     "wcmatch": {"tools"},
-    "tree_sitter": {"security"},
-    "tree_sitter_bash": {"security"},
     "vllm": {"vllm_plugin"},
 }
 MAY_CATCH_ALL = {  # the places for `except Exception`; the first is around a tool's run and a plugin's load

@@ -2,7 +2,7 @@
 
 A rule that denies is decided on the words that are left once line continuations, quoting and `time`, `xargs` and the
 like are taken away. Only a line whose every command is in the closed list of src/security/shell/readable.py is clear
-of it. Redirections are looked for with tree-sitter-bash, also in lines that the strict reader refuses.
+of it. Redirections are looked for wherever they may be, also in lines that the strict reader refuses.
 """
 
 from __future__ import annotations
@@ -10,27 +10,30 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, Union
+from typing import Literal, NamedTuple
 
 from .readable import PROJECT, require_readable
-from .reader import MAX_LINE_CHARS, UnsafeToParse, parse_line, read_literal
+from .reader import MAX_LINE_CHARS, UnsafeToParse, parse_line, read_word_at
 
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
-
-Words = Sequence[Union[str, None]]  # None: known only when the line runs
 MAX_DEPTH = 5  # command lines inside command lines
 MAX_FOLDERS = 32  # from which a redirection is resolved
 QUOTING = re.compile(r"\\\n|[\\'\"]")
 NO_NAME = re.compile(r"[^\w.+-]+")  # separates the names in a line
-CHANGING_FOLDER = frozenset({"cd", "pushd", "popd"})
+UNPASSABLE = re.compile("[\0\ud800-\udfff]")
+DOCUMENT = re.compile(  # a here-document in which nothing is replaced by what a command prints
+    r"<<-?[ \t]*\\?(?P<mark>['\"])?(?P<end>\w[\w.-]*)(?(mark)(?P=mark))(?P<rest>[^\n]*)"
+    r"(?:\n(?!\t*(?P=end)(?:\n|$))(?:(?(mark)|(?!\$\(|`))[^\n])*)*\n\t*(?P=end)(?=\n|$)"
+)
+SCANNED = re.compile(
+    r"\\[\s\S]|(?P<quoted>\$'(?:[^'\\]|\\[\s\S])*'|'[^']*'|\"(?:[^\"\\`$]|\\[\s\S]|\$(?!\())*\")|<<<?"
+    r"|\(\([^()]*\)\)|(?<![^\s;|&()])#[^\n]*"
+    r"|(?P<writes>&>>|&>|<>|>>|>&|>\||>(?!\())|(?<![^\s;|&({])(?P<enters>cd|pushd|popd)(?![^\s;|&)}])"
+)
 _RUNNING = (
     "eval source . trap alias exec command builtin coproc sh bash dash zsh ksh mksh fish rbash busybox env xargs nice"
-    " nohup timeout time sudo doas su setsid stdbuf watch parallel flock script chroot unshare nsenter git make"
+    " nohup timeout time sudo doas su setsid stdbuf watch parallel flock script chroot unshare nsenter"
 )
-RUNNING = frozenset(_RUNNING.split())  # programs and builtins that run a command line, or a program in another folder
-WORD_NODES = frozenset({"word", "number", "raw_string", "string", "concatenation", "command_name"})
+RUNNING = frozenset(_RUNNING.split())  # programs and builtins that run a command line
 
 
 class DenyVerdict(NamedTuple):
@@ -85,68 +88,31 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     """
     if ">" not in line:
         return
-    if depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or "\0" in line or re.search("[\ud800-\udfff]", line):
+    if depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or UNPASSABLE.search(line):
         yield None
         return
-    files: list[str | None] = []
+    line = DOCUMENT.sub(r"\g<rest>", line)
+    is_for_shell = not RUNNING.isdisjoint(NO_NAME.split(line))
     folders: list[str | None] = [""]
-    root = _load_parser().parse(line.encode()).root_node
-    if root.has_error and _has_open_redirection(line):
-        files.append(None)
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.type == "file_redirect" and any(">" in child.type for child in node.children):
-            files += [_get_literal(child) for child in node.named_children if child.type != "file_descriptor"]
-        if node.type == "command":
-            words = _list_words(node)
-            name = ((words[0] if words else "") or "").rpartition("/")[2]
-            if name in CHANGING_FOLDER or name in RUNNING:
-                entered = words[1:] or [None] if name in CHANGING_FOLDER else words[1:]
-                folders = _enter(folders, entered)
-                if name in RUNNING:
-                    for inner in [" ".join(word or "$x" for word in words[1:]), *(word for word in words[1:] if word)]:
-                        files += list_written_files(inner, depth + 1)
-        stack.extend(reversed(node.named_children))
-    for file in dict.fromkeys(files):
-        if file is None or file.startswith("/"):
-            yield file
-        else:
-            yield from (None if folder is None else posixpath.join(folder, file) for folder in folders)
+    at = 0
+    while found := SCANNED.search(line, at):
+        at = found.end()
+        if found["quoted"] and is_for_shell:
+            yield from list_written_files(found["quoted"].lstrip("$")[1:-1], depth + 1)
+        if not line[at:].strip():
+            return  # a redirection to nothing is an error of the shell
+        word = read_word_at(line, at) if found["writes"] or found["enters"] else ""
+        if found["enters"]:
+            folders = _enter(folders, word)
+        elif found["writes"] and not (found["writes"].endswith("&") and re.fullmatch("[0-9]|-", word or "")):
+            yield from [word] if word is None or word.startswith("/") else _join_all(folders, word)
 
 
-def _enter(folders: Sequence[str | None], words: Words) -> list[str | None]:
-    """The folders that a later command may run in, when a command may enter any of the words."""
-    found = list(folders)
-    for word in words:
-        is_known = word is not None and word != "-"
-        found += [
-            posixpath.join(each, word, "") if each is not None and is_known and word else None for each in folders
-        ]
-    return list(dict.fromkeys(found))[:MAX_FOLDERS]
+def _enter(folders: Sequence[str | None], word: str | None) -> list[str | None]:
+    """The folders that a later command may run in, if a command may enter another one."""
+    entered = _join_all(folders, None if word in ("", "-") else word)
+    return list(dict.fromkeys([*folders, *entered]))[:MAX_FOLDERS]
 
 
-def _has_open_redirection(line: str) -> bool:
-    """Whether there is a `>` outside of quotes, in a line that tree-sitter cannot read."""
-    return ">" in re.sub(r"\\[\s\S]|'[^']*'|\"(?:[^\"\\]|\\[\s\S])*\"", "", line)
-
-
-@lru_cache(maxsize=1)
-def _load_parser() -> Parser:
-    import tree_sitter  # loaded for the first redirection, not at start
-    import tree_sitter_bash
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-
-
-def _list_words(command: Node) -> Words:
-    return [
-        _get_literal(child)
-        for child in command.named_children
-        if child.type in WORD_NODES or child.type.endswith(("expansion", "substitution"))
-    ]
-
-
-def _get_literal(node: Node) -> str | None:
-    """The word without its quotes; None if a shell would replace something in it."""
-    return read_literal((node.text or b"").decode("utf-8", "replace"))
+def _join_all(folders: Sequence[str | None], name: str | None) -> list[str | None]:
+    return [None if name is None or folder is None else posixpath.join(folder, name) for folder in folders]

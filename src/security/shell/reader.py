@@ -133,13 +133,13 @@ def split_words(text: str) -> tuple[str, ...]:
     return commands[0].texts if len(commands) == 1 else tuple(text.split())
 
 
-def read_literal(source: str) -> str | None:
-    """The word as a program gets it; None if a shell would replace something in it."""
+def read_word_at(source: str, at: int) -> str | None:
+    """The word behind a place and blanks, as a program gets it; None if a shell would replace something in it."""
     try:
-        word, end = _read_word(source, 0)
+        word, _ = _read_word(source, found.end() if (found := SKIPPED.match(source, at)) else at)
     except UnsafeToParse:
         return None
-    return None if word.is_glob or end < len(source) else word.text
+    return None if word.is_glob else word.text
 
 
 def _check_command(command: ReadCommand) -> ReadCommand:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.security.shell.reader import UnsafeToParse, parse_line, read_literal, split_words
+from src.security.shell.reader import UnsafeToParse, parse_line, read_word_at, split_words
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_everything_else_is_refused(line):
 
 
 def test_a_literal_word_is_what_a_program_gets():
-    assert read_literal("a'b'\"c\"\\d") == "abcd"
-    assert [read_literal(each) for each in ("$a", "*", "a b", "~")] == [None] * 4
+    assert read_word_at("> a'b'\"c\"\\d; e", 1) == "abcd"
+    assert [read_word_at(each, 0) for each in ("$a", "*", "a$b", "~", "")] == [None] * 5
 
 
 def test_the_words_of_a_rule_are_split_as_a_shell_does_it():
