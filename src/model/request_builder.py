@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..parsing import GivenText, mentions_call, render_choice
-from ..parsing.formats.structural_tags import find_format, make_structural_tag
+from ..parsing.formats.structural_tags import find_format
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .call_path import CallPath
 from .request_messages import MessageRenderer
+from .written_format import constrain_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +184,8 @@ class RequestBuilder:
 
     def _constrain(self, tools: tuple[ToolDefinition, ...], choice: ToolChoice, written: str) -> dict[str, JSON]:
         """structured_outputs for calls in this format, or for those behind TOOL_CALL:; none if there can be none."""
-        row = find_format(written)
-        if row is None:
-            return {"structured_outputs": vllm.constrain_calls(tools, choice)}
-        fits = self._options.strict
-        offered = [replace(tool, parameters=vllm.relax_schema(tool.parameters, fits)) for tool in tools]
-        tag = make_structural_tag(row, offered, choice)
-        return {"structured_outputs": {"structural_tag": tag}} if tag else {}
+        grammar = constrain_calls(tools, choice, written, self._options.strict)
+        return {"structured_outputs": grammar} if grammar else {}
 
 
 def _relies_on_grammar(path: CallPath) -> bool:

@@ -6,14 +6,17 @@ A prompt is made of a conversation with one call in it, and the call is looked f
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..parsing import extract_tool_calls
-from ..parsing.formats.structural_tags import find_format
+from ..parsing.formats.structural_tags import find_format, make_structural_tag
 from ..parsing.formats.table import FORMATS, Format
+from ..providers import vllm
 from ..providers.base import ChatRequest
 from ..providers.vllm_parsers import find_family
 from ..types.effects import Aside
-from ..types.messages import Message, Response, ToolCall, ToolDefinition, UserMessage
+from ..types.messages import JSON, Message, Response, ToolCall, ToolChoice, ToolDefinition, UserMessage
 from .server import ServerApi
 
 UNKNOWN = "none"  # stored where neither tells
@@ -58,6 +61,24 @@ def choose_format(known: str, origin: str) -> str:
     """The format after a call of this origin was seen. One without a marker counts only if no other is known."""
     row: Format | None = find_format(origin)
     return origin if row and (row.marker or known in ("", UNKNOWN)) else known
+
+
+def constrain_calls(
+    tools: Sequence[ToolDefinition],
+    choice: ToolChoice,
+    written: str,
+    fits: Callable[[Mapping[str, JSON]], bool] = vllm.fits_xgrammar,
+) -> dict[str, JSON]:
+    """structured_outputs for calls in the format of this name, or behind TOOL_CALL: without one; empty if none can be.
+
+    `fits`: whether the server can make a grammar of a schema.
+    """
+    row = find_format(written)
+    if row is None:
+        return vllm.constrain_calls(tools, choice)
+    offered = [replace(tool, parameters=vllm.relax_schema(tool.parameters, fits)) for tool in tools]
+    tag = make_structural_tag(row, offered, choice)
+    return {"structural_tag": tag} if tag else {}
 
 
 def _name(name: str) -> str:

@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ..model.call_path import CallPath
+from ..model.call_path import GRAMMAR_FIELD, CallPath
+from ..model.written_format import UNKNOWN, constrain_calls
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions, render_message, render_results
 from ..providers.stream.response_builder import parse_arguments
-from ..providers.vllm import constrain_calls
 from ..providers.wire_json import as_dict
 from ..types.messages import (
     JSON,
@@ -92,7 +92,6 @@ class ChatBody:
         """The body for this path. `without`: optional fields that are left out."""
         left_out = {*path.disabled_fields, *without}
         body = dict(self.body)
-        allow_grammar = self.choice != "auto" or not any(map(mentions_call, self._list_texts("user", "tool")))
         body["return_token_ids"] = True
         if path.mode == "template":
             body["tool_choice"] = "none"
@@ -100,13 +99,25 @@ class ChatBody:
         elif path.mode == "text":
             for name in _CALL_FIELDS:
                 body.pop(name, None)
-            if allow_grammar:
-                body["structured_outputs"] = constrain_calls(self.tools, self.choice)
+        if grammar := self._constrain(path):
+            body[GRAMMAR_FIELD] = grammar
         for name in left_out:
             if name not in self.body:
                 body.pop(name, None)
-        body["messages"] = self._edit_messages(path, has_grammar="structured_outputs" in body)
+        body["messages"] = self._edit_messages(path, has_grammar=GRAMMAR_FIELD in body)
         return body
+
+    def _constrain(self, path: CallPath) -> dict[str, JSON]:
+        """The grammar of calls in the text; empty if there is none.
+
+        Every tag that begins a call becomes one under a grammar, so a conversation about tags goes without.
+        """
+        written = path.written_format if path.mode == "template" else ""
+        is_known = path.mode == "text" or written not in ("", UNKNOWN)
+        texts = self._list_texts("system", "developer", "user", "tool")
+        if not is_known or (self.choice == "auto" and any(map(mentions_call, texts))):
+            return {}
+        return constrain_calls(self.tools, self.choice, written)
 
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
         """The fields of an edited body that the client did not send, and that may be left out."""

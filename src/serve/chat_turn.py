@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import BotError, RequestFailed, ServerError, StreamCut, TemplateRejected, ToolsUnsupported, WireError
-from ..model.call_path import CallPath
+from ..model.call_path import GRAMMAR_FIELD, CallPath
 from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
 from ..model.recovery import Recovery
 from ..model.response_assembler import ResponseAssembler
 from ..model.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
 from ..model.token_budget import TokenBudget
+from ..model.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error
@@ -128,6 +130,7 @@ class ChatTurn:
         path = self._choose_path(self._facts.paths.get(self.fact_key))
         without: frozenset[str] = frozenset()
         while True:
+            path = yield from self._learn_format(path)
             self._body = self._codec.body = self._request.edit(path, without)
             head: ReplyHead = yield Open("POST", CHAT_PATH, encode_json(self._body))
             if head.status == OK:
@@ -196,9 +199,20 @@ class ChatTurn:
             path = replace(path, template_shows_tools=(yield from self._look_at_template()))
         return path.downgrade(refusal, optional).path
 
+    def _learn_format(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the format in which the model writes calls, which is asked once."""
+        if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
+            return path
+        probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
+        return replace(path, written_format=(yield from detect_format(self._make_server(), probe)))
+
+    def _make_server(self) -> ServerApi:
+        """The server, to be asked about prompts other than the client's."""
+        return ServerApi(OpenAICodec(self._new_id), self._address, self._facts, is_vllm=True)
+
     def _look_at_template(self) -> Aside[bool | None]:
         """Whether the chat template shows the tools: the prompt is then longer with them than without."""
-        server = ServerApi(OpenAICodec(self._new_id), self._address, self._facts, is_vllm=True)
+        server = self._make_server()
         probe = ChatRequest(self._request.model, [UserMessage("Hello.")], self._request.tools)
         hidden = yield from server.tokenize_prompt(replace(probe, tools=()))
         shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
@@ -255,6 +269,8 @@ class ChatTurn:
         whole, text = yield from self._recover(assembler)
         if all(isinstance(block, Reasoning) for block in own.content):
             text = ""  # a thought without an answer is what the server says it is
+        if self.report.path == "template" and (origin := assembler.find_origin()):
+            self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
         native = [call for call in whole.calls if call.origin == NATIVE]
         calls = [call for call in whole.calls if call.origin != NATIVE and is_safe(call)]
         is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
@@ -314,6 +330,11 @@ class ChatTurn:
         except RequestFailed:
             return []
         return [] if whole.malformed else [call for call in whole.calls if is_safe(call)]
+
+
+def _learn_origin(origin: str, path: CallPath) -> CallPath:
+    """The path after a call of this origin was seen."""
+    return replace(path, written_format=choose_format(path.written_format, origin))
 
 
 def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> Aside[list[ModelEvent]]:

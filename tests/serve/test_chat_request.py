@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 
@@ -88,7 +89,21 @@ def test_a_request_with_tools_is_guarded():
     assert make(response_format={"type": "text"}).is_guarded
 
 
-def test_a_conversation_about_calls_goes_without_a_grammar():
-    quoting = [*EXCHANGE, {"role": "user", "content": "What does <tool_call> mean?"}]
-    assert "structured_outputs" in make().edit(CallPath("text"))
-    assert "structured_outputs" not in make(messages=quoting).edit(CallPath("text"))
+def test_on_the_template_path_calls_are_held_to_the_format_that_the_model_writes():
+    body = make().edit(CallPath("template", written_format="hermes"))
+    form = json.loads(body["structured_outputs"]["structural_tag"])["format"]
+    assert form["triggers"] == ["<tool_call>"] and "at_least_one" not in form  # text stays free
+
+
+@pytest.mark.parametrize("written", ["", "none", "llama_json"])
+def test_a_format_that_is_unknown_or_begins_like_text_gets_no_grammar(written):
+    assert "structured_outputs" not in make().edit(CallPath("template", written_format=written))
+
+
+@pytest.mark.parametrize("role", ["system", "user", "tool"])
+@pytest.mark.parametrize("mode", ["template", "text"])
+def test_whoever_mentions_a_tag_gets_no_grammar(mode, role):
+    quoting = [{"role": role, "content": "It begins with <tool_call>.", "tool_call_id": "c1"}, *EXCHANGE]
+    path = CallPath(mode, written_format="hermes")
+    assert "structured_outputs" in make().edit(path)
+    assert "structured_outputs" not in make(messages=quoting).edit(path)

@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.state_files import ServerMemory
+from src.model.written_format import PROBE
 from src.serve import gateway
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key
@@ -24,6 +25,8 @@ from src.transport.async_http import AsyncClient
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+PROBE_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+NO_PARSER = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}
 MALFORMED = '<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>'
 SYSTEM_REFUSED = {"error": {"message": "System message must be at the beginning.", "code": 400}}
 Answering = Callable[[dict[str, Any]], Any]
@@ -35,12 +38,15 @@ class FakeServer:
     def __init__(self, answer: Answering) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.rendered = 0
+        self.tells_tokens = False
         self._answer = answer
 
     def make_app(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self.complete)
         app.router.add_post("/tokenize", self.count)
+        app.router.add_post("/detokenize", self.detokenize)
         app.router.add_get("/version", self.tell_version)
         app.router.add_get("/v1/models", self.list_models)
         return app
@@ -59,7 +65,14 @@ class FakeServer:
         body = await request.json()
         if [each["role"] for each in body["messages"]].count("system") > 1:
             return web.json_response(SYSTEM_REFUSED, status=400)
-        return web.json_response({"count": len(body["messages"]) + len(body.get("tools", ()))})
+        size = len(body["messages"]) + len(body.get("tools", ()))
+        tokens = {"tokens": [7] * size, "max_model_len": 1000} if self.tells_tokens else {}
+        return web.json_response({"count": size, **tokens})
+
+    async def detokenize(self, _: web.Request) -> web.Response:
+        """The prompt of a conversation with a call in it, as its template makes it."""
+        self.rendered += 1
+        return web.json_response({"prompt": f"{PROBE[0].text}\n{PROBE_CALL}"})
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": "0.32.0"})
@@ -297,6 +310,36 @@ def test_a_template_with_one_system_message_gets_all_of_them_as_one(tmp_path):
         first, *others = fake.bodies[-1]["messages"]
         assert first == {"role": "system", "content": "One.\n\nTwo."}
         assert [each["role"] for each in others] == ["user", "assistant", "tool"]
+
+    drive(tmp_path, answer, use)
+
+
+def test_without_a_parser_the_grammar_of_the_model_s_format_is_sent_and_asked_for_once(tmp_path):
+    def answer(body):
+        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        for _ in range(2):
+            _, answered = await ask(client, BODY)
+            assert len(answered["choices"][0]["message"]["tool_calls"]) == 1
+            assert "<tool_call>" in fake.bodies[-1]["structured_outputs"]["structural_tag"]
+        assert (len(fake.bodies), fake.rendered) == (3, 1)
+
+    drive(tmp_path, answer, use)
+
+
+def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
+    def answer(body):
+        if "structured_outputs" in body:
+            return 400, {"error": {"message": "Invalid grammar specification: no", "code": 400}}
+        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        for _ in range(2):
+            assert (await ask(client, BODY))[0] == 200
+        assert ["structured_outputs" in body for body in fake.bodies] == [False, True, False, False]
 
     drive(tmp_path, answer, use)
 
