@@ -98,21 +98,26 @@ class Factory:
         """Where conversations are saved, with secrets removed."""
         return Store(self.settings.state, self.redact, find_living=_find_living)
 
-    def make_session(self, model_name: str, store: Store | None = None) -> Session:
-        """A new conversation, which is saved where there is a store."""
+    def make_session(self, model_name: str, store: Store | None = None, *, one_shot: bool = False) -> Session:
+        """A new conversation, which is saved where there is a store. `one_shot`: it is one question of a script."""
         opening, root = self.make_system_messages(), self.settings.root
         if store is None:
             return Session(opening, root)
         meta: dict[str, JSON] = {"workspace": str(root), "server": self.settings.vllm.base_url}
         if model_name:
             meta["model"] = model_name
+        if one_shot:
+            meta["one_shot"] = True
         return store.create(opening, root, meta)
 
     def open_session(self, resume: str | None) -> tuple[Session, list[str]]:
-        """The session to continue ("" is the last one, None a new one), and notices about it. Raises BotError."""
+        """The session to continue ("" is the last one, None a new one for one question), and notices about it.
+
+        Raises BotError.
+        """
         store = self.make_store()
         if resume is None:
-            return self.make_session(self.settings.vllm.model, store), []
+            return self.make_session(self.settings.vllm.model, store, one_shot=True), []
         return store.resume(resume, self.make_system_messages(), self.settings.root)
 
     def make_system_messages(self) -> list[Message]:

@@ -23,10 +23,12 @@ MAX_TITLE_CHARS = 80  # of the first question
 MAX_TEXT_CHARS = 20_000  # of one message that are indexed
 SNIPPET_WORDS = 12  # around a match
 MAX_TIME_S = 253_402_300_800.0  # from 1970 to the year 10000
+SCHEMA_VERSION = 2  # of the tables; a file of another one is made anew
+DROP = "drop table if exists words; drop table if exists texts; drop table if exists sessions;"
 SCHEMA = """
 create table if not exists sessions(
     id text primary key, stamp text, name text, title text, workspace text, model text,
-    created real, used real, turns integer, size integer);
+    created real, used real, turns integer, size integer, one_shot integer);
 create table if not exists texts(session text, speaker text, text text);
 create index if not exists texts_of on texts(session);
 """
@@ -34,7 +36,10 @@ FULL_TEXT_SCHEMA = "create virtual table if not exists words using fts5(text, co
 
 
 class Summary(NamedTuple):
-    """One session. `created` and `used` are seconds since 1970, `size` is bytes; `title` is the first question."""
+    """One session. `created` and `used` are seconds since 1970, `size` is bytes; `title` is the first question.
+
+    `one_shot`: it is one question of -p, which nobody went on with.
+    """
 
     id: str
     name: str
@@ -45,6 +50,7 @@ class Summary(NamedTuple):
     used: float
     turns: int
     size: int
+    one_shot: bool = False
 
 
 class Match(NamedTuple):
@@ -78,7 +84,7 @@ class Index:
     def list_sessions(self) -> list[Summary]:
         """The last used first."""
         rows = self._database.execute(f"select {', '.join(Summary._fields)} from sessions order by used desc, id desc")  # noqa: S608 - our own names
-        return [Summary(*row) for row in rows]
+        return [Summary._make([*row[:-1], bool(row[-1])]) for row in rows]
 
     def search(self, words: str, limit: int) -> list[Match]:
         """Messages that contain all the words, the best match first."""
@@ -108,7 +114,9 @@ class Index:
     def _connect(self, path: str) -> None:
         self._database = sqlite3.connect(path)
         try:
-            self._database.executescript(SCHEMA)
+            (version,) = self._database.execute("pragma user_version").fetchone()
+            self._database.executescript(f"{'' if version == SCHEMA_VERSION else DROP}{SCHEMA}")
+            self._database.execute(f"pragma user_version = {SCHEMA_VERSION}")
             try:
                 self._database.execute(FULL_TEXT_SCHEMA)
                 self._has_full_text = True
@@ -164,8 +172,10 @@ class Index:
             used / 1e9,
             found.state.turns,
             size,
+            meta.get("one_shot") is True and found.state.turns <= 1,
         )
-        self._database.execute("insert into sessions values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (session, stamp, *row[1:]))
+        values = (session, stamp, *row[1:])
+        self._database.execute(f"insert into sessions values({', '.join('?' * len(values))})", values)
         for speaker, text in texts:
             text = make_storable(text[:MAX_TEXT_CHARS])
             row_id = self._database.execute("insert into texts values(?, ?, ?)", (session, speaker, text)).lastrowid

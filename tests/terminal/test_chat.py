@@ -137,6 +137,34 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert [part["type"] for part in asked(chat)] == ["text", "image_url", "text"]
 
+    def test_a_conversation_is_picked_and_its_last_turns_are_drawn(self, chat):
+        first = chat(["Hello **Ann**."])
+        first.line("my name is Ann")
+        first.shows("^Hello Ann.$")
+        first.prompts()
+        first.keys(CTRL_D)
+        first.ends()
+        second = chat(["Rain."], ["Ann."])
+        second.line("the weather")
+        second.shows("^Rain.$")
+        second.prompts()
+        second.line("/resume")
+        second.shows("^> .*my name is Ann")
+        second.keys("hello")
+        second.shows("1 of 1")
+        second.keys("\r")
+        second.shows("1 turn, continued here.")
+        second.shows("^> my name is Ann$")
+        second.shows("^Hello Ann.$")
+        second.prompts()
+        second.line("who am I?")
+        second.shows("^Ann.$")
+        assert [m["content"] for m in second.server.requests[-1]["messages"][1:]] == [
+            "my name is Ann",
+            "Hello **Ann**.",
+            "who am I?",
+        ]
+
     def test_a_user_command_runs_and_the_model_sees_it_with_the_next_message(self, chat):
         chat = chat(["1"])
         chat.line("!echo one; printf '\\033[31mtwo\\033[0m\\n'; exit 3")

@@ -7,7 +7,7 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ...app.discovery import ServerTarget
 from ..tracing.debug import Debug
@@ -29,6 +29,14 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
             state = make_state(target, live, debug, lambda: approver)
             debug.show = live.put
             application = ChatApplication(state, live, target.settings.state)
+
+            def pick(title: str, search: Callable[[str], Sequence[tuple[str, str]]]) -> str | None:
+                from .input.picker import pick_row  # start-up is measured
+
+                with application.suspend():
+                    return pick_row(title, search)
+
+            state.pick = pick
 
             def edit(text: str, name: str) -> str:
                 with application.suspend():

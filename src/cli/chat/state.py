@@ -7,9 +7,9 @@ src/cli/chat/slash/table.py combines.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
 from ...app.factory import Factory
 from ...config import Settings
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 SHORTEST_TIME_S = 0.01  # an answer that came whole tells no speed
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
+
+
+# Lets the user choose from a list, which what is typed searches: rows of a key and a line; None if nothing is chosen.
+PickRow = Callable[[str, Callable[[str], Sequence[tuple[str, str]]]], Union[str, None]]
 
 
 class Display(Protocol):
@@ -90,6 +94,7 @@ class State:
         self.debug = debug
         self.model_name = model_name
         self.store = store
+        self.pick: PickRow | None = None  # where there is a terminal for it
         self.files = FileIndex(settings.root)
         self.session = self._new_session()
         self.queue: list[str] = []  # messages to handle before the user is prompted again

@@ -63,7 +63,7 @@ def _list(options: argparse.Namespace, factory: Factory) -> int:
     found = store.list_sessions()
     if options.json:
         for each in found:
-            print(json.dumps(each._asdict()))
+            print(json.dumps({name: value for name, value in each._asdict().items() if name != "one_shot" or value}))
         return 0
     for line in format_sessions(found, str(factory.settings.root)):
         print(line.strip())

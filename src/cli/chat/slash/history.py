@@ -14,6 +14,7 @@ from ....types.events import Notice
 from ....types.file_names import escape_name
 from ...render.diff import draw_file_diff
 from ...render.plain import format_call
+from ..redraw import draw_last_turns
 from ..state import SlashCommand, State
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ....session.snapshots import RestoreFile
 
 MAX_SESSIONS = 10  # in a list
+MAX_MATCHES = 50  # of messages, while a session is looked for
+NOT_SAVED = "Conversations are not saved here."
 MAX_DIFF_LINES = 400
 RECORDING_TOOLS = ("write", "edit")  # record every file they write, if the session is saved
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
@@ -36,7 +39,7 @@ not see. If there is an AGENTS.md already, keep what still holds and improve the
 def resume_session(state: State, name_or_id: str) -> None:
     """Continue a session; "" is the last one in this folder. Raises BotError."""
     if not state.store:
-        raise BotError("Conversations are not saved here.")
+        raise BotError(NOT_SAVED)
     if state.store.find(name_or_id, state.settings.root) == state.session.id:
         raise BotError("You are already in that conversation.")
     session, notices = state.store.resume(name_or_id, state.factory.make_system_messages(), state.settings.root)
@@ -45,8 +48,7 @@ def resume_session(state: State, name_or_id: str) -> None:
         state.screen.draw(Notice(notice))
     turns = session.turns
     state.screen.say(f"  {sanitize(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
-    if last := session.last_question:
-        state.screen.say(f"  Your last question: {_shorten(last)}")
+    draw_last_turns(state.screen, session.messages)
 
 
 def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
@@ -135,26 +137,60 @@ def _read_content(path: Path) -> bytes | None:
 
 
 def _resume(state: State, name_or_id: str) -> None:
-    if name_or_id:
-        resume_session(state, name_or_id)
-        return
-    _list_sessions(state, "")
-    state.screen.say("  Continue one with /resume ID or /resume NAME.")
+    if not name_or_id and state.pick is None:
+        _list_sessions(state, "")
+        state.screen.say("  Continue one with /resume ID or /resume NAME.")
+    elif chosen := name_or_id or _pick_session(state):
+        resume_session(state, chosen)
+
+
+def _pick_session(state: State) -> str | None:
+    if not state.store or not state.pick:
+        raise BotError(NOT_SAVED)
+    store, root = state.store, str(state.settings.root)
+    sessions = {each.id: each for each in _list_others(state)}
+    if not sessions:
+        state.screen.say("  No other conversation found.")
+        return None
+
+    def search(typed: str) -> list[tuple[str, str]]:
+        """Sessions whose line has all the words, then those whose messages have them."""
+        lines = dict(zip(sessions, format_sessions(sessions.values(), root), strict=True))
+        words = typed.lower().split()
+        found = {key: line for key, line in lines.items() if all(word in line.lower() for word in words)}
+        for match in store.search(typed, MAX_MATCHES) if words else ():
+            key = match.session.id
+            if key in lines and key not in found:
+                found[key] = f"{lines[key]}  {match.speaker}: {_shorten(match.snippet)}"
+        return [(key, line.strip()) for key, line in found.items()]
+
+    return state.pick("Continue which conversation?", search)
+
+
+def _list_others(state: State) -> list[Summary]:
+    """All conversations but the own one, the last used first; after them the questions of -p. Raises BotError."""
+    if not state.store:
+        raise BotError(NOT_SAVED)
+    others = [each for each in state.store.list_sessions() if each.id != state.session.id]
+    return sorted(others, key=lambda each: each.one_shot)
 
 
 def _list_sessions(state: State, words: str) -> None:
-    if not state.store:
-        raise BotError("Conversations are not saved here.")
-    if words:
+    """List the last sessions, or search all; those of -p come last, in a group of their own."""
+    others = _list_others(state)
+    if words and state.store:
         found = state.store.search(words, MAX_SESSIONS)
         lines = [f"  {each.session.id}  {each.speaker}: {_shorten(each.snippet)}" for each in found]
     else:
-        lines = list(format_sessions(state.store.list_sessions()[:MAX_SESSIONS], str(state.settings.root)))
+        root = str(state.settings.root)
+        groups = ([each for each in others if each.one_shot is one_shot][:MAX_SESSIONS] for one_shot in (False, True))
+        chats, questions = (list(format_sessions(group, root)) for group in groups)
+        lines = [*chats, *(["  Questions asked with -p:"] if questions else []), *questions]
     state.screen.say("\n".join(lines) or "  No conversation found.")
 
 
 def _complete_session(state: State) -> Iterable[str]:
-    return [each.name or each.id for each in state.store.list_sessions()[: 2 * MAX_SESSIONS]] if state.store else ()
+    return [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]] if state.store else ()
 
 
 def _rename(state: State, name: str) -> None:
@@ -169,7 +205,7 @@ def _rename(state: State, name: str) -> None:
 
 def _fork(state: State, _: str) -> None:
     if not state.store:
-        raise BotError("Conversations are not saved here.")
+        raise BotError(NOT_SAVED)
     old = state.session.id
     state.switch_session(state.session.fork(state.store.create_journal()))
     state.screen.say(f"  You are now in a copy; the original is {old}.")

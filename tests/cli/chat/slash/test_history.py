@@ -30,12 +30,13 @@ def write(path, content):
 class Chatting:
     """A chat in the folder, with all tools, in which these lines are typed."""
 
-    def __init__(self, folder: Path, *lines, turns=(), resume=None):
+    def __init__(self, folder: Path, *lines, turns=(), resume=None, pick=None):
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns)
         self.aside = io.StringIO()
         screen = PlainScreen(io.StringIO(), self.aside, thoughts=False, styled=False)
         self.state = State(Settings(root=folder), screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
+        self.state.pick = pick
         if resume is not None:
             resume_session(self.state, resume)
         Chat(self.state, ChatIO(self._read)).run()
@@ -130,7 +131,8 @@ class TestResuming:
         Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
         chat = Chatting(folder, "who am I?", turns=[says("Ann.")], resume="")
         assert chat.questions == [["my name is Ann", "who am I?"]]
-        assert "Your last question: my name is Ann" in chat.shown
+        assert "1 turn, continued here." in chat.shown
+        assert "> my name is Ann" in chat.shown
 
     def test_by_name_from_within_a_chat(self, folder):
         Chatting(folder, "my name is Ann", "/rename people", turns=[says("Hello Ann.")])
@@ -142,6 +144,38 @@ class TestResuming:
         assert "my name is Ann" in Chatting(folder, "/resume").shown
         assert "Hello Ann" in Chatting(folder, "/sessions hello").shown
         assert "No conversation found." in Chatting(folder, "/sessions xyzzy").shown
+
+    def test_the_one_of_the_chat_is_not_offered_and_those_of_scripts_come_last(self, folder):
+        store = Store(folder / "state")
+        for name, one_shot in (("a chat", False), ("a script", True)):
+            session = store.create([UserMessage(name), says("ok")], folder, {"one_shot": one_shot})
+            assert list(session.follow(each for each in ())) == []
+            session.close()
+        shown = Chatting(folder, "own question", "/resume", turns=[says("1")]).shown
+        assert "own question" not in shown
+        assert shown.index("a chat") < shown.index("Questions asked with -p:") < shown.index("a script")
+
+    def test_it_is_picked_from_a_list_that_is_searched(self, folder):
+        Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
+        Chatting(folder, "the weather", turns=[says("It rains.")])
+        found = {}
+
+        def pick(title, search):
+            found.update({words: [line for _, line in search(words)] for words in ("", "WEATHER", "hello", "xyzzy")})
+            return search("ann")[0][0]
+
+        chat = Chatting(folder, "/resume", "who am I?", turns=[says("Ann.")], pick=pick)
+        assert chat.questions == [["my name is Ann", "who am I?"]]
+        assert ["the weather" in line for line in found[""]] == [True, False]
+        assert ["the weather" in line for line in found["WEATHER"]] == [True]
+        assert [line.endswith("model: Hello Ann.") for line in found["hello"]] == [True]
+        assert found["xyzzy"] == []
+
+    def test_where_nothing_is_picked_the_chat_stays(self, folder):
+        Chatting(folder, "my name is Ann", turns=[says("Hello Ann.")])
+        chat = Chatting(folder, "a", "/resume", "b", turns=[says("1"), says("2")], pick=lambda *_: None)
+        assert chat.questions[-1] == ["a", "b"]
+        assert "No other" in Chatting(folder / "..", "/resume", pick=lambda *_: None).shown
 
     def test_an_unknown_session_is_an_error_and_the_chat_stays(self, folder):
         chat = Chatting(folder, "a", "/resume xyzzy", "b", turns=[says("1"), says("2")])

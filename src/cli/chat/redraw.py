@@ -1,0 +1,79 @@
+"""Draws the last turns of a conversation again, as the chat drew them: questions, answers, and a line for each call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
+
+from ...security.text.sanitize import sanitize
+from ...types.events import CallFinished, Completed, TextDelta
+from ...types.messages import Message, RequestedCall, Response, ToolResult, ToolResults, UserMessage
+from .input.multiline import PROMPT
+from .state import Display
+
+MAX_TURNS = 3
+MAX_ITEMS = 40  # questions, answers and calls, of all turns that are drawn
+MAX_ANSWER_CHARS = 8_000
+MAX_QUESTION_LINES = 10
+FENCE = "```"
+
+Item = Union[UserMessage, str, CallFinished]  # what is drawn: a question, an answer or a call
+
+
+def draw_last_turns(screen: Display, messages: Sequence[Message]) -> None:
+    """Draw the last turns, and say how many are left out."""
+    from ...agent.compaction import LEFT_OUT, SUMMARY  # start-up is measured
+    from ...agent.loop import INJECTED_PROMPTS
+
+    own = (LEFT_OUT, SUMMARY.partition("\n")[0])  # which stand for what was said before
+    items = _list_items([each for each in messages if each not in INJECTED_PROMPTS])
+    items = [each for each in items if not (isinstance(each, UserMessage) and each.text.startswith(own))]
+    starts = [place for place, item in enumerate(items) if isinstance(item, UserMessage)]
+    first = max([0, *starts[-MAX_TURNS:][:1], len(items) - MAX_ITEMS])
+    shown = [place for place in range(len(items)) if place >= first or place in starts[-1:]]
+    if left_out := len(set(starts).difference(shown)):
+        screen.say(f"  ({left_out} earlier turn{'s' * (left_out != 1)} not shown)")
+    for item in map(items.__getitem__, shown):
+        _draw_item(screen, item)
+    if items:
+        screen.say("")
+
+
+def _list_items(messages: Sequence[Message]) -> list[Item]:
+    items: list[Item] = []
+    calls: tuple[RequestedCall, ...] = ()
+    for message in messages:
+        if isinstance(message, UserMessage):
+            items.append(message)
+        elif isinstance(message, Response):
+            items += [message.text] if message.text.strip() else []
+            calls = message.requested_calls
+        elif isinstance(message, ToolResults):
+            items += _pair_calls(calls, message.results)
+    return items
+
+
+def _pair_calls(calls: Sequence[RequestedCall], results: Sequence[ToolResult]) -> list[CallFinished]:
+    return [CallFinished(call, result) for call, result in zip(calls, results, strict=False)]
+
+
+def _draw_item(screen: Display, item: Item) -> None:
+    if isinstance(item, UserMessage):
+        lines = sanitize(item.title).strip().split("\n")
+        if len(lines) > MAX_QUESTION_LINES:
+            lines[MAX_QUESTION_LINES:] = [f"({len(lines) - MAX_QUESTION_LINES:,} more lines)"]
+        screen.say("\n".join(["", f"{PROMPT}{lines[0]}", *(f"  {line}" for line in lines[1:])]))
+    elif isinstance(item, str):
+        screen.draw(TextDelta(_cut_answer(item)))
+        screen.draw(Completed(Response(())))
+    else:
+        screen.draw(item)
+
+
+def _cut_answer(text: str) -> str:
+    """The end of a long answer; a block of code that was open there stays one."""
+    if len(text) <= MAX_ANSWER_CHARS:
+        return text
+    start = text.find("\n", len(text) - MAX_ANSWER_CHARS) + 1 or len(text) - MAX_ANSWER_CHARS
+    is_code = sum(line.lstrip().startswith(FENCE) for line in text[:start].split("\n")) % 2
+    return f"[{start:,} characters before this are not shown]\n\n{FENCE * is_code}\n{text[start:]}"
