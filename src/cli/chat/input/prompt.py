@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit.buffer import Buffer, BufferAcceptHandler
-from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import CompleteEvent, Completer, ThreadedCompleter
 from prompt_toolkit.completion import Completion as Offer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_focus
@@ -89,7 +89,7 @@ class ChatPrompt:
         self.question = ""  # which the reply answers
         self.message = Buffer(
             history=_open_history(folder, self.pastes),
-            completer=_PromptCompleter(state),
+            completer=ThreadedCompleter(_PromptCompleter(state)),
             complete_while_typing=True,
             accept_handler=accept,
             tempfile_suffix=".md",
