@@ -96,15 +96,16 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     session = factory.make_session(settings.vllm.model, store)
     runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, task.tools)
     counts, failure, value = _Counts(), "", None
-    try:
-        with closing(session):
-            value = _converse(runtime, session, task, counts)
-    except BotError as error:
-        if _is_overload(error) and not counts.turns_ended:
-            raise
-        failure = describe_error(error)
-    finally:
-        _share_facts(runtime, job)
+    with runtime.model:
+        try:
+            with closing(session):
+                value = _converse(runtime, session, task, counts)
+        except BotError as error:
+            if _is_overload(error) and not counts.turns_ended:
+                raise
+            failure = describe_error(error)
+        finally:
+            _share_facts(runtime, job)
     status, reason = _judge(counts, failure, has_value=task.schema is None or value is not None)
     checks = tuple(_check(command, runtime) for command in task.checks) if not failure else ()
     patch, problem = workspace.make_patch()

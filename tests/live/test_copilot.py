@@ -13,13 +13,21 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
+from src.app.connect import Connections
+from src.app.endpoint import make_settings
 from src.app.library.agent import Agent
 from src.app.library.server import Server
+from src.batch.driver import Batch
+from src.batch.results import Results
+from src.batch.tasks import BatchOptions, Task
+from src.config import Settings
+from src.config.settings import ReviewSettings, VllmSettings
 from src.errors import Cancelled, RequestFailed
 from src.security.permissions.approval import Answer
 from src.tools import tool
@@ -212,3 +220,26 @@ def test_one_question_on_the_command_line_ends_with_nothing_left(home, tmp_path)
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("The sum is 3.")
+
+
+def test_a_batch_on_it_leaves_nothing(tmp_path):
+    asked = [call(0, "c1", '{"path": "a.txt", "content": "new"}', "write"), {"finish": "tool_calls"}]
+    with ScriptedServer(asked, SUM) as server:
+        settings = replace(make_settings(server.url, "tiny", "", "copilot", None, None), state=tmp_path / "state")
+        with Results(tmp_path / "out") as results:
+            batch = Batch([Task("t", "Write it")], settings, results, BatchOptions((server.url,), jobs=1))
+            batch.run()
+    (row,) = batch.rows
+    assert (row.status, row.answer, row.calls) == ("answered", "The sum is 3.", 1)
+    assert "+new" in row.patch
+
+
+def test_a_reviewer_and_a_panel_may_be_on_it():
+    with ScriptedServer([{"content": "APPROVE: fine"}, {"finish": "stop"}], SUM) as server:
+        other = VllmSettings(provider="copilot", base_url=server.url, model="tiny")
+        review = ReviewSettings(models=({"server": "cli"},))
+        connections = Connections(Settings(servers={"cli": other}, review=review))
+        (reviewer,) = connections.make_review_board().reviewers
+        assert reviewer.ask("May it run?") == "APPROVE: fine"
+        (member,) = connections.make_panel().members
+        assert member.ask(QUESTION) == "The sum is 3."
