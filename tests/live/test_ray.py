@@ -1,11 +1,17 @@
 """A batch on a real Ray cluster, which is started here."""
 
+import os
+
 import pytest
 
 from src.batch.tasks import Task
 from tests.batch.test_driver import run
 
-pytestmark = [pytest.mark.live, pytest.mark.filterwarnings("ignore")]  # Ray warns of itself
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(not os.environ.get("VLLM_BOT_RIG"), reason="a cluster is started with the live tests only"),
+    pytest.mark.filterwarnings("ignore"),  # Ray warns of itself
+]
 
 
 def test_ray_gives_the_rows_of_the_pool(tmp_path):
