@@ -8,7 +8,7 @@ as it and those before it are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..tools.sdk.calls import CallRunner
@@ -43,6 +43,9 @@ class TurnCalls:
         """Record the result of the call at this place."""
         self._results[place] = result
         return CallFinished(self.calls[place], result)
+
+    def has_result(self, place: int) -> bool:
+        return place in self._results
 
     def settle(self) -> ToolResults:
         """A result for each call; one that has none did not finish."""
@@ -103,7 +106,7 @@ class ToolDispatcher:
             yield from self._run_parallel(turn, free, ctx)
             free = {}
             if error:
-                yield turn.finish(place, error)
+                yield from _finish(turn, place, error, ctx)
             elif isinstance(call, ToolCall):
                 yield from self._run_alone(turn, place, call, ctx)
         yield from self._run_parallel(turn, free, ctx)
@@ -132,7 +135,8 @@ class ToolDispatcher:
         else:
             yield CallStarted(call)
             result = yield from self._run_permitted(permission, ctx)
-        yield turn.finish(place, result)._replace(call=call)
+        for event in _finish(turn, place, result, ctx):
+            yield event._replace(call=call) if isinstance(event, CallFinished) else event
 
     def _run_permitted(self, permission: Permission, ctx: ToolContext) -> Aside[ToolResult]:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""
@@ -159,7 +163,7 @@ class ToolDispatcher:
             yield CallStarted(call)
         if len(calls) == 1 or self._max_parallel == 1:
             for place, call in calls.items():
-                yield turn.finish(place, (yield from wait_for(self._runner.run(call, ctx))))
+                yield from _finish(turn, place, (yield from wait_for(self._runner.run(call, ctx))), ctx)
         elif calls:
             yield from self._run_at_once(turn, calls, ctx)
 
@@ -168,7 +172,7 @@ class ToolDispatcher:
         futures = dict(zip(calls, started, strict=True))
         try:
             for place, future in futures.items():
-                yield turn.finish(place, (yield Await(future)))
+                yield from _finish(turn, place, (yield Await(future)), ctx)
         finally:
             in_time = [place for place, future in futures.items() if future.done()]
             begun = {place: future for place, future in futures.items() if not future.cancel()}
@@ -177,10 +181,19 @@ class ToolDispatcher:
                 self._runner.wait_for_end(begun.values())
             for place, future in begun.items():
                 # A call that fails after the interrupt fails because of it.
-                if future.done() and not future.exception():
+                if future.done() and not future.exception() and not turn.has_result(place):
                     result = future.result()
                     if place in in_time or result.kind != "error":
                         turn.finish(place, result)
+
+
+def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -> Iterator[Notice | CallFinished]:
+    """Finish the call; its result also tells the model of commands in the background that have ended."""
+    if result.kind in ("text", "error"):
+        for job in ctx.jobs.take_ended():
+            yield Notice(job.summarize_end())
+            result = _append_note(result, job.describe_end())
+    yield turn.finish(place, result)
 
 
 def make_error(call: RequestedCall, text: str) -> ToolResult:

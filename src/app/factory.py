@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..security.permissions.approval import Approver
     from .connect import Connections
-    from .runtime import Runtime
+    from .runtime import Runtime, Workplace
 
 
 class Factory:
@@ -61,15 +61,17 @@ class Factory:
         find_session: Callable[[], Session] | None = None,
         only: Sequence[str] | None = None,
         answer_schema: Mapping[str, JSON] | None = None,
+        workplace: Workplace | None = None,
     ) -> Runtime:
         """The agent on this model. `find_session`: where the files that tools write and the processes they start are
-        recorded. `only`: the names of the tools on offer; None: all. `answer_schema`: as in Model.
+        recorded. `only`: the names of the tools on offer; None: all. `answer_schema`: as in Model. `workplace`: where
+        commands run, if it outlives the runtime.
 
         Raises ConfigError for tools, rules or reviewers that cannot be used.
         """
         from .runtime import make_runtime
 
-        return make_runtime(self.connections, model_name, approver, find_session, only, answer_schema)
+        return make_runtime(self.connections, model_name, approver, find_session, only, answer_schema, workplace)
 
     @property
     def server_memory(self) -> ServerMemory:

@@ -33,6 +33,7 @@ from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
+from ..tools.process.jobs import Jobs
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
 from ..types.effects import Aside, Turn
@@ -47,6 +48,16 @@ from .state_files import ALLOWED, RuleMemory, ServerMemory
 
 if TYPE_CHECKING:
     from ..tools.sources.mcp import McpServers
+
+
+MAX_TIMEOUT_S = 3600.0  # that a call may name, if nothing is set
+
+
+class Workplace(NamedTuple):
+    """Where the commands of a chat run, whichever models it uses. `jobs` are those in the background."""
+
+    sandbox: DeferredSandbox
+    jobs: Jobs
 
 
 class Runtime(NamedTuple):
@@ -68,6 +79,8 @@ class Runtime(NamedTuple):
 
         Before the first calls, a Notice tells if commands would run without a sandbox.
         """
+        if self.sandbox:
+            yield from self._offer_set_aside(self.sandbox)
         driven = self.model.drive(self.agent.run(session.messages, self.cancelled, tool_choice), session.save_waiting)
         with closing(session.follow(driven)) as events:
             for event in events:
@@ -134,6 +147,10 @@ class Runtime(NamedTuple):
         }
 
 
+def make_workplace(settings: Settings) -> Workplace:
+    return Workplace(defer_sandbox(settings), Jobs())
+
+
 def make_runtime(
     connections: Connections,
     model_name: str,
@@ -141,15 +158,17 @@ def make_runtime(
     find_session: Callable[[], Session] | None,
     only: Sequence[str] | None = None,
     answer_schema: Mapping[str, JSON] | None = None,
+    workplace: Workplace | None = None,
 ) -> Runtime:
     """See Factory.make_runtime."""
     settings = connections.settings
-    sandbox, model = defer_sandbox(settings), connections.make_model(model_name, answer_schema=answer_schema)
+    sandbox = workplace.sandbox if workplace else defer_sandbox(settings)
+    model = connections.make_model(model_name, answer_schema=answer_schema)
     if settings.get_model_settings(model_name).enable_function_calling:
         memory = ServerMemory(settings.state)
         if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):
             model.path = known
-    context = make_tool_context(settings, sandbox)
+    context = replace(make_tool_context(settings, sandbox), chat_jobs=workplace.jobs if workplace else None)
     agent = AgentLoop(
         model.core,
         make_tools(settings, only),
@@ -174,7 +193,10 @@ def _record_in(find_session: Callable[[], Session], context: ToolContext) -> Too
     def record_process(process: StartedProcess) -> None:
         find_session().record_process(process)
 
-    return replace(context, before_write=record_write, on_start=record_process)
+    def record_process_end(process: StartedProcess) -> None:
+        find_session().record_process_end(process)
+
+    return replace(context, before_write=record_write, on_start=record_process, on_end=record_process_end)
 
 
 class SeparateWriter(NamedTuple):
@@ -202,10 +224,19 @@ def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContex
         protected=(*settings.files, _resolve_state(settings)),
         environment=select_environment(os.environ, settings.security.environment, settings.keys),
         exec_timeout=settings.security.exec_timeout,
+        exec_max_timeout=_find_longest_timeout(settings),
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
         sandbox=sandbox,
     )
+
+
+def _find_longest_timeout(settings: Settings) -> float:
+    """The longest that a call may name: a limit that the user has set is not exceeded."""
+    security = settings.security
+    if security.exec_max_timeout is not None:
+        return security.exec_max_timeout
+    return security.exec_timeout if "security.exec_timeout" in settings.places else MAX_TIMEOUT_S
 
 
 def _make_compactor(connections: Connections, model: Model) -> Compactor:

@@ -170,6 +170,12 @@ class ToolSettings:
 class SecuritySettings:
     exec_enabled: bool = option(True, "Whether commands may run at all")
     exec_timeout: float = option(120.0, "Time limit for a command, in seconds", least=0.1, most=WEEK_S)
+    exec_max_timeout: float | None = option(
+        None,
+        "Longest time limit that a call may name, in seconds; null: `exec_timeout` where that is set, else 3600",
+        least=0.1,
+        most=WEEK_S,
+    )
     exec_max_output: int = option(
         30_000, "Longest output of a command, in characters; the middle of a longer one is cut", least=100
     )

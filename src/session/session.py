@@ -67,6 +67,7 @@ class Session:
         self._results: list[ToolResult] = []  # of the last answer, recorded already
         self._lock = Lock()  # calls in threads of their own record processes
         self._in_turn = False
+        self.notes: list[str] = []  # for the model, with the next question
         self._has_warned = False
         self._notices: list[str] = []  # for the user, with the next event
 
@@ -98,10 +99,13 @@ class Session:
         session = cls(_with_system(system, found.messages), root, journal)
         session._state = found.state
         session._recorded_count = len(session.messages)
+        processes = found.state.processes
+        jobs = ", ".join(each.command for each in processes if each.job)
+        session.notes = [f"[these background commands ended with the program: {jobs}]"] if jobs else []
         session._append("resumed", {"torn": True} if found.torn else {})
         if found.partial:
             session._append("response", {"message": found.partial.to_dict()})
-        living = [_describe_living(each, pids) for each, pids in find_living(found.state.processes).items()]
+        living = [_describe_living(each, pids) for each, pids in find_living(processes).items()]
         for lost in found.lost:
             session._append("result", {"result": lost.to_dict()})
         journal.sync()
@@ -109,6 +113,7 @@ class Session:
         if found.lost:
             names = ", ".join(result.name for result in found.lost)
             notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
+        notices += [f"Commands in the background ended with the program: {escape_name(jobs)}."] if jobs else []
         notices += living
         workspace = str(session.meta.get("workspace", root))
         if workspace != str(root):
@@ -221,7 +226,11 @@ class Session:
 
     def record_process(self, process: StartedProcess) -> None:
         """Record a process that a call has started; any thread may call it."""
-        self._append("process", process._asdict())
+        self._append("process", _describe_process(process))
+
+    def record_process_end(self, process: StartedProcess) -> None:
+        """Record that a process in the background has ended; any thread may call it."""
+        self._append("process_end", _describe_process(process))
 
     def rename(self, name: str) -> None:
         self._append("rename", {"name": name})
@@ -359,6 +368,10 @@ def _drop_environment(message: Message) -> list[str]:
     """The paragraphs of a system prompt but the one about the environment."""
     paragraphs = message.text.split("\n\n") if isinstance(message, SystemMessage) else []
     return [each for each in paragraphs if not each.startswith(ENVIRONMENT)]
+
+
+def _describe_process(process: StartedProcess) -> dict[str, JSON]:
+    return {name: value for name, value in process._asdict().items() if value or name != "job"}
 
 
 def _describe_living(process: StartedProcess, pids: Sequence[int]) -> str:

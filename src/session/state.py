@@ -87,7 +87,7 @@ class SessionState:
     compactions: list[Compaction] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
-    processes: list[StartedProcess] = field(default_factory=list)  # of the calls of the last answer
+    processes: list[StartedProcess] = field(default_factory=list)  # of the last answer's calls, and in the background
     open_writes: list[int] = field(default_factory=list)  # indexes of the writes of the running call
     started: list[StartedCall] = field(default_factory=list)
     running: str = ""  # the id of the call that started last
@@ -148,7 +148,8 @@ class SessionState:
             said = (message.get("typed") or message.get("text", "")) if isinstance(message, dict) else ""
             self.points.append(Point(record.number, str(said)))
         elif record.kind == "response":
-            self._response, self._todo_calls, self.processes = record, None, []
+            self._response, self._todo_calls = record, None
+            self.processes = [each for each in self.processes if each.job]
             if self._last_kind == "delta":  # the pieces of this answer
                 self.entries.pop()
         self.entries.append(self._entry(record))
@@ -165,9 +166,11 @@ class SessionState:
         self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name"))))
 
     def _start_process(self, record: Record) -> None:
-        pid, start, command = (record.fields.get(name) for name in StartedProcess._fields)
-        if isinstance(pid, int):
-            self.processes.append(StartedProcess(pid, str(start), str(command)))
+        if process := _read_process(record):
+            self.processes.append(process)
+
+    def _end_process(self, record: Record) -> None:
+        self.processes = [each for each in self.processes if each != _read_process(record)]
 
     def _attach(self, record: Record) -> None:
         """Add a call, a result or another piece to the last entry."""
@@ -252,6 +255,7 @@ class SessionState:
     def _end_run(self, _: Record) -> None:
         """The program stopped: what is written later is not the work of the call that ran then."""
         self.open_writes = []
+        self.processes = [each for each in self.processes if not each.job]
 
 
 _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
@@ -259,6 +263,7 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     "delta": SessionState._add_delta,
     "call": SessionState._start_call,
     "process": SessionState._start_process,
+    "process_end": SessionState._end_process,
     "result": SessionState._end_call,
     "meta": SessionState._set_meta,
     "rename": SessionState._rename,
@@ -279,6 +284,13 @@ def _find_todo_calls(message: JSON) -> dict[str, Mapping[str, JSON]]:
     except ValueError:
         return {}
     return {call.id: call.arguments for call in reversed(calls) if call.name in TODO_NAMES}
+
+
+def _read_process(record: Record) -> StartedProcess | None:
+    pid, start, command, job = (record.fields.get(name) for name in StartedProcess._fields)
+    if not isinstance(pid, int):
+        return None
+    return StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
 
 
 def _hash_or_none(value: JSON) -> str | None:

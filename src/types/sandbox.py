@@ -21,6 +21,7 @@ class Launch(NamedTuple):
     inherited_fds: Sequence[int] = ()  # file descriptors that the child keeps
     settle: Callable[[], None] = lambda: None  # after the program's end, or a failed start: waits for what ends with it
     tidy_up: Callable[[], Sequence[str]] = lambda: ()  # after that, once the session is dead: says what it had to do
+    share_network: Callable[[], None] = lambda: None  # while it runs: see RunningCommand.share_network
     ends_with_parent: bool = False  # whether all that it starts ends when its program ends, or this one
     scope_signals: Callable[[], None] | None = None  # from then on kill(-1) of a process reaches only what it starts
     max_tasks: int = 0  # processes and threads that this program holds it to; 0: the kernel does

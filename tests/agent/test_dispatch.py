@@ -10,6 +10,8 @@ from src.agent.dispatch import NOT_FINISHED, TOO_MANY, TOO_MANY_NOTICE
 from src.errors import ToolError
 from src.security.permissions.approval import Answer
 from src.tools import ToolContext
+from src.tools.process.jobs import Jobs
+from src.tools.process.output import Output
 from src.types.events import Notice
 from src.types.messages import MAX_CALLS
 from tests.doubles import press_ctrl_c
@@ -186,6 +188,21 @@ class TestInterrupts:
             turn.run(("interrupted", {}), *[("later", {"number": number}) for number in range(50)])
         assert len(begun) <= 2
         assert turn.values[-1] == NOT_FINISHED
+
+
+def test_the_next_result_tells_of_a_command_in_the_background_that_ended():
+    jobs = Jobs()
+    job = jobs.open("make serve", Output(100))
+    job.feed(b"port taken\n")
+    job.run(lambda: "exit code 1")
+    job.has_ended.wait(WAIT)
+    turn = Turn().tool(look_again).run(("look_again", {}), ("look_again", {}), chat_jobs=jobs)
+    first, second = turn.values
+    told = "background job 1 ended (exit code 1, after 0 s): make serve\nthe end of its output:\nport taken"
+    assert (first, second) == (f"never\n[{told}]", "never")
+    assert [each.text for each in turn.events if isinstance(each, Notice)] == [
+        "Background job 1 ended (exit code 1, after 0 s): make serve"
+    ]
 
 
 def look_again() -> str:

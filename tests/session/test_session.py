@@ -203,6 +203,24 @@ class TestInterrupted:
         ask(session, "hi", says("done"))
         assert session._state.processes == []
 
+    def test_a_process_in_the_background_is_looked_for_until_its_end_and_the_model_is_told(self, tmp_path):
+        session = start_session(tmp_path)
+        ended, running = StartedProcess(71, "now 5", "ls", 1), StartedProcess(72, "now 6", "make serve", 2)
+        for process in (ended, running):
+            session.record_process(process)
+        session.record_process_end(ended)
+        ask(session, "hi", says("done"))
+        session.close()
+        resumed, notices = open_store(tmp_path, find_living=lambda known: {each: [72] for each in known}).resume(
+            "", SYSTEM, tmp_path
+        )
+        assert notices == [
+            "Commands in the background ended with the program: make serve.",
+            "Still running from before: make serve (`kill 72` ends it).",
+        ]
+        assert resumed.notes == ["[these background commands ended with the program: make serve]"]
+        assert resumed._state.processes == []
+
     def test_a_process_record_that_is_damaged_changes_nothing(self, tmp_path):
         session = start_session(tmp_path, says("1"))
         session._append("process", {"pid": "x"})

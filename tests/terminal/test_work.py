@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+from pathlib import Path
 
 import pytest
 
+from src.tools.process.proc import DEAD, list_processes
+
+from ..waiting import wait_until
 from .terminal import Server, Terminal
 from .test_chat import call
 
@@ -57,3 +62,82 @@ class TestManyTurns:
         chat.shows("asking for a summary")
         chat.shows("^So far.$")
         assert [each["tool_choice"] for each in chat.server.requests] == ["auto"] * 4 + ["none"]
+
+
+class TestInTheBackground:
+    SERVER = "python3 -u -m http.server 8123 --bind 127.0.0.1"
+
+    def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, chat, tmp_path):
+        fetch = "curl -sS --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:8123/page.txt"
+        chat = chat(
+            [call("exec", command=self.SERVER, background=True)],
+            [call("exec", command=fetch)],
+            ["It runs."],
+            ["I see."],
+        )
+        (tmp_path / "work" / "page.txt").write_text("the heron stands\n")
+        chat.line("serve")
+        chat.shows("^It runs.$")
+        assert "runs in the background as job 1" in result_of(chat, 1)
+        assert "the heron stands" in result_of(chat, 2)
+        chat.prompts()
+        chat.line("/jobs")
+        chat.shows(r"^    1  running for \d+ s: python3 -u -m http.server 8123")
+        chat.prompts()
+        chat.line("/jobs 1")
+        chat.shows(r'^  .*"GET /page.txt HTTP/1.1" 200')
+        chat.prompts()
+        chat.line("/jobs end 1")
+        chat.shows(r"^  1  it was ended, after \d+ s")
+        chat.prompts()
+        chat.line("and?")
+        chat.shows("Background job 1 ended")
+        chat.shows("^I see.$")
+        assert "background job 1 ended (it was ended" in chat.server.requests[-1]["messages"][-1]["content"]
+
+    def test_nothing_survives_the_program(self, chat, tmp_path):
+        chat = chat([call("exec", command="echo $$; sleep 600", background=True)], ["It runs."])
+        chat.line("go")
+        chat.shows("^It runs.$")
+        chat.prompts()
+        sleeping = somebody_sleeps(chat.child.pid)
+        assert sleeping
+        chat.line("/exit")
+        chat.shows("Ended with the chat: background job 1")
+        assert chat.ends() == 0
+        assert not any(map(is_alive, sleeping))
+
+    def test_nothing_survives_a_kill_either_and_resume_tells_the_model(self, chat, tmp_path):
+        first = chat([call("exec", command="echo $$; sleep 600", background=True)], ["It runs."], ["It is gone."])
+        first.line("go")
+        first.shows("^It runs.$")
+        first.prompts()
+        sleeping = somebody_sleeps(first.child.pid)
+        assert sleeping
+        first.child.kill(signal.SIGKILL)
+        first.ends()
+        wait_until(lambda: not any(map(is_alive, sleeping)), "the command survived the program")
+        second = chat(["Then again."], options=["--resume", ""])
+        second.shows("Commands in the background ended with the program")
+        second.line("and?")
+        second.shows("^Then again.$")
+        assert "ended with the program: echo $$; sleep 600" in second.server.requests[0]["messages"][-1]["content"]
+
+
+def result_of(chat, request):
+    return chat.server.requests[request]["messages"][-1]["content"]
+
+
+def somebody_sleeps(ancestor):
+    """The processes below this one that sleep for ten minutes."""
+    parents = {each.pid: each.parent for each in list_processes() if each.state not in DEAD}
+    below = {ancestor}
+    for _ in parents:
+        if not (more := {pid for pid, parent in parents.items() if parent in below} - below):
+            break
+        below |= more
+    return [pid for pid in below if b"sleep\x00600" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def is_alive(pid):
+    return any(each.pid == pid and each.state not in DEAD for each in list_processes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,6 +102,8 @@ class Chat:
 
     def _answer_question(self, question: str) -> None:
         state = self.state
+        state.notes += [*state.session.notes, *_tell_of_jobs(state)]
+        state.session.notes = []
         mentions = read_mentions(question, state.settings.root, dropped=True)
         for note in mentions.notes:
             state.screen.say(f"  {note}")
@@ -135,10 +137,13 @@ def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Ca
     """The state of a new chat. `approver` is called when the runtime is made."""
 
     def make(name: str) -> Runtime:
+        from ...app.runtime import make_workplace
         from .input.approve import find_turn_limit
 
         asked = approver()
-        runtime = Factory(state.settings).make_runtime(name, asked, lambda: state.session)
+        state.workplace = state.workplace or make_workplace(state.settings)
+        workplace = state.workplace
+        runtime = Factory(state.settings).make_runtime(name, asked, lambda: state.session, workplace=workplace)
         runtime.agent.set_turn_limit(*find_turn_limit(asked, state.settings))
         return runtime
 
@@ -161,7 +166,17 @@ def run_chat(state: State, io: ChatIO, resume: str | None, message: str = "") ->
             resume_session(state, resume)
         return Chat(state, io).run()
     finally:
+        if state.workplace and (ended := state.workplace.jobs.close()):
+            numbers = ", ".join(str(job.number) for job in ended)
+            state.screen.say(f"Ended with the chat: background job{'s' * (len(ended) > 1)} {numbers}.")
         state.session.close()
+
+
+def _tell_of_jobs(state: State) -> Iterator[str]:
+    """Tell the user of the background commands that have ended; yields notes for the model."""
+    for job in state.workplace.jobs.take_ended() if state.workplace else ():
+        state.screen.draw(Notice(job.summarize_end()))
+        yield f"[{job.describe_end()}]"
 
 
 def preload_in_background() -> None:

@@ -21,7 +21,7 @@ from ..tracing.debug import Debug
 from .input.file_search import FileIndex
 
 if TYPE_CHECKING:
-    from ...app.runtime import Runtime
+    from ...app.runtime import Runtime, Workplace
 
 SHORTEST_TIME_S = 0.01  # an answer that came whole tells no speed
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
@@ -110,6 +110,7 @@ class State:
         self.effort = ""  # what /think was told; empty: as the settings and the server have it
         self._make_runtime = make_runtime
         self.runtime: Runtime | None = None
+        self.workplace: Workplace | None = None  # made with the first runtime
 
     @property
     def factory(self) -> Factory:

@@ -133,7 +133,7 @@ def ask(
     report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
-    text = f"{question}\n\n{form.instructions}" if form else question
+    text = "\n\n".join([*session.notes, question, *([form.instructions] if form else [])])
     asked = mentions.make_message(text) if mentions else UserMessage(text)
     session.messages.append(asked)
     notices += mentions.notes if mentions else ()

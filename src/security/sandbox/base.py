@@ -121,6 +121,10 @@ class SandboxBase(ABC):
             raise
         return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self.leftovers.set_aside()])
 
+    def look_again(self) -> None:
+        """Restore and set aside now what commands that still run, in the background, have done up to now."""
+        self.leftovers.look_again()
+
     @abstractmethod
     def confine(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]

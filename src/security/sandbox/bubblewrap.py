@@ -2,15 +2,22 @@
 
 Protected paths that exist are mounted over themselves read-only. Each folder on the way to one is a mount as well,
 since the name of a mount can be neither moved nor replaced. Protected paths that do not exist are left to `Snapshot`.
+
+A command that goes to the background gives its network, which has a loopback alone, to the later commands with the same
+access. With the same access only: else a command could change, through a server with more access, what it may not.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
 import os
 import select
 import shutil
 import signal
+import subprocess
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +30,7 @@ from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 BACKGROUND_NOTE = "what it left running in the background was ended"
+CLONE_NEWUSER, CLONE_NEWNET, NS_GET_USERNS = 0x10000000, 0x40000000, 0xB701  # sched.h, nsfs.h
 END_TIMEOUT_S = 5.0  # of a killed namespace; on an idle machine it ends within 10 ms
 HIDDEN_HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is its own
 
@@ -38,6 +46,7 @@ class BubblewrapSandbox(SandboxBase):
         super().__init__(view, limits, filters)
         self._program = program
         self._home = str(view.home or HIDDEN_HOME)
+        self._loopbacks: dict[Access, Loopback] = {}
         _write_etc(self.scratch / "etc", user, self._home)
         network = "with the network" if view.network else "no network"
         self.description = f"bubblewrap: commands see the workspace and the system, no home, {network}"
@@ -46,38 +55,123 @@ class BubblewrapSandbox(SandboxBase):
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]
     ) -> Launch:
         filter_fd = _open_memory_file(self.filters[access])
-        info_read_fd, info_fd = os.pipe()
+        namespace = Namespace()
         left_read_fd, left_fd = os.pipe()
-        words = build_arguments(self._program, self.view, self.scratch, protected, filter_fd, access)
+        loopback = self._loopbacks.get(access)
+        words = build_arguments(
+            self._program, self.view, self.scratch, protected, filter_fd, access, joins=bool(loopback)
+        )
         if access == "read":
             words += _bind("--bind", self.cache)
 
         def settle() -> None:
-            for fd in (filter_fd, info_fd, left_fd):
-                os.close(fd)
-            end_namespace(info_read_fd)
+            os.close(filter_fd)
+            os.close(left_fd)
+            namespace.wait_for_end()
 
         def tidy_up() -> list[str]:
             with os.fdopen(left_read_fd, "rb") as pipe:
                 return [BACKGROUND_NOTE] if pipe.read(1) else []
 
+        def share_network() -> None:
+            is_own = access not in self._loopbacks and not self.view.has_network(access)
+            if is_own and (first := namespace.find_first()):
+                self._share(access, first, cwd)
+
+        limits = self.limits.build_prefix(left_fd)
         return Launch(
-            [*words, "--info-fd", str(info_fd), "--chdir", str(cwd), "--", *self.limits.build_prefix(left_fd), *argv],
+            [*words, "--info-fd", str(namespace.info_fd), "--chdir", str(cwd), "--", *limits, *argv],
             self.complete_environment(environment, self._home, "/tmp", access),  # noqa: S108 - its own
-            None,
-            (filter_fd, info_fd, left_fd),
+            loopback.enter if loopback else None,
+            (filter_fd, namespace.info_fd, left_fd),
             settle,
             tidy_up,
+            share_network,
             ends_with_parent=True,
             max_tasks=self.limits.max_tasks,
         )
 
+    def _share(self, access: Access, pid: int, cwd: Path) -> None:
+        """Have later commands with this access use the network of the process, if a trial shows that they can."""
+        with suppress(OSError, subprocess.SubprocessError):
+            self._loopbacks[access] = Loopback(pid)
+            trial = self.confine(["/bin/sh", "-c", ":"], cwd, {}, access, ())
+            try:
+                subprocess.run(  # noqa: S603 - our own command
+                    trial.argv,
+                    env=trial.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    preexec_fn=trial.before_exec,
+                    pass_fds=trial.inherited_fds,
+                    start_new_session=True,
+                    timeout=END_TIMEOUT_S,
+                    check=True,
+                )
+                return
+            finally:
+                trial.settle()
+                trial.tidy_up()
+        self._loopbacks.pop(access, None)
+
+
+class Loopback:
+    """The network of a process of a sandbox, for as long as this object lives. Raises OSError. Sources: setns(2),
+    ioctl_ns(2).
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._network)
+        self._owner = fcntl.ioctl(self._network, NS_GET_USERNS)  # its rights are needed to enter the network
+        weakref.finalize(self, os.close, self._owner)
+        self._setns = ctypes.CDLL(None, use_errno=True).setns
+
+    def enter(self) -> None:  # pragma: no cover - runs in the child, between fork and exec
+        for fd, kind in ((self._owner, CLONE_NEWUSER), (self._network, CLONE_NEWNET)):
+            if self._setns(fd, kind):
+                raise OSError(ctypes.get_errno(), "setns")
+
+
+class Namespace:
+    """The process namespace of a command, which bwrap tells of at `info_fd`."""
+
+    def __init__(self) -> None:
+        self._read_fd, self.info_fd = os.pipe()
+        self._info = b""
+
+    def find_first(self) -> int | None:
+        """The number of its first process; None if bwrap failed before it started any. Waits for bwrap to tell."""
+        while (number := _read_first(self._info)) is None and select.select([self._read_fd], [], [], END_TIMEOUT_S)[0]:
+            if not (data := os.read(self._read_fd, 4096)):
+                break
+            self._info += data
+        return number
+
+    def wait_for_end(self) -> None:
+        """Wait until it has ended, at the end of bwrap."""
+        os.close(self.info_fd)
+        with os.fdopen(self._read_fd, "rb") as pipe:
+            end_namespace(self._info + pipe.read())
+
 
 def build_arguments(
-    program: str, view: SandboxView, scratch: Path, protected: Iterable[Path], filter_fd: int, access: Access
+    program: str,
+    view: SandboxView,
+    scratch: Path,
+    protected: Iterable[Path],
+    filter_fd: int,
+    access: Access,
+    *,
+    joins: bool = False,
 ) -> list[str]:
-    """bwrap's command line up to the command. `scratch` holds tmp, home and etc."""
-    words = [program, *NAMESPACES, *(() if view.has_network(access) else ("--unshare-net",)), "--die-with-parent"]
+    """bwrap's command line up to the command. `scratch` holds tmp, home and etc.
+
+    `joins`: it enters a network that was made before.
+    """
+    network = () if joins or view.has_network(access) else ("--unshare-net",)
+    words = [program, *NAMESPACES, *network, "--die-with-parent"]
     words += ["--cap-drop", "ALL", "--seccomp", str(filter_fd)]
     for name in SYSTEM:
         words += _mirror(Path(name))
@@ -156,16 +250,16 @@ def _open_memory_file(content: bytes) -> int:
     return fd
 
 
-def end_namespace(info_fd: int) -> None:
-    """Wait until a process namespace has ended, and close `info_fd`, to which bwrap's --info-fd wrote.
+def end_namespace(info: bytes) -> None:
+    """Wait until a process namespace has ended, of which bwrap told `info`.
 
     The kernel kills the namespace's first process when bwrap ends; that process ends after all the others.
     """
-    with os.fdopen(info_fd, "rb") as pipe:
-        info = pipe.read()
+    if (number := _read_first(info)) is None:  # bwrap failed before it started anything
+        return
     try:
-        first = os.pidfd_open(json.loads(info)["child-pid"])
-    except (ValueError, KeyError, TypeError, OSError):  # bwrap failed before it started anything, or it has ended
+        first = os.pidfd_open(number)
+    except OSError:  # it has ended
         return
     try:
         if not select.select([first], [], [], END_TIMEOUT_S)[0]:
@@ -174,3 +268,11 @@ def end_namespace(info_fd: int) -> None:
             select.select([first], [], [], END_TIMEOUT_S)
     finally:
         os.close(first)
+
+
+def _read_first(info: bytes) -> int | None:
+    try:
+        number = json.loads(info)["child-pid"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return number if isinstance(number, int) else None

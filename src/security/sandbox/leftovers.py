@@ -47,7 +47,10 @@ class SavedFile(NamedTuple):
 
 
 class Leftovers:
-    """Those of one workspace. Commands run between `take` and `set_aside`; `hooks_path`: see RunningFiles."""
+    """Those of one workspace. Commands run between `take` and `set_aside`; `hooks_path`: see RunningFiles.
+
+    Where several run at the same time, what is there at the end of each is compared with what the first one found.
+    """
 
     def __init__(self, top: Path, aside: Path, hooks_path: str = "") -> None:
         self._top = top
@@ -57,7 +60,7 @@ class Leftovers:
         self._parents: set[Path] = set()  # folders on the way to them
         self._places: dict[Path, Path] = {}
         self._before: dict[Path, SavedFile] = {}
-        self._running = 0  # commands: where several run at the same time, they are judged together
+        self._running = 0  # commands
         self._lock = threading.Lock()
         self.kept: list[SetAside] = []
 
@@ -77,14 +80,19 @@ class Leftovers:
         """Put back and set aside, once none of the command's processes is left. Returns notes for the model."""
         with self._lock:
             self._running -= 1
+            return self._judge_all()
+
+    def look_again(self) -> None:
+        """Put back and set aside what commands that still run have done up to now."""
+        with self._lock:
             if self._running:
-                return []
-            notes = self._restore_protected()
-            left = self._set_aside_running()
-            self.kept += left
-            return notes + (
-                [f"set aside, as it would run later by itself: {', '.join(map(str, left))}"] if left else []
-            )
+                self._judge_all()
+
+    def _judge_all(self) -> list[str]:
+        notes = self._restore_protected()
+        left = self._set_aside_running()
+        self.kept += left
+        return notes + ([f"set aside, as it would run later by itself: {', '.join(map(str, left))}"] if left else [])
 
     def put_back(self, item: SetAside) -> None:
         """Undo what setting it aside did. Raises OSError."""
@@ -96,6 +104,9 @@ class Leftovers:
             path.unlink()
         shutil.move(item.kept, path)
         self.kept.remove(item)
+        with self._lock:
+            for each in (path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())):
+                self._accept(each)
 
     def _record(self, path: Path) -> SavedFile | None:
         known, mark = self._before.get(path), _get_mark(path)
@@ -150,6 +161,12 @@ class Leftovers:
             self.kept.append(self._move(path, "protected"))
         if was:
             _restore(path, was)
+            self._accept(path)
+
+    def _accept(self, path: Path) -> None:
+        """From now on, what is at the path is what was there before a command that still runs."""
+        if entry := self._record(path):
+            self._before[path] = entry
 
     def _set_aside_running(self) -> list[SetAside]:
         found: dict[Path, SetAside] = {}

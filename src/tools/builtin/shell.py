@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
+from ...errors import ToolError
 from ...types.sandbox import Access
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from ..sdk.tool import tool
 
+END_JOB = re.compile(r"kill (?:-\w+ )?%(\d{1,6})")  # no job of any shell that a command could start
 SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 
@@ -18,10 +21,18 @@ def exec(
     command: Annotated[str, "Command line for the shell"],
     ctx: ToolContext,
     access: Annotated[Access | None, "What the command may do; default: read"] = None,
+    timeout: Annotated[float | None, "Seconds it may take"] = None,
+    background: Annotated[bool, "Leave it running, such as a server"] = False,
 ) -> str | Stored:
     """Run a shell command in the workspace and show its output and exit code. With access=read the workspace is
     read-only; use write to change files, network if it also needs the network.
     """
     from ..process.access import run_command  # start-up is measured
+    from ..process.background import end_job
 
-    return run_command([SHELL, "-c", "--", command], ctx, access)
+    if ended := END_JOB.fullmatch(command.strip()):
+        return end_job(ctx, int(ended[1]))
+    if timeout is not None and not 0 < timeout <= ctx.exec_max_timeout:
+        raise ToolError(f"timeout is more than 0 and at most {ctx.exec_max_timeout:g} s", "Or use background.")
+    argv = [SHELL, "-c", "--", command]
+    return run_command(argv, ctx, access, timeout_s=timeout, in_background=background)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...types.sandbox import Access, Grant
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
+from .background import run_in_background
 from .run import FinishedCommand, run
 
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
@@ -25,14 +27,25 @@ FILE_REFUSAL = re.compile(
 )
 
 
-def run_command(argv: Sequence[str], ctx: ToolContext, named: Access | None, *, is_tool: bool = False) -> str | Stored:
+def run_command(
+    argv: Sequence[str],
+    ctx: ToolContext,
+    named: Access | None,
+    *,
+    is_tool: bool = False,
+    timeout_s: float | None = None,
+    in_background: bool = False,
+) -> str | Stored:
     """Run a command with the access it was allowed, else with the one it names, else with read.
 
-    `is_tool`: the access is the tool's, so the model cannot name another. Raises ToolError if it cannot be started, or
-    is cancelled.
+    `is_tool`: the access is the tool's, so the model cannot name another. `timeout_s`: None is that of the settings; in
+    the background, none. Raises ToolError if it cannot be started, or is cancelled.
     """
     access: Grant = ctx.access or named or "read"
-    done = run(argv, ctx, access)
+    if in_background:
+        done = run_in_background(argv, ctx, access, timeout_s)
+    else:
+        done = run(argv, replace(ctx, exec_timeout=timeout_s) if timeout_s else ctx, access)
     if done.exit_code and ctx.sandbox and ctx.sandbox.is_enforcing:
         ctx.report.exit_code = done.exit_code
         ctx.report.named_none = access == "read" and named is None

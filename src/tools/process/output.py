@@ -38,8 +38,23 @@ class Output:
             self._cut += len(self._tail[0])
             self._tail_size -= len(self._tail.popleft())
 
+    @property
+    def ref(self) -> str:
+        """The reference of the whole output; "" if none is stored."""
+        return self._store.ref if self._store else ""
+
+    def flush(self) -> None:
+        """Let what was stored be read."""
+        if self._store:
+            self._store.flush()
+
     def text(self) -> str:
+        """The text, at the end of the output."""
         self.feed(b"", final=True)
+        return self.read()
+
+    def read(self) -> str:
+        """The text so far."""
         tail = "".join(self._tail)
         over = max(0, len(tail) - self._tail_max)
         cut = self._cut + over

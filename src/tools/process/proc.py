@@ -80,8 +80,12 @@ def identify(pid: int, argv: Sequence[str]) -> StartedProcess:
     start = ""
     with suppress(OSError):
         start = f"{_find_namespace()} {_read_status(pid).start}"
-    command = argv[-1] if "-c" in argv[1:2] else " ".join(argv)
-    return StartedProcess(pid, start, command[:MAX_COMMAND_CHARS])
+    return StartedProcess(pid, start, shorten_command(argv))
+
+
+def shorten_command(argv: Sequence[str]) -> str:
+    """The first characters of a command line, without the shell that runs it."""
+    return (argv[-1] if "-c" in argv[1:2] else " ".join(argv))[:MAX_COMMAND_CHARS]
 
 
 def find_living(known: Iterable[StartedProcess]) -> dict[StartedProcess, list[int]]:

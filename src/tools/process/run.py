@@ -8,8 +8,8 @@
   a new session could not open /dev/tty, where sudo and ssh ask. The terminal sends Ctrl-C to the command, too;
   `interrupt_grace_s` later, or at a second Ctrl-C, SIGKILL ends the command and all that still holds its output.
 
-`run` waits for the program, not for
-the end of its output, since a background process may hold the pipe. Memory is bounded by the output kept.
+`run` waits for the program, not for the end of its output, since a process it left may hold the pipe. Memory is bounded
+by the output kept.
 """
 
 from __future__ import annotations
@@ -44,10 +44,61 @@ BACKGROUND_ENDED = "what it left running in the background was ended"  # the san
 
 
 class FinishedCommand(NamedTuple):
-    """What the program printed and how it ended; `exit_code` is None if the timeout ended it."""
+    """What the program printed and how it ended; `exit_code` is None if it did not end by itself."""
 
     output: str | Stored
     exit_code: int | None
+
+
+class RunningCommand:
+    """A program that was started in its sandbox. `finish` has to be called, whatever comes.
+
+    Raises ToolError if it cannot be started.
+    """
+
+    def __init__(self, argv: Sequence[str], ctx: ToolContext, access: Grant) -> None:
+        if any(UNPASSABLE.search(word) for word in argv):
+            raise ToolError("a command can hold neither a NUL nor a lone surrogate")
+        self._launch = launch = _prepare_launch(argv, ctx, access)
+        self._supervisor = None if launch.ends_with_parent else Supervisor()
+        self._has_ended = False
+        try:
+            self._process = _start(launch, ctx.workspace, self._supervisor)
+        except BaseException:
+            if self._supervisor:
+                self._supervisor.end()
+                self._supervisor.close()
+            launch.settle()
+            launch.tidy_up()
+            raise
+        self.started = identify(self._process.pid, argv)
+
+    def read(self, feed: Callable[[bytes], object], timeout_s: float, check: Callable[[], None]) -> None:
+        """Feed its output until it has ended, or the time is over. Raises what `check` raises."""
+        limit = TaskLimit(self._process.pid, self._launch.max_tasks)
+
+        def check_all() -> None:
+            check()
+            limit.check()
+
+        self._has_ended = _read_until_end(self._process, feed, time.monotonic() + timeout_s, check_all)
+
+    def share_network(self) -> None:
+        """Let later commands with the same access reach it, where commands have a network of their own."""
+        self._launch.share_network()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode if self._has_ended else None
+
+    def finish(self, why_not_ended: str) -> str:
+        """End what is left of it. Returns how it ended, in words."""
+        left_over = _stop(self._process, self._supervisor)
+        self._launch.settle()
+        distinct = dict.fromkeys([*([BACKGROUND_ENDED] if left_over else []), *self._launch.tidy_up()])
+        code = self.exit_code
+        known = [each for each in distinct if each != BACKGROUND_ENDED or code is not None]
+        return "; ".join([why_not_ended if code is None else describe_exit(code), *known])
 
 
 def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> FinishedCommand:
@@ -55,49 +106,27 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
 
     Raises ToolError if it cannot be started, or is cancelled.
     """
-    if any(UNPASSABLE.search(word) for word in argv):
-        raise ToolError("a command can hold neither a NUL nor a lone surrogate")
+    with open_output(ctx) as output:
+        with HeldInterrupts() as interrupts:
+            command = RunningCommand(argv, ctx, access)
+            try:
+                ctx.on_start(command.started)
+                with interrupts.allowed():
+                    command.read(output.feed, ctx.exec_timeout, ctx.raise_if_cancelled)
+            finally:  # the sandbox restores protected files in every case
+                ending = command.finish(describe_timeout(ctx.exec_timeout))
+        return FinishedCommand(output.with_ending(f"[{ending}]"), command.exit_code)
+
+
+@contextmanager
+def open_output(ctx: ToolContext) -> Iterator[Output]:
+    """Where what a program prints goes, and the store of the whole."""
     try:
         store = ctx.outputs.open_writer() if ctx.outputs else None
     except OSError:  # a full disk does not fail the command
         store = None
     with closing(store) if store else nullcontext():
-        output = Output(ctx.exec_max_output, store)
-        exit_code, ending = _run_to_end(argv, ctx, output, access)
-        return FinishedCommand(output.with_ending(ending), exit_code)
-
-
-def _run_to_end(argv: Sequence[str], ctx: ToolContext, output: Output, access: Grant) -> tuple[int | None, str]:
-    """Run the program and feed `output`. Returns its exit code, None after the timeout, and how it ended, in words."""
-    with HeldInterrupts() as interrupts:
-        launch = _prepare_launch(argv, ctx, access)
-        supervisor = None if launch.ends_with_parent else Supervisor()
-        try:
-            process = _start(launch, ctx.workspace, supervisor)
-        except BaseException:
-            if supervisor:
-                supervisor.end()
-                supervisor.close()
-            launch.settle()
-            launch.tidy_up()
-            raise
-        try:
-            ctx.on_start(identify(process.pid, argv))
-            with interrupts.allowed():
-                deadline = time.monotonic() + ctx.exec_timeout
-                limit = TaskLimit(process.pid, launch.max_tasks)
-
-                def check() -> None:
-                    ctx.raise_if_cancelled()
-                    limit.check()
-
-                has_ended = _read_until_end(process, output.feed, deadline, check)
-        finally:  # the sandbox restores protected files in every case
-            left_over = _stop(process, supervisor)
-            launch.settle()
-            notes = [*launch.tidy_up()]
-    exit_code = process.returncode if has_ended else None
-    return exit_code, _describe_end(exit_code, left_over, notes, ctx.exec_timeout)
+        yield Output(ctx.exec_max_output, store)
 
 
 def run_live(
@@ -190,13 +219,23 @@ def _read_until_end(
         if ready.poll(max(0.0, min(left, POLL_S)) * 1000):
             data = os.read(pipe, READ_BYTES)
             if not data:
-                return _wait(process, left)
+                return _wait_for_end(process, deadline, check)
             feed(data)
         if left <= 0:
             return has_ended
         if not has_ended and process.poll() is not None:
             has_ended = True
             deadline = min(deadline, time.monotonic() + LINGER_S) if deadline < math.inf else deadline
+
+
+def _wait_for_end(process: Popen[bytes], deadline: float, check: Callable[[], None] | None) -> bool:
+    """Wait for a program that closed its output; False if the deadline came first."""
+    while not _wait(process, min(deadline - time.monotonic(), POLL_S)):
+        if check:
+            check()
+        if time.monotonic() > deadline:
+            return False
+    return True
 
 
 def _pipe_of(process: Popen[bytes]) -> IO[bytes]:
@@ -299,8 +338,5 @@ def describe_exit(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by {names.get(-code, f'signal {-code}')}"
 
 
-def _describe_end(code: int | None, left_over: bool, notes: Sequence[str], timeout: float) -> str:
-    how = f"timed out after {timeout:g} s, and was killed" if code is None else describe_exit(code)
-    distinct = dict.fromkeys([*([BACKGROUND_ENDED] if left_over else []), *notes])
-    known = [each for each in distinct if each != BACKGROUND_ENDED or code is not None]
-    return f"[{'; '.join([how, *known])}]"
+def describe_timeout(timeout_s: float) -> str:
+    return f"timed out after {timeout_s:g} s, and was killed"

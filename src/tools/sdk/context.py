@@ -20,6 +20,7 @@ from ...errors import ToolError
 from ...types.process import StartedProcess
 from ...types.sandbox import Access, Grant, Sandbox
 from ..process.async_loop import AsyncLoop, CurrentLoop
+from ..process.jobs import Jobs
 from .dependencies import (
     TEARDOWN_TIMEOUT_S,
     DependencyKey,
@@ -41,14 +42,14 @@ T = TypeVar("T")
 BeforeWrite = Callable[[str, Union[bytes, None]], None]
 
 
-OnStart = Callable[[StartedProcess], None]  # called when a command has started, perhaps by several threads
+OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by several threads
 
 
 def _ignore_write(path: str, before: bytes | None) -> None:
     """No undo is wanted."""
 
 
-def _ignore_start(process: StartedProcess) -> None:
+def _ignore_process(process: StartedProcess) -> None:
     """Nothing is recorded."""
 
 
@@ -78,6 +79,7 @@ class RunState:
 
     def __init__(self, loop: AsyncLoop | None = None) -> None:
         self.scope = Scope()
+        self.jobs = Jobs()
         self.loop = loop or AsyncLoop()
         self.summary: str | None = None
 
@@ -95,11 +97,14 @@ class ToolContext:
     protected: tuple[Path, ...] = ()  # paths that no tool writes, whether they exist or not
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of commands
     exec_timeout: float = 120.0  # seconds
+    exec_max_timeout: float = 3600.0  # seconds; the longest that a call may name
     exec_max_output: int = 30_000  # characters
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
     before_write: BeforeWrite = _ignore_write
-    on_start: OnStart = _ignore_start
+    on_start: OnProcess = _ignore_process  # called when a command has started
+    on_end: OnProcess = _ignore_process  # called when one in the background has ended
     sandbox: Sandbox | None = None  # None: commands run without one
+    chat_jobs: Jobs | None = None  # where commands in the background outlive the answer; None: they end with it
     access: Grant | None = None  # what this call was allowed; None: what it names
     report: CommandReport = field(default_factory=CommandReport, repr=False)
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
@@ -122,6 +127,7 @@ class ToolContext:
         try:
             yield ctx
         finally:
+            run.jobs.close()
             for error in run.scope.close(ctx._finish):
                 self.logger.warning("a dependency could not be ended: %s", error)
             run.loop.close()
@@ -145,10 +151,14 @@ class ToolContext:
     @asynccontextmanager
     async def for_async_run(self, cancelled: Event) -> AsyncIterator[ToolContext]:
         """As for_run, in the event loop of the caller's program, which async tools then share."""
+        from asyncio import to_thread
+
         run = RunState(CurrentLoop())
         try:
             yield replace(self, cancelled=cancelled, _run=run)
         finally:
+            if run.jobs.running:
+                await to_thread(run.jobs.close)
             for error in await run.scope.close_async():
                 self.logger.warning("a dependency could not be ended: %s", error)
 
@@ -171,6 +181,11 @@ class ToolContext:
     def end_run(self, summary: str) -> None:
         """End the answer with `summary` after the calls of this turn. Raises ToolError outside a run."""
         self._running.summary = summary
+
+    @property
+    def jobs(self) -> Jobs:
+        """The commands in the background, of the chat or of this answer. Raises ToolError outside a run."""
+        return self.chat_jobs or self._running.jobs
 
     @property
     def summary(self) -> str | None:

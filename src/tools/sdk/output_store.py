@@ -124,6 +124,13 @@ class Writer:
             self.complete = False
         self.complete = self.complete and len(data) <= room
 
+    def flush(self) -> None:
+        """Let what was written be read."""
+        try:
+            self._file.flush()
+        except OSError:
+            self.complete = False
+
     def close(self) -> None:
         try:
             self._file.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,14 +21,19 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 Run = Callable[..., str]
 
 
-def make_runner(
+def make_context(
     kind: str, workspace: Path, environment: dict[str, str], limits: ResourceLimits | None = None, **seen
-) -> Run:
-    """What runs a command in that kind and returns what the model would see; skips the test where it does not work."""
+) -> ToolContext:
+    """A context whose commands run in that kind; skips the test where it does not work."""
     made = choose("auto", build_view(workspace, environment, **seen), limits or ResourceLimits(), environment, (kind,))
     if made.sandbox.kind != kind:
         pytest.skip(made.warning)
-    context = ToolContext(workspace, environment=select_environment(environment), sandbox=made.sandbox)
+    return ToolContext(workspace, environment=select_environment(environment), sandbox=made.sandbox)
+
+
+def make_runner(kind: str, workspace: Path, environment: dict[str, str], **given) -> Run:
+    """What runs a command in that kind and returns what the model would see."""
+    context = make_context(kind, workspace, environment, **given)
 
     def run(command: str, timeout: float = 20, access: Access = "write") -> str:
         done = run_program(["/bin/bash", "-c", "--", command], replace(context, exec_timeout=timeout), access)
@@ -66,6 +71,13 @@ def make(kind: str, workspace: Path, home: Path) -> Callable[..., Run]:
         return make_runner(kind, workspace, {"PATH": PATH, "HOME": str(home), **(environment or {})}, **given)
 
     return make
+
+
+@pytest.fixture
+def within(kind: str, workspace: Path, home: Path) -> Iterator[ToolContext]:
+    """The context of an answer, at the end of which its commands in the background end."""
+    with make_context(kind, workspace, {"PATH": PATH, "HOME": str(home)}).for_run() as ctx:
+        yield ctx
 
 
 @pytest.fixture

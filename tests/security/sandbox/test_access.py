@@ -6,6 +6,11 @@ import socket
 
 import pytest
 
+from src.tools import REGISTRY
+from src.tools.process import background
+
+from ...waiting import wait_until
+
 LISTENER = "exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
 
 
@@ -65,3 +70,73 @@ def test_a_commit_has_the_users_name_and_nothing_else_of_the_users_configuration
     shown = run("git init -q && git commit -q --allow-empty -m x && git log --format='%an <%ae>'; cat ~/.gitconfig")
     assert shown.startswith('A B <a@b.c>\n[user]\n\tname = "A B"\n\temail = "a@b.c"\n[exit code 0')
     assert not (workspace / "ran").exists()
+
+
+class TestInTheBackground:
+    """A server in the background, and what the next command can do with it."""
+
+    SERVE = (
+        "import http.server as h\n"
+        "class H(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        open(self.path[1:], 'w').write('x')\n"
+        "        self.send_response(200)\n"
+        "        self.end_headers()\n"
+        "h.HTTPServer(('127.0.0.1', 8124), H).serve_forever()\n"
+    )
+    FETCH = (
+        "curl -sS -o /dev/null --retry 60 --retry-delay 1 --retry-connrefused -w %{http_code} http://127.0.0.1:8124/"
+    )
+    TRY = "curl -sS http://127.0.0.1:8124/"
+
+    @pytest.fixture
+    def start(self, within, workspace, monkeypatch):
+        monkeypatch.setattr(background, "START_WATCH_S", 0.0)
+        (workspace / "serve.py").write_text(self.SERVE)
+
+        def start(access):
+            command = {"command": "python3 serve.py", "access": access, "background": True}
+            return REGISTRY["exec"].execute(command, within).value
+
+        return start
+
+    def fetch(self, within, name, access, command=FETCH):
+        return REGISTRY["exec"].execute({"command": command + name, "access": access}, within).value
+
+    def test_it_is_reached_by_commands_with_its_access_and_no_other(self, start, within, workspace, kind):
+        assert "runs in the background as job 1" in start("write")
+        if kind == "landlock":  # it has no loopback
+            within.jobs.find(1).has_ended.wait(60)
+            assert "Operation not permitted" in within.jobs.find(1).read_output()
+            return
+        assert "200" in self.fetch(within, "made", "write")
+        assert (workspace / "made").exists()
+        for access in ("read", "network"):
+            assert "connect" in self.fetch(within, "more", access, self.TRY)
+        assert not (workspace / "more").exists()
+
+    def test_through_one_that_reads_nothing_is_changed(self, start, within, workspace, kind):
+        start("read")
+        if kind == "bubblewrap":
+            assert "(52)" in self.fetch(within, "made", "read")  # it could not open the file, and answered nothing
+        assert not (workspace / "made").exists()
+
+    def test_what_it_leaves_is_set_aside_at_the_next_look(self, within, workspace, monkeypatch):
+        monkeypatch.setattr(background, "START_WATCH_S", 0.0)
+        line = "echo evil >.envrc; echo up; exec sleep 600"
+        REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
+        wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
+        within.sandbox.look_again()
+        assert [item.path for item in within.sandbox.leftovers.kept] == [".envrc"]
+        assert not (workspace / ".envrc").exists()
+
+    def test_a_protected_file_comes_back_while_it_runs_and_is_told_once(self, within, workspace, monkeypatch):
+        monkeypatch.setattr(background, "START_WATCH_S", 0.0)
+        line = "echo evil >.profile; echo up; exec sleep 600"
+        REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
+        wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
+        other = REGISTRY["exec"].execute({"command": "true", "access": "write"}, within).value
+        assert "put back as it was: .profile" in other
+        assert not (workspace / ".profile").exists()
+        within.jobs.close()
+        assert within.jobs.find(1).ending == "it was ended"

@@ -211,10 +211,29 @@ def test_what_was_set_aside_can_be_put_back(leftovers, workspace):
     assert leftovers.kept == []
 
 
-def test_commands_that_run_at_the_same_time_are_judged_at_the_end_of_the_last(leftovers, workspace):
-    leftovers.take()
+def test_of_commands_that_run_at_the_same_time_each_end_undoes_what_was_done_by_then(leftovers, workspace):
+    leftovers.take([workspace / ".profile"])
     (workspace / ".envrc").write_text("evil\n")
     leftovers.take()
+    assert len(leftovers.set_aside()) == 1
+    (workspace / ".envrc").write_text("evil again\n")
+    (workspace / ".profile").write_text("evil\n")
+    leftovers.look_again()
+    assert [item.path for item in leftovers.kept] == [".envrc", ".profile", ".envrc"]
     assert leftovers.set_aside() == []
-    leftovers.set_aside()
-    assert [item.path for item in leftovers.kept] == [".envrc"]
+    assert list(workspace.iterdir()) == []
+
+
+def test_what_was_put_back_while_a_command_runs_stays(leftovers, workspace):
+    (workspace / ".profile").write_text("mine\n")
+    leftovers.take([workspace / ".profile"])
+    (workspace / ".envrc").write_text("wanted\n")
+    (workspace / ".profile").write_text("wanted\n")
+    leftovers.look_again()
+    for item in [*leftovers.kept]:
+        leftovers.put_back(item)
+    assert leftovers.set_aside() == []
+    assert {path.name: path.read_text() for path in workspace.iterdir()} == {
+        ".envrc": "wanted\n",
+        ".profile": "wanted\n",
+    }

@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterable
 
 from ....security.text.sanitize import sanitize
+from ....types.file_names import escape_name
 from ....types.special_tokens import neutralize_with_note
 from ..state import SlashCommand, State
 
 NO_MODE = "There is no mode {name}. Choose one of {names}."
 UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
+MAX_JOB_LINES = 20  # of the output of a command in the background
+JOB_END_S = 10.0  # longest wait for one that is ended
 DEBUG_LEVELS = {"off": 0, "on": 1, "bodies": 2}
 THINKING = {
     "fold": "thoughts are shown as they come, then folded to one line; /expand shows the last one",
@@ -181,6 +184,35 @@ def _hold_panel(state: State, question: str) -> None:
     state.notes.append(f"{chair.name} summed them up:\n{neutralize_with_note(summary)}")
 
 
+def _manage_jobs(state: State, words: str) -> None:
+    """List the commands in the background, show the end of one's output, or end one. Raises BotError."""
+    jobs = state.workplace.jobs if state.workplace else ()
+    verb, _, number = words.rpartition(" ")
+    chosen = [job for job in jobs if number in (str(job.number), f"%{job.number}") or (verb and number == "all")]
+    if not words:
+        rows = [f"  {job.number:3}  {job.state}: {escape_name(job.command)}" for job in jobs]
+        state.screen.say("\n".join(rows) or "  No command has been started in the background.")
+    elif not chosen or verb not in ("", "end"):
+        state.screen.say(
+            f"  There is no job {sanitize(words)}. /jobs lists them; /jobs N shows one, /jobs end N ends it."
+        )
+    elif verb:
+        for job in chosen:
+            job.end()
+            job.has_ended.wait(JOB_END_S)
+            state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
+    else:
+        (job,) = chosen
+        lines = job.read_output().rstrip().splitlines()[-MAX_JOB_LINES:]
+        state.screen.put("\n".join(f"  {sanitize(line)}" for line in lines) or "  It has printed nothing.")
+        state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
+
+
+def _complete_jobs(state: State) -> Iterable[str]:
+    jobs = list(state.workplace.jobs) if state.workplace else []
+    return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
+
+
 CONTROL_COMMANDS = (
     SlashCommand("/exit", "leave the chat", _exit, aliases=("/quit",)),
     SlashCommand("/new", "start a new conversation; this one is kept", _start_new, aliases=("/reset",)),
@@ -199,6 +231,13 @@ CONTROL_COMMANDS = (
         complete=_complete_mode,
     ),
     SlashCommand("/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION"),
+    SlashCommand(
+        "/jobs",
+        "list commands in the background, show or end one",
+        _manage_jobs,
+        "[[end] N]",
+        complete=_complete_jobs,
+    ),
     SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", opens_editor=True),
     SlashCommand(
         "/think",

@@ -75,5 +75,5 @@ COMMANDS: tuple[SlashCommand, ...] = (
     *INFO_COMMANDS,
 )
 
-AT_QUESTION = {"/help", "/mode", "/thinking", "/debug", *(command.name for command in INFO_COMMANDS)}
+AT_QUESTION = {"/help", "/jobs", "/mode", "/thinking", "/debug", *(command.name for command in INFO_COMMANDS)}
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -1,0 +1,89 @@
+"""Run a command in the background: started, watched for a moment, and left to a thread of its own.
+
+That thread starts the program, too: the kernel ends a sandbox with the thread that started it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ...errors import ToolError
+from ...types.sandbox import Grant
+from ..sdk.context import ToolContext
+from .jobs import END_TIMEOUT_S, BackgroundJob
+from .proc import shorten_command
+from .run import POLL_S, FinishedCommand, RunningCommand, describe_timeout, open_output
+
+START_WATCH_S = 1.0  # in which a command may fail at once
+NO_TIMEOUT_S = 1e9  # 31 years
+
+
+def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, timeout_s: float | None) -> FinishedCommand:
+    """Start a program that goes on in the background, and watch it for START_WATCH_S.
+
+    Raises ToolError if it cannot be started.
+    """
+    with ExitStack() as stack:
+        output = stack.enter_context(open_output(ctx))
+        job = ctx.jobs.open(shorten_command(argv), output)
+        keep_open = stack.pop_all()
+
+    def follow() -> str:
+        with keep_open:
+            command = RunningCommand(argv, ctx, access)
+            return _follow(command, job, ctx, timeout_s)
+
+    job.run(follow)
+    try:
+        while not job.has_begun.wait(POLL_S):
+            ctx.raise_if_cancelled()
+        deadline = ctx.clock.monotonic() + START_WATCH_S
+        while not job.has_ended.wait(POLL_S) and ctx.clock.monotonic() < deadline:
+            ctx.raise_if_cancelled()
+    except BaseException:
+        job.end()
+        raise
+    job.is_told = job.has_ended.is_set()
+    return FinishedCommand(describe_start(job), job.exit_code)
+
+
+def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeout_s: float | None) -> str:
+    """Read the output of a job until it has ended. Returns how it ended, in words."""
+    why_not_ended, started = describe_timeout(timeout_s or 0), command.started._replace(job=job.number)
+    try:
+        ctx.on_start(started)
+        command.share_network()
+        job.has_begun.set()
+        command.read(job.feed, timeout_s or NO_TIMEOUT_S, job.raise_if_unwanted)
+    except ToolError as error:
+        why_not_ended = error.message
+    finally:
+        ending = command.finish(why_not_ended)
+        job.exit_code = command.exit_code
+        ctx.on_end(started)
+    return ending
+
+
+def describe_start(job: BackgroundJob) -> str:
+    """What the model is told of a job that it has just started, and which may have ended."""
+    if job.is_told:
+        return join_output(job, job.ending)
+    read = f'tool_output_cache(ref_id="{job.ref}") reads its output; ' if job.ref else ""
+    about = f"it runs in the background as job {job.number}; {read}the command `kill %{job.number}` ends it"
+    return join_output(job, f"{about}; you will be told when it ends")
+
+
+def end_job(ctx: ToolContext, number: int) -> str:
+    """End a job, and tell how. Raises ToolError if there is none of that number."""
+    job = ctx.jobs.find(number)
+    job.end()
+    job.has_ended.wait(END_TIMEOUT_S)
+    job.is_told = True
+    return join_output(job, job.state)
+
+
+def join_output(job: BackgroundJob, about: str) -> str:
+    text = job.read_output()
+    line_end = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{line_end}[{about}]"
