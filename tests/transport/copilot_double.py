@@ -7,6 +7,7 @@ send as they are, `exits`, `hangs`; and `version`, of the protocol. What it rece
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -95,8 +96,8 @@ def main():
         log.flush()
         if "method" in message:
             answer(message)
-    while script.get("stays"):
-        time.sleep(60)
+    if script.get("stays"):
+        signal.pause()
 
 
 main()
