@@ -130,4 +130,5 @@ def _compile_word(part: re.Match[str], template: str, of_call: bool) -> str:
     if template[: part.start()].endswith("<"):
         return r"(?P<word>[^\W\d][\w.-]{0,63})(?:\s[^<>]{0,200})?"
     blanks = r"\s{0,64}" if of_call or template[part.end() :] else r"[ \t]{0,16}"
-    return rf"\s{{0,64}}(?P<word>[^\s<>]{{1,200}}{'' if of_call else '(?: [^<>]{1,100})?'}?){blanks}"
+    more = "" if of_call else r"(?: [^<>\n]{1,100})?"
+    return rf"\s{{0,64}}(?P<word>[^\s<>]{{1,200}}{more}?){blanks}"

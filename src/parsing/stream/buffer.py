@@ -61,7 +61,7 @@ class StreamBuffer:
 
     def skim(self, text: str, held: int) -> list[ParserEvent]:
         """The event that shows `text` but for the `held` characters at its end, which are all that is held back."""
-        self.position = held - count_backticks(text)
+        self.position = held and held - count_backticks(text)
         if not held:
             self.text = ""
         elif held == len(text):

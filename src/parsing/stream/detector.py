@@ -27,7 +27,6 @@ _AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _CODE_END = LazyPattern(r"[^`\n]{1,400}`")
 _CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
-_DOTTED = LazyPattern(r"[^\W\d][\w.]*")  # whose last part may name a tool
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
 _GLUED = LazyPattern(r"[\w.\\/:$-]")  # before a label, they make it part of another word
 _LABEL = LazyPattern(
@@ -218,9 +217,7 @@ class BlockDetector:
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)
         if not match:
-            name = text[at + 1 : at + 200].lstrip(" \n\t\r[(\"'“‘`")
-            may_name_tool = len(text) - at < 20 or self._tools.names.is_name_prefix(name) or _DOTTED.fullmatch(name)
-            return NeedMore(at) if openers.CALL_LIST.is_prefix(text, at) and may_name_tool else None
+            return NeedMore(at) if openers.CALL_LIST.is_prefix(text, at) else None
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
             return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
@@ -292,10 +289,8 @@ class BlockDetector:
         match = matcher.match(text, at)
         if match and match["mark"] in "({" and self._tools.find(match["name"]):
             return self._detect_fenced(text, at)
-        if not matcher.is_prefix(text, at):
-            return None
-        name = text[at : at + 100].rpartition("=")[2].strip().removeprefix("print(").removeprefix("await")
-        return NeedMore(at) if self._tools.names.is_name_prefix(name.strip()) and at < len(text) else None
+        may_come = at < len(text) and (not match or match["name"] == "print")
+        return NeedMore(at) if may_come and matcher.is_prefix(text, at) else None
 
     def _detect_fenced(self, text: str, at: int) -> Detection:
         """The block whose first word is at `at`."""

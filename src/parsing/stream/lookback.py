@@ -8,36 +8,35 @@ what follows each of its dots and colons.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..arguments.tool_index import ToolIndex
+from ..arguments.tool_index import NameIndex, ToolIndex, normalize
 from .buffer import BACKTICK_CONTEXT_CHARS, LOOK_BACK_CHARS
 
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
-_OWN_WORD = re.compile(r"tool|calls\Z", re.IGNORECASE)
-CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
-KEYWORDS = frozenset(
-    (*CHANNELS, "action", "tool", "name", "function", "tool_name", "function_name", "tool name", "function name",
-     "function call", "to", "functools", "call", "observation", "await", "return")
-)  # fmt: skip
-KEYWORD_PREFIXES = frozenset(word[:end] for word in KEYWORDS for end in range(len(word) + 1))
-_LAST_CHARS = frozenset("_.\\/:$*`\"'@>=]-")  # besides letters and digits, of what may belong to a block
 _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
-_LEADS = ("tool", *CHANNELS)  # words that make one marker with the word behind a blank
-_FOLLOWERS = frozenset("cCtT")  # the word behind is `call` or `to`
-_MAX_REMEMBERED, _MAX_REMEMBERED_CHARS = 4096, 40  # words, and of one
-_OWN_PREFIX = re.compile(
-    r"(?<!\w)\**T(?:O(?:O(?:L(?:[ _-]?(?:C(?:A(?:L(?:L(?:S?[:*`\s]{0,24})?)?)?)?)?)?)?)?)?\Z", re.IGNORECASE
-)
+CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
+_KEYWORDS = frozenset(  # besides names, without punctuation: the words that labels and markers consist of
+    (*CHANNELS, "action", "tool", "name", "function", "toolname", "functionname", "functioncall", "toolcall",
+     "toolcalls", "to", "functools")
+)  # fmt: skip
+_KEYWORD_PREFIXES = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 _OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
 _OWN_MARKER = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
+_PHRASE = (
+    re.compile(  # a marker or a label of two words, or its beginning: `tool call`, `Function name:`, `commentary to`
+        r"(?<!\w)\**`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{0,24}"
+        rf"|(?:{'|'.join(CHANNELS)})\s{{1,4}}t?o?)\Z",
+        re.IGNORECASE,
+    )
+)
+_SECOND_WORD = frozenset("nNcCtT*`:\"'")  # what the second of those begins with, or what follows it
+_FIRST_WORD_END = frozenset("lnystLNYST")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
-_CHANNEL_CHARS = 32  # more than that has
-_CHANNEL_PREFIX = re.compile(r"(?<!\w)(?:" + "|".join(CHANNELS) + r")\s{1,4}t?o?\Z")
 _HARMONY_PREFIX = re.compile(
     TO + r"[\w.:-]{0,80}(?:\s{0,4}(?:[a-z]{1,10}|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}(?:<(?:\|[a-z]{0,10}\|?)?)?\Z"
 )
@@ -89,58 +88,58 @@ def _find_word(text: str, end: int, floor: int) -> re.Match[str] | None:
     return _WORD.search(text, solid - len(parts[-1]), end) if parts else None
 
 
-@lru_cache(maxsize=4096)  # answers repeat their words
-def _is_plain_word(word: str) -> bool:
-    return word.isascii() and (word.isalpha() or word.isdigit()) and not _OWN_WORD.match(word)
-
-
 def is_word_char(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
 def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
-    start, end = max(floor, len(text) - LOOK_BACK_CHARS), len(text)
-    is_lead = text.find("to=", start) >= 0
-    if is_lead and (lead := _HARMONY_PREFIX.search(text, start)):
-        return lead.start()
-    solid = text[start:].rstrip()
-    last = solid[-1:]
-    if not (last.isalnum() or last in _LAST_CHARS) or not last:
+    low = max(floor, len(text) - LOOK_BACK_CHARS)
+    lead = _HARMONY_PREFIX.search(text, low) if text.find("to=", low) >= 0 else None
+    return lead.start() if lead else find_word_hold(tools, text, low)
+
+
+def find_word_hold(tools: ToolIndex, text: str, low: int) -> int:
+    """The same for text without a recipient; nothing before `low` counts."""
+    end = solid = len(text)
+    if text[-1:].isspace():
+        solid = low + len(text[low:].rstrip())
+    if solid <= low or end - solid > _MAX_GAP_CHARS:
         return end
-    word = solid.rsplit(None, 1)[-1]
-    if not is_lead and _is_plain_word(word) and not _may_begin(tools, word, is_whole=len(solid) < end - start):
-        return end  # most pieces of an answer end so
-    marks = max(floor, end - min(end - len(text.rstrip("@>*`]")), 8))
-    if text.startswith("`", marks):
-        marks = max(floor, marks - BACKTICK_CONTEXT_CHARS)
-    if text[-1] in "]@>":
+    space = text.rfind(" ", low, solid) + 1 or low
+    held = _count_held(tools.names, text[space:solid], solid < end)
+    start = solid - held if held else end
+    if text[space] in _SECOND_WORD and text[space - 2 : space - 1] in _FIRST_WORD_END and space > low + 1:
+        phrase = _PHRASE.search(text, max(low, end - _OWN_CHARS))
+        start = min(start, phrase.start()) if phrase else start
+    return max(low, start - BACKTICK_CONTEXT_CHARS) if text[-1] == "`" else start
+
+
+@lru_cache(maxsize=8192)  # answers repeat their words
+def _count_held(names: NameIndex, word: str, is_whole: bool) -> int:
+    """How many characters at the end of a word, of which more may come unless it `is_whole`, a block may begin with."""
+    marks = 0 if is_whole else min(8, len(word) - len(word.rstrip("@>*`]")))
+    found = _WORD.search(word[-_MAX_WORD_CHARS:])
+    if found is None or word[-1] in "]@>":
         return marks
-    name = _find_name_start(tools, text, start, marks)
-    own = _OWN_PREFIX.search(text, max(start, end - _OWN_CHARS))
-    channel = None if is_lead else _CHANNEL_PREFIX.search(text, max(start, end - _CHANNEL_CHARS))
-    return min(name, marks, *(match.start() for match in (own, channel) if match))
+    name, size = found[2], len(found[0])
+    starts = [0, *(found.start(2) - found.start() + joint.end() for joint in _JOINT.finditer(name))]
+    for start in starts:
+        bare = found[0][start:] if start else name
+        bare = bare[: len(bare) - len(found[3])] if start and found[3] else bare
+        if _may_begin(names, bare, is_whole=is_whole or bool(found[3])):
+            return max(marks, size - start)
+    return marks
 
 
-def _may_begin(tools: ToolIndex, word: str, *, is_whole: bool) -> bool:
+def _may_begin(names: NameIndex, word: str, *, is_whole: bool) -> bool:
     """Whether a word, or the beginning of one, may belong to a block."""
-    if is_whole:
-        return tools.names.names_tool(word) or word.casefold() in KEYWORDS
-    return tools.names.is_name_prefix(word) or word.casefold() in KEYWORD_PREFIXES
-
-
-def _find_name_start(tools: ToolIndex, text: str, floor: int, default: int) -> int:
-    """Where the word that ends the text, or what follows one of its joints, may begin a block; `default` if nowhere."""
-    word = _find_word(text, len(text), floor)
-    if not word:
-        return default
-    name, start = word[2], word.start(2)
-    bare = name.rstrip(":")
-    is_whole = bool(word[3] or word[4] or bare != name)
-    if _may_begin(tools, bare, is_whole=is_whole):
-        return word.start()
-    joints = (joint.end() for joint in _JOINT.finditer(name))
-    return next((start + at for at in joints if _may_begin(tools, bare[at:], is_whole=is_whole)), default)
+    bare = word.rstrip(":")
+    if is_whole or bare != word:
+        whole = names.names_tool(bare) or normalize(bare) in _KEYWORDS
+        if whole or is_whole:
+            return whole
+    return names.is_name_prefix(bare) or normalize(bare) in _KEYWORD_PREFIXES
 
 
 def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:
@@ -162,45 +161,3 @@ def find_own_marker(position: Position) -> re.Match[str] | None:
     if own and own.start() == position.floor and is_word_char(position.before):  # it cannot begin here
         own = _OWN_MARKER.search(position.text, own.start() + 1, position.at)
     return own
-
-
-class Skimmer:
-    """Tells of a text without anchors how much of its end has to be held back: most pieces need no other work.
-
-    That depends on the text's last word alone, with few exceptions, so it is remembered by that word.
-    """
-
-    def __init__(self, tools: ToolIndex, find_anchor: Callable[..., re.Match[str] | None]) -> None:
-        self._tools = tools
-        self._find_anchor = find_anchor
-        self._holds: dict[str, int] = {}
-
-    def count_held(self, text: str, get_context: Callable[[], str] = str) -> int:
-        """How many characters at the end of `text` have to be held back; -1 if something may begin in it.
-
-        `get_context` gives the end of the text that was shown before.
-        """
-        if not text or "to=" in text:
-            return -1
-        if found := self._find_anchor(text):
-            if found.start() > 1 or found[0] != "`":
-                return -1
-            context = get_context()
-            if self._find_anchor(context + text, len(context)):
-                return -1
-        space = (text.rfind(" ") if not text[-1].isspace() else text.rfind(" ", 0, len(text.rstrip()))) + 1
-        word = text[space:]  # and the blanks behind it
-        held = self._holds.get(word)
-        if held is None:
-            return self._count_slowly(text, word)
-        if space > 1 and word[0] in _FOLLOWERS and text[:space].rstrip().casefold().endswith(_LEADS):
-            return len(text) - find_hold(self._tools, text, 0)
-        return held
-
-    def _count_slowly(self, text: str, word: str) -> int:
-        held = len(text) - find_hold(self._tools, text, 0)
-        if len(word) <= _MAX_REMEMBERED_CHARS and held <= len(word):
-            if len(self._holds) >= _MAX_REMEMBERED:
-                self._holds.clear()
-            self._holds[word] = held
-        return held

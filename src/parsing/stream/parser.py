@@ -25,7 +25,7 @@ from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
 from .detector import BlockDetector, Detection, find_code
-from .lookback import Position, Skimmer, find_hold
+from .lookback import Position, find_hold, find_word_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart, NeedMore, Skip, Stray
 from .prefilter import Prefilter
@@ -84,7 +84,7 @@ class StreamParser:
         self._buffer = StreamBuffer()
         self._prefilter = Prefilter(formats.anchors, formats.unusual_characters)
         self._loops = LoopSkipper()
-        self._skimmer = Skimmer(tools, self._prefilter.search)
+        self._find_anchor = self._prefilter.search
         self._can_skim = False  # whether a piece of prose needs nothing but to be shown
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
@@ -119,7 +119,7 @@ class StreamParser:
             return [Cut(text)] if text else []
         if self._can_skim:
             whole = buffer.text + text if buffer.text else text
-            held = self._skimmer.count_held(whole, buffer.get_context)
+            held = self._count_held(whole, buffer.get_context)
             if held >= 0 and not (buffer.called and "\n" in text):
                 return buffer.skim(whole, held)
         buffer.add(text)
@@ -133,7 +133,19 @@ class StreamParser:
         buffer = self._buffer
         if not self._can_skim or buffer.text or (buffer.called and "\n" in text):
             return -1
-        return self._skimmer.count_held(text)
+        return self._count_held(text, str)
+
+    def _count_held(self, text: str, get_context: Callable[[], str]) -> int:
+        """The same, once nothing is held back yet; `get_context` gives the end of the text before."""
+        if not text or "to=" in text:
+            return -1
+        if found := self._find_anchor(text):
+            if found.start() > 1 or found[0] != "`":
+                return -1
+            context = get_context()
+            if self._find_anchor(context + text, len(context)):
+                return -1
+        return len(text) - find_word_hold(self._tools, text, 0)
 
     @property
     def certain_kind(self) -> str:

@@ -6,8 +6,7 @@ import pytest
 
 from src.parsing import StreamParser
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.stream.lookback import Skimmer, find_hold, iter_words
-from src.parsing.stream.prefilter import Prefilter
+from src.parsing.stream.lookback import find_hold, iter_words
 from src.types.events import TextDelta
 from tests.parsing.laws import TOOLS, events_of, join_all, summarize
 
@@ -43,6 +42,10 @@ def test_text_that_ends_in_no_word_has_none():
         ("say **Tool Call:", "**Tool Call:"),
         ("hello", ""),
         ("read ", "read "),
+        ("a Tool Na", "Tool Na"),
+        ("a function name: ", "function name: "),
+        ("the final t", "final t"),
+        ("get_wea:ther", "get_wea:ther"),
     ],
 )
 def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, kept):
@@ -56,29 +59,37 @@ WORDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_is_held_back_is_what_the_look_back_says(seed):
-    source, index = random.Random(seed), ToolIndex(TOOLS)
-    skimmer = Skimmer(index, Prefilter().search)
-    for _ in range(2_000):
-        text = "".join(source.choice(WORDS) for _ in range(source.randint(1, 5)))
-        assert skimmer.count_held(text) == len(text) - find_hold(index, text, 0), text
+def make_prose_parser():
+    parser = StreamParser(TOOLS)
+    parser.feed("So. ")
+    return parser
 
 
 @pytest.mark.parametrize("text", ["a <", '{"', "f(", "call:", "`", "- `a", "[", ">", "to=read js", ""])
 def test_text_in_which_something_may_begin_is_not_passed(text):
-    assert Skimmer(ToolIndex(TOOLS), Prefilter().search).count_held(text) == -1
+    assert make_prose_parser().count_held(text) == -1
 
 
 @pytest.mark.parametrize("text", ["a `b", "{ +", "x: y", "see (", "a ` and"])
 def test_text_in_which_nothing_can_begin_is_passed(text):
-    assert Skimmer(ToolIndex(TOOLS), Prefilter().search).count_held(text) >= 0
+    assert make_prose_parser().count_held(text) >= 0
 
 
 def test_a_backtick_is_passed_by_what_was_shown_before_it():
-    skimmer = Skimmer(ToolIndex(TOOLS), Prefilter().search)
-    assert skimmer.count_held("`x is", lambda: "see the ") == 0
-    assert skimmer.count_held("`x is", lambda: "- ") == -1
+    parser = make_prose_parser()
+    assert parser.feed("see the ") == [TextDelta("see the ")]
+    assert parser.feed("`x is") == [TextDelta("`x is")]
+
+
+@pytest.mark.parametrize("text", [
+    'Tool Name: read\nArguments: {"path": "a"}', 'Function Call: read\nArguments: {"path": "a"}',
+    'get_wea:ther\n{"city": "Oslo"}', "[            f'get_weather(city=\"Oslo\")']", "['weather.now.get_weather', city='Oslo']",
+    "```tool\nTOOL_NAME: read\nBEGIN_ARG: a: b\nx\nEND_ARG\n```",
+])  # fmt: skip
+def test_names_and_labels_of_several_parts_are_found_in_any_pieces(text):
+    whole = summarize(events_of(text))
+    for size in (1, 2, 7):
+        assert summarize(events_of(text, range(size, len(text), size))) == whole
 
 
 def test_prose_is_shown_as_it_comes():
