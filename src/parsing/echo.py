@@ -20,6 +20,7 @@ _MARKUP_CHARS = 200  # around a call
 _ARGUMENT_CHARS = 80  # of markup for each argument
 _LINE_PREFIX = LazyPattern(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
 _UNICODE = LazyPattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_BLANKS = {"n": "\n", "r": "\r", "t": "\t"}
 _HERE = LazyPattern(r"(?<![\w.])\./")
 _QUOTES = str.maketrans("", "", "\"'`“”‘’\\")
 _PROSE_WORD = LazyPattern(r"(?<![<|｜/{\[▁\w])[^\W\d]\w*\b(?! ?[=:>|｜\[(▁])")  # neither markup nor a label
@@ -65,7 +66,8 @@ class GivenText:
 
     def _simplify(self) -> tuple[str, ...]:
         if not self._plain:
-            self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", self._text)): None})
+            lines = _unescape(self._text)  # of a result that is no text they are escaped
+            self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", lines)): None})
         return self._plain
 
 
@@ -94,13 +96,18 @@ def simplify(text: str) -> str:
         import html  # start-up is measured
 
         text = html.unescape(text)
-    if "\\" in text:
-        text = re.sub(r"\\+", r"\\", text)
-        text = _UNICODE.sub(lambda match: chr(int(match[1] or match[2], 16)), text)
-        text = re.sub(r"\\[nrt]", " ", text)
+    text = _unescape(text)
     if "./" in text:
         text = _HERE.sub("", text)
     return " ".join(text.translate(_QUOTES).split())
+
+
+def _unescape(text: str) -> str:
+    """The text with the characters that its backslashes stand for, however often it was encoded."""
+    if "\\" not in text:
+        return text
+    text = _UNICODE.sub(lambda match: chr(int(match[1] or match[2], 16)), re.sub(r"\\+", r"\\", text))
+    return re.sub(r"\\[nrt]", lambda match: _BLANKS[match[0][1]], text)
 
 
 def _iter_leaves(value: JSON | Mapping[str, JSON]) -> Iterator[str]:

@@ -14,30 +14,28 @@ def loads_strict(
     text: str,
     *,
     error: Callable[[str], ValueError] = lambda _key: ValueError("a key stands twice in an object"),
-    allow_equal: bool = False,
     **options: Any,
 ) -> Any:
     """The value of `text`, read by `json.loads` with `options`.
 
-    Raises ValueError and RecursionError as `json.loads` does, and `error(key)` for a repeated key;
-    `allow_equal` accepts a key that is repeated with an equal value.
+    Raises ValueError and RecursionError as `json.loads` does, and `error(key)` for a repeated key.
     """
-    return json.loads(text, object_pairs_hook=build_unique(error, allow_equal=allow_equal), **options)
+    return json.loads(text, object_pairs_hook=build_unique(error), **options)
 
 
 def build_unique(
-    error: Callable[[str], ValueError], *, allow_equal: bool = False
+    error: Callable[[str], ValueError],
 ) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     """The `object_pairs_hook` of `loads_strict`, for a JSON decoder of the caller's own."""
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) < len(pairs):
-            first: dict[str, Any] = {}
-            for key, value in pairs:
-                if key in first and not (allow_equal and first[key] == value):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
                     raise error(key)
-                first[key] = value
+                seen.add(key)
         return members
 
     return build

@@ -8,7 +8,7 @@ import pytest
 from src.parsing import GivenText, extract_tool_calls
 from src.parsing.echo import SoughtCall
 from src.parsing.formats.table import FORMATS
-from src.types.messages import ToolDefinition
+from src.types.messages import ToolDefinition, ToolResult
 from tests.parsing.laws import TOOLS
 
 LINE = "rm -rf \"my build\" && echo 'x'"
@@ -118,3 +118,25 @@ def test_a_text_that_holds_a_call_may_hold_each_beginning_of_its_values(written)
     for size in range(len(LINE) + 1):
         assert text.may_hold(LINE[:size])
         assert not text.may_hold(LINE[:size] + "\u2603")
+
+
+NUMBERED = "\n".join(f"{n}\t{line}" for n, line in enumerate(next(iter(FORMATS)).write("write", WRITE).split("\n"), 7))
+ROWS_OF_RESULTS = {
+    "text": NUMBERED,
+    "a list": [NUMBERED],
+    "an object in a list": [{"file": {"text": NUMBERED, "lines": 9}}],
+    "a list in a string": {"stdout": json.dumps([NUMBERED])},
+}
+
+
+@pytest.mark.parametrize("value", ROWS_OF_RESULTS.values(), ids=ROWS_OF_RESULTS)
+@pytest.mark.parametrize("row", [row for row in FORMATS if row.name in ("hermes", "qwen3_coder", "mistral")])
+def test_a_call_in_a_numbered_file_is_an_echo_in_a_result_of_any_kind(value, row):
+    result = ToolResult("1", "read", "text" if isinstance(value, str) else "data", value)
+    picture = ToolResult(
+        "1", "read", "multimodal", [{"type": "text", "text": NUMBERED}, {"type": "image", "data": "A"}]
+    )
+    tools = [ToolDefinition("write", "Write.", {"type": "object", "properties": {"path": {}, "content": {}}})]
+    for given in (result.text, picture.text):
+        (call,) = extract_tool_calls(row.write("write", WRITE), tools, given=[given]).calls
+        assert call.echo

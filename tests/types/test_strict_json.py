@@ -20,12 +20,6 @@ def test_the_caller_words_the_error_with_the_key():
         loads_strict('{"path": 1, "path": 2}', error=lambda key: ValueError(f"again: {key}"))
 
 
-def test_a_key_repeated_with_an_equal_value_may_be_allowed():
-    assert loads_strict('{"a": [1], "a": [1]}', allow_equal=True) == {"a": [1]}
-    with pytest.raises(ValueError, match="twice"):
-        loads_strict('{"a": [1], "a": [2]}', allow_equal=True)
-
-
 def test_options_go_to_json():
     assert loads_strict('{"a": "x\ny"}', strict=False) == {"a": "x\ny"}
     with pytest.raises(ValueError, match="control character"):

@@ -1,6 +1,6 @@
 """What a value in a call may be, and strict JSON, which is tried before any repair.
 
-A key that is repeated with different values is an error (types/strict_json.py says why).
+A key that is repeated is an error (types/strict_json.py says why).
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def put(members: dict[str, Node], key: str, value: Node) -> None:
-    """Adds a member. Raises UnreadableValue if the key has another value already."""
-    if key in members and members[key] != value:
+    """Adds a member. Raises UnreadableValue if the key stands there already."""
+    if key in members:
         raise _make_repeat_error(key)
     members[key] = value
 
 
 def _make_repeat_error(key: str) -> UnreadableValue:
-    return UnreadableValue(f"The key {key[:64]!r} stands twice, with different values.")
+    return UnreadableValue(f"The key {key[:64]!r} stands twice.")
 
 
-_build_object = build_unique(_make_repeat_error, allow_equal=True)
+_build_object = build_unique(_make_repeat_error)
 _STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object)
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object, strict=False)
 

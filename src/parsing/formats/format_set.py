@@ -15,6 +15,7 @@ from ..arguments.tool_index import ToolIndex
 from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
+from ..stream.brackets import TOKEN_QUOTES
 from ..stream.openers import BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE, BlockStart
 from ..stream.prefix_regex import (
     PrefixMatcher,
@@ -199,14 +200,15 @@ class FormatSet:
         return PrefixMatcher(sequence(SPACE, any_of_caseless(closers - {"]"})), re.IGNORECASE)
 
     @functools.cached_property
-    def stray_closer(self) -> PrefixMatcher:
+    def _value_closers(self) -> frozenset[str]:
         """What closes a value, and stands in text only if a call before it was closed too early."""
-        strays = {closer for row in self.rows if row.syntax for closer in row.syntax.list_closers()}
-        return PrefixMatcher(any_of_caseless(strays | {'<|"|>', "<escape>"}), re.IGNORECASE)
+        closers = {closer.casefold() for row in self.rows if row.syntax for closer in row.syntax.list_closers()}
+        return frozenset(closers | set(TOKEN_QUOTES))
 
     def holds_closer(self, text: str, closers: Iterable[str]) -> bool:
         """Whether one of the closers stands in the text, or what closes a value in some format."""
-        return any(closer in text for closer in closers) or self.stray_closer.search(text) is not None
+        lower = text.casefold()
+        return any(closer in text for closer in closers) or any(closer in lower for closer in self._value_closers)
 
     def _find_wrappers(self, opener: str, kind: str) -> tuple[tuple[Format, ...], Markers]:
         """The rows whose marker ends `opener`, and the markers that open and close that wrapping of a block."""

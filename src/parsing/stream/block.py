@@ -311,9 +311,8 @@ class BlockReader:
             decoded, raw, origin, explicit=block.explicit, is_bare=is_bare, after_text=after_text, lead=self._lead
         )
         if not calls:
-            if buffer.has_bare_values and self._formats.holds_closer(raw, buffer.bare_closers):
-                buffer.doubt()
             return False
+        self.doubt_closed_calls()
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
         if buffer.has_bare_values and any(isinstance(call, MalformedCall) for call in calls):
@@ -328,6 +327,13 @@ class BlockReader:
         if is_bare:
             buffer.follow_bare_values(decoded.closers)
         return True
+
+    def doubt_closed_calls(self) -> None:
+        """Marks the calls so far if what follows them holds an end of values: one of theirs may go on there."""
+        buffer = self._buffer
+        text = buffer.take_following()
+        if buffer.has_bare_values and self._formats.holds_closer(text, buffer.bare_closers):
+            buffer.doubt()
 
     def _give_back_data(self, body: str) -> bool:
         """Returns a long object to the text if no tool's name stands in its beginning; whether it did."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...types.events import TextDelta
 from ...types.messages import ToolCall
 from ..classify import Classification
-from ..events import Doubted, Malformed, ParsedCall, ParserEvent
+from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent
 
 MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
 _HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice
@@ -32,6 +32,7 @@ class StreamBuffer:
         self._counted, self._ahead = 0, 0  # `_ahead` characters, whitespace aside, between `start` and `_counted`
         self.has_bare_values = False  # a call has values whose quotes nothing escapes, and is not doubted yet
         self.bare_closers: tuple[str, ...] = ()  # what closes the values of such calls, besides the formats' closers
+        self._following: list[str] = []  # the text behind such a call
         self.answered = False  # text or a call was emitted
         self.in_fence = False  # of code: in a fence that holds other than a call
         self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
@@ -45,6 +46,8 @@ class StreamBuffer:
 
     def emit(self, event: ParserEvent) -> None:
         self._events.append(event)
+        if self.has_bare_values and isinstance(event, Cut):
+            self._following.append(event.raw)
 
     def take_events(self) -> list[ParserEvent]:
         """The events since the last time."""
@@ -54,8 +57,6 @@ class StreamBuffer:
     @property
     def is_skimmable(self) -> bool:
         """Whether text that is shown next changes nothing but the text before the next block."""
-        if self.bare_closers:
-            return False
         is_far = not self.called or self.shown_chars > MAX_SHOWN_CHARS
         return is_far and self.answered and not self.trailing_calls and self.start == 0
 
@@ -70,6 +71,8 @@ class StreamBuffer:
         else:
             self.text, text = text[-held:], text[:-held]
         self._skimmed.append(text)
+        if self.has_bare_values:
+            self._following.append(text)
         return [TextDelta(text)]
 
     def join_skimmed(self) -> None:
@@ -108,6 +111,8 @@ class StreamBuffer:
         self._events.append(TextDelta(text))
         self.start = end
         self._counted = 0
+        if self.has_bare_values:
+            self._following.append(text)
         if (self.trailing_calls or not self.answered) and not text.isspace():
             self.answered = True
             self.trailing_calls = []
@@ -133,17 +138,19 @@ class StreamBuffer:
             self._events.append(Malformed(call, raw))
 
     def follow_bare_values(self, closers: tuple[str, ...]) -> None:
-        """After a call with bare values: the calls so far are doubted where one of `closers` follows."""
+        """After a call with bare values: it is doubted if one of `closers` follows, or another end of values."""
         self.has_bare_values = True
         self.bare_closers = tuple({*self.bare_closers, *closers})
 
-    def list_labels(self) -> list[str]:
-        """Those of the closers that no anchor finds."""
-        return [closer for closer in self.bare_closers if closer[0] != "<"]
+    def take_following(self) -> str:
+        """The text since a call with bare values, or since the last time."""
+        text = "".join(self._following)
+        self._following.clear()
+        return text
 
-    def doubt(self, *, is_certain: bool = False) -> None:
-        """Marks the calls so far: a value may go on behind them, or certainly seems to."""
-        self._events.append(Doubted("", is_certain))
+    def doubt(self) -> None:
+        """Marks the calls so far: a value seems to go on behind them."""
+        self._events.append(Doubted("", is_certain=True))
         self.has_bare_values, self.bare_closers = False, ()
 
     def reset(self) -> None:

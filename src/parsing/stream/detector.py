@@ -17,7 +17,7 @@ from ..formats.format_set import FORMAT_SET, FormatSet
 from . import openers
 from .buffer import LOOK_BACK_CHARS
 from .lookback import CHANNELS, TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
-from .openers import BlockStart, NeedMore, Skip, Stray
+from .openers import BlockStart, NeedMore, Skip
 
 _HARMONY_LEAD = LazyPattern(
     TO + r"([\w.:-]{1,80})(?:\s{0,4}(?:code|json|commentary|analysis|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}\Z"
@@ -35,7 +35,7 @@ _LABEL = LazyPattern(
 )
 
 
-Detection = Union[BlockStart, NeedMore, Skip, Stray, None]
+Detection = Union[BlockStart, NeedMore, Skip, None]
 
 
 class BlockDetector:
@@ -88,7 +88,7 @@ class BlockDetector:
             return BlockStart(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
         if self._formats.lone_element.is_prefix(text, start):
             return NeedMore(start)
-        return self._detect_element(position) or self._detect_stray(text, at)
+        return self._detect_element(position)
 
     def _detect_element(self, position: Position) -> Detection:
         """An element that is named after a tool."""
@@ -103,12 +103,6 @@ class BlockDetector:
         ):
             return NeedMore(at)
         return None
-
-    def _detect_stray(self, text: str, at: int) -> Detection:
-        strays = self._formats.stray_closer
-        if stray := strays.match(text, at):
-            return Stray(stray.end())
-        return NeedMore(at) if strays.is_prefix(text, at) else None
 
     def _detect_markers(self, text: str, at: int, start: int, opener: str = "") -> Detection:
         """Wrapping markers at `at` and the beginning of a body; markers without a body are prose."""

@@ -149,9 +149,3 @@ class Skip(NamedTuple):
     """Text up to `end`: markers that no body follows, or inline code."""
 
     end: int
-
-
-class Stray(NamedTuple):
-    """A tag up to `end` that closes a value, which no block is open for."""
-
-    end: int

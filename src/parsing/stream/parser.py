@@ -27,10 +27,10 @@ from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backti
 from .detector import BlockDetector, Detection, find_code
 from .lookback import Position, find_hold, find_word_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
-from .openers import BlockStart, NeedMore, Skip, Stray
+from .openers import BlockStart, NeedMore, Skip
 from .prefilter import Prefilter
 from .prefix_regex import MAX_MATCH_CHARS
-from .reasoning import Marker, ReasoningReader, count_overlap
+from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 MAX_UNREAD_PIECES = 4096  # of a block, kept before they are read
@@ -91,8 +91,6 @@ class StreamParser:
         self._previews = previews
         self._truncated = False
         self._formats = formats
-        self._discarded = ""  # the end of what was cut as made up by the model
-        self._cut_closers = False  # whether a closer of values stood in it
         self._state: _State = "in reasoning" if thought_closer else "prose"
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
         self._unread: list[str] = []
@@ -155,8 +153,9 @@ class StreamParser:
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
         """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""
         self._truncated = truncated
-        events = self._follow() if self._unread else []
-        return events + self._run(True) + self._recover_calls()
+        events = (self._follow() if self._unread else []) + self._run(True)
+        self._block.doubt_closed_calls()
+        return events + self._buffer.take_events() + self._recover_calls()
 
     def _feed_block(self, text: str) -> list[ParserEvent]:
         """Follows the block when a character arrives that may end it; until then text is only kept."""
@@ -206,17 +205,12 @@ class StreamParser:
         if buffer.position == buffer.floor > 0:  # a line begins behind a block
             first = _skip_blanks(buffer.text, buffer.floor)
             at = first if buffer.text.startswith("`", first) else at
-        for label in buffer.list_labels():
-            found = buffer.text.find(label, buffer.position, len(buffer.text) if at < 0 else at + len(label))
-            at = found if found >= 0 and not 0 <= at < found else at
         if buffer.called and self._show_before_fabricated(at):
             self._state = "discard"
             return True
         if at < 0:
             end = max(buffer.position, len(buffer.text) - count_backticks(buffer.text))
             hold = len(buffer.text) if final else find_hold(self._tools, buffer.text, buffer.start)
-            for label in () if final else buffer.list_labels():
-                end = min(end, len(buffer.text) - count_overlap(buffer.text, label, buffer.start))
             self._hold(hold if final else min(hold, end), end, final)
             return False
         if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
@@ -231,10 +225,7 @@ class StreamParser:
             self._state = "after block" if self._block.begin(detection) else "in block"
         elif isinstance(detection, Marker) and self._reasoning:
             self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
-        elif isinstance(detection, (Skip, Stray)):
-            if isinstance(detection, Stray) and buffer.has_bare_values:
-                buffer.show(at)
-                buffer.doubt()
+        elif isinstance(detection, Skip):
             buffer.seek(detection.end)
         else:
             self._pass_anchor(at)
@@ -266,15 +257,11 @@ class StreamParser:
             self._state = "prose"
         return ended
 
-    def _discard(self, final: bool) -> bool:
+    def _discard(self, _final: bool) -> bool:
         buffer = self._buffer
         if rest := buffer.text[buffer.start :]:
             buffer.emit(Cut(rest))
             buffer.take(len(buffer.text))
-            self._discarded = (self._discarded + rest)[-len(rest) - MAX_MARKER_CHARS :]
-            self._cut_closers = self._cut_closers or self._formats.holds_closer(self._discarded, buffer.bare_closers)
-        if final and self._cut_closers and buffer.has_bare_values:
-            buffer.doubt(is_certain=True)
         return False
 
     _STEPS: ClassVar[dict[_State, Callable[[StreamParser, bool], bool]]] = {
@@ -294,8 +281,6 @@ class StreamParser:
         marker = self._reasoning.find_marker(at, final=final) if self._reasoning and reads_marker else None
         if isinstance(marker, (Marker, Skip)):
             return marker
-        if buffer.bare_closers and (stray := self._find_stray(at, final)):
-            return stray
         position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
         detection = self._detector.detect(position)
         if isinstance(detection, BlockStart) and "`" in position.line and not buffer.in_fence:
@@ -303,15 +288,6 @@ class StreamParser:
         if marker and isinstance(detection, BlockStart):
             return NeedMore(detection.start)
         return marker if marker and not isinstance(detection, NeedMore) else detection
-
-    def _find_stray(self, at: int, final: bool) -> Stray | NeedMore | None:
-        """A tag at `at` that is named after an argument of a call before, and would close its value."""
-        text = self._buffer.text
-        if closer := next((each for each in self._buffer.bare_closers if text.startswith(each, at)), ""):
-            return Stray(at + len(closer))
-        rest = text[at : at + MAX_MATCH_CHARS]
-        may_come = not final and rest != "<" and any(each.startswith(rest) for each in self._buffer.bare_closers)
-        return NeedMore(at) if may_come else None
 
     def _is_allowed(self, block: BlockStart) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""

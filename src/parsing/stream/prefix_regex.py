@@ -122,9 +122,6 @@ class PrefixMatcher:
     def match(self) -> Callable[..., re.Match[str] | None]:
         return re.compile(self._pattern.whole, self._flags).match
 
-    def search(self, text: str) -> re.Match[str] | None:
-        return re.compile(self._pattern.whole, self._flags).search(text)
-
     @functools.cached_property
     def _match_prefix(self) -> Callable[..., re.Match[str] | None]:
         return re.compile(_GROUP.sub("(?:", self._pattern.prefix), self._flags).match

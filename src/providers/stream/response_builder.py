@@ -139,8 +139,7 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     try:
         value = loads_strict(
             raw,
-            error=lambda key: ValueError(f"The arguments hold {key[:64]!r} twice, with different values."),
-            allow_equal=True,
+            error=lambda key: ValueError(f"The arguments hold {key[:64]!r} twice."),
             parse_constant=_refuse_constant,
             parse_float=_parse_float,
         )

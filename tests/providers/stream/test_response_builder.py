@@ -115,6 +115,6 @@ def test_ordinary_nesting_is_read():
 
 
 def test_of_a_key_that_stands_twice_no_value_is_chosen():
-    with pytest.raises(ValueError, match="'path' twice, with different values"):
-        parse_arguments('{"path": "a", "path": "../b"}')
-    assert parse_arguments('{"path": "a", "path": "a"}') == {"path": "a"}
+    for again in ("../b", "a"):
+        with pytest.raises(ValueError, match="'path' twice"):
+            parse_arguments(f'{{"path": "a", "path": "{again}"}}')
