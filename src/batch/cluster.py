@@ -68,9 +68,10 @@ def _start(address: str) -> Any:
     except ImportError as error:
         raise ConfigError(f"--ray needs {error.name}.", "Install it: pip install 'vllm-bot[ray]'") from error
     # Workers find this program where the driver has it, unless it is installed there.
+    own: dict[str, Any] = {} if address else {"include_dashboard": False}
     runtime = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}}
     try:
-        ray.init(address=address or None, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address or None, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise BotError(f"The Ray cluster {address} cannot be used: {error}") from error
     context = ray.data.DataContext.get_current()

@@ -166,7 +166,7 @@ def load_rows(folder: Path) -> list[Row]:
 
 
 def _make_prediction(row: Row) -> dict[str, str]:
-    """A line as SWE-bench's harness reads it: swebench/harness/constants, KEY_INSTANCE_ID and the two after it."""
+    """A line as SWE-bench's harness reads it: swebench 5.0.2, harness/utils.py, get_predictions_from_file."""
     return {"instance_id": row.id, "model_name_or_path": row.model, "model_patch": row.patch}
 
 

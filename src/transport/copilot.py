@@ -14,10 +14,11 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -31,6 +32,7 @@ from .json_rpc import JsonRpcProcess, RpcMessage
 PATH_VARIABLE = "COPILOT_CLI_PATH"  # as in github-copilot-sdk
 PROTOCOL_VERSION = 3
 OK, NOT_FOUND = 200, 404
+DELETE_TIMEOUT_S = 2.0  # for all sessions
 NAME = "The Copilot CLI"
 _INSTALL_HINT = f"Install it with: npm install -g @github/copilot, or set {PATH_VARIABLE} to its path."
 _SIGN_IN_HINT = "Sign in: run `copilot login`, or set COPILOT_GITHUB_TOKEN. For another server, set vllm.base_url."
@@ -144,6 +146,7 @@ class _Cli:
         self._headers = headers
         self._process: JsonRpcProcess | None = None
         self._session: _Session | None = None
+        self._sessions: list[str] = []  # that are to be deleted
         self._is_answering = False
         self._results: dict[str, dict[str, Any]] = {}  # of calls, by their id, that the session waits for
         self._backlog: list[RpcMessage] = []  # events that came while an answer was waited for
@@ -214,6 +217,8 @@ class _Cli:
         given = {name: value for name, value in settings.items() if value is not None}
         session = _Session(str(uuid.uuid4()), settings)
         self._call("session.create", {"sessionId": session.id, **given})
+        if self.is_service:
+            self._sessions.append(session.id)
         return session
 
     def leave_turn(self) -> None:
@@ -223,11 +228,10 @@ class _Cli:
             self._drop_session()
 
     def _drop_session(self) -> None:
-        """Leave the session, and have the CLI stop it and forget it."""
+        """Leave the session, and have the CLI stop it."""
         session, self._session = self._session, None
         if session and self._process:
-            for method in ("session.abort", "sessions.delete"):
-                self._send(method, {"sessionId": session.id})
+            self._send("session.abort", {"sessionId": session.id})
 
     def _follow(self, session: _Session) -> Iterator[bytes]:
         """The session's events as a stream of server-sent events, until the turn is over.
@@ -342,7 +346,8 @@ class _Cli:
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise ClientError(f"{NAME} cannot be started: {error}.", _INSTALL_HINT) from error
-        self._finalizer = weakref.finalize(self, _clean_up, process, folder)
+        self._sessions = []
+        self._finalizer = weakref.finalize(self, _clean_up, process, folder, self._sessions)
         self._process = process
         try:
             told = self._call("connect", {})
@@ -361,7 +366,13 @@ class _Cli:
             self._finalizer()
 
 
-def _clean_up(process: JsonRpcProcess, folder: str) -> None:
+def _clean_up(process: JsonRpcProcess, folder: str, sessions: Sequence[str]) -> None:
+    """End the process, its `sessions` first: the CLI would keep them among the user's."""
+    waiting = {process.send("sessions.delete", {"sessionId": id}) for id in sessions}
+    deadline = time.monotonic() + DELETE_TIMEOUT_S
+    with suppress(StreamCut):
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            waiting.discard((process.receive(left) or {}).get("id", 0))
     process.end()
     shutil.rmtree(folder, ignore_errors=True)
 
