@@ -1,4 +1,4 @@
-"""What bubblewrap and Landlock share, and two stand-ins: NoSandbox, and DisabledExec, which runs nothing.
+"""What bubblewrap and Landlock share, and what stands in for them where none is used.
 
 choose.py decides which of them runs the commands.
 """
@@ -24,12 +24,11 @@ from .view import SandboxView, list_protected
 
 
 class NoSandbox:
-    """Commands run uncontained, but within the limits."""
+    """Commands run uncontained, but within the limits; where a sandbox is required, none runs."""
 
-    kind = "none"
-    is_enforcing = False
-
-    def __init__(self, limits: ResourceLimits, description: str) -> None:
+    def __init__(self, limits: ResourceLimits, description: str, *, is_required: bool = False) -> None:
+        self.kind = "refused" if is_required else "none"
+        self.is_enforcing = is_required
         self.description = description
         self._limits = limits
 
@@ -43,29 +42,9 @@ class NoSandbox:
         environment: Mapping[str, str],
         access: Access = "write",  # noqa: ARG002
     ) -> Launch:
+        if self.is_enforcing:
+            raise OSError(f"{self.description} (security.sandbox is required)")
         return Launch(argv, environment, self._limits.make_setter(), max_tasks=self._limits.max_tasks)
-
-
-class DisabledExec:
-    """No command runs: a sandbox is required, and none works here."""
-
-    kind = "refused"
-    is_enforcing = True
-
-    def __init__(self, description: str) -> None:
-        self.description = description
-
-    def has_network(self, access: Access) -> bool:  # noqa: ARG002
-        return True
-
-    def launch(
-        self,
-        argv: Sequence[str],  # noqa: ARG002
-        cwd: Path,  # noqa: ARG002
-        environment: Mapping[str, str],  # noqa: ARG002
-        access: Access = "write",  # noqa: ARG002
-    ) -> Launch:
-        raise OSError(f"{self.description} (security.sandbox is required)")
 
 
 class SandboxBase(ABC):

@@ -17,7 +17,7 @@ from typing import get_args
 from ...types.sandbox import Access
 from . import seccomp
 from .attributes import list_numbers
-from .base import DisabledExec, NoSandbox, SandboxBase
+from .base import NoSandbox, SandboxBase
 from .bubblewrap import BubblewrapSandbox
 from .deferred import SandboxChoice
 from .limits import ResourceLimits
@@ -56,9 +56,9 @@ def choose(
             tried.append(f"{kind}: {why}")
         else:
             return SandboxChoice(sandbox, tuple(tried))
-    if mode == "required":
-        return SandboxChoice(DisabledExec("none works here: commands are not run"), tuple(tried))
-    return SandboxChoice(NoSandbox(limits, "none works here: commands can do what you can do"), tuple(tried))
+    is_required = mode == "required"
+    meaning = "commands are not run" if is_required else "commands can do what you can do"
+    return SandboxChoice(NoSandbox(limits, f"none works here: {meaning}", is_required=is_required), tuple(tried))
 
 
 def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
