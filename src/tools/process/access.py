@@ -17,13 +17,14 @@ from .background import run_in_background
 from .run import FinishedCommand, run
 
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
+GUARDED = ".git/config and .git/hooks"
 NETWORK_FAILURE = re.compile(
     r"network|resolv|getaddrinfo|name or service|unknown host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|connection|connect to"
     r"|dial tcp|download|fetch|socket|registry|index url|no matching distribution|offline|proxy|host",
     re.IGNORECASE,
 )
 FILE_REFUSAL = re.compile(
-    r"read-only file system|permission denied|operation not permitted|EROFS|EACCES", re.IGNORECASE
+    r"read-only file system|permission denied|operation not permitted|resource busy|EROFS|EACCES|EBUSY", re.IGNORECASE
 )
 
 
@@ -69,7 +70,9 @@ def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, i
         )
     parts = []
     if FILE_REFUSAL.search(text):
-        parts.append("nothing outside the workspace can be changed, nor what runs by itself, such as .git/hooks")
+        parts.append(
+            "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
+        )
     has_network = ctx.sandbox.has_network(access)
     if not has_network and (len(text) < MAX_SILENT_CHARS or NETWORK_FAILURE.search(text)):
         if is_tool:

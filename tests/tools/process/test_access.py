@@ -1,0 +1,67 @@
+"""What a model reads of a command that its access made fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from src.tools import ToolContext
+from src.tools.process.access import explain_failure, run_command
+from src.tools.process.run import FinishedCommand
+from src.tools.sdk.context import CommandReport
+from src.types.sandbox import Launch
+
+SANDBOX = SimpleNamespace(is_enforcing=True, has_network=lambda access: access == "network")
+READ = "the workspace is read-only for access=read; call again with access=write if the command must change files"
+NETWORK = "there is no network for access=write; call again with access=network if the command needs it"
+GUARDED = "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
+LONG = "a failure that has nothing to do with it: assertion 1 == 2 in test_a.py\n" * 3
+
+
+def explain(access: str, output: str = "", *, is_tool: bool = False, **report: str) -> str:
+    context = ToolContext(Path("/"), sandbox=SANDBOX, report=CommandReport(**report))
+    return explain_failure(access, FinishedCommand(output, 1), context, is_tool=is_tool)
+
+
+@pytest.mark.parametrize("output", ["", LONG, "INTERNAL ERROR, please report a bug"])
+def test_with_read_the_words_are_said_whatever_the_program_says(output):
+    assert explain("read", output).startswith(READ)
+
+
+@pytest.mark.parametrize(
+    ("access", "output", "expected"),
+    [
+        ("write", "", NETWORK),
+        ("write", f"{LONG}Could not resolve host: x", NETWORK),
+        ("write", LONG, ""),
+        ("write", f"{LONG}x: Read-only file system", GUARDED),
+        ("write", f"{LONG}could not write config file .git/config: Device or resource busy", GUARDED),
+        ("write", "mkdir: /etc/x: Permission denied", f"{GUARDED}; {NETWORK}"),
+        ("network", "Could not resolve host: x", ""),
+        ("outside", "Permission denied", ""),
+    ],
+)
+def test_with_more_they_are_said_if_they_may_be_the_cause(access, output, expected):
+    assert explain(access, output) == expected
+
+
+def test_where_nothing_else_is_offered_or_can_be_named_nothing_is_advised():
+    assert explain("read", widest_access="read").endswith("; no other access is offered now")
+    assert explain("read", is_tool=True) == "the workspace is read-only for this tool, and there is no network"
+    assert explain("write", is_tool=True) == "there is no network for this tool"
+
+
+def test_only_a_command_that_named_no_access_may_run_again_with_more(tmp_path):
+    sandbox = SimpleNamespace(
+        is_enforcing=True,
+        has_network=lambda _: False,
+        launch=lambda argv, _cwd, environment, _access: Launch(argv, environment),
+    )
+    context = ToolContext(tmp_path, environment={"PATH": "/usr/bin:/bin"}, sandbox=sandbox)
+    for named, may_run_again in ((None, True), ("read", False), ("write", False)):
+        report = CommandReport()
+        run_command(["/bin/sh", "-c", "exit 3"], replace(context, report=report), named)
+        assert (report.named_none, report.exit_code) == (may_run_again, 3)
