@@ -137,7 +137,7 @@ class Leftovers:
         ):  # folders come before their files
             name = str(place.relative_to(self._top))
             try:
-                if not self._is_unreachable(path) and self._has_changed(path):
+                if self._has_changed(path) and not self._is_unreachable(path):
                     self._replace(path)
                     restored[name] = None
             except OSError as error:
