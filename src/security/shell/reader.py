@@ -80,29 +80,28 @@ EMPTY = ReadCommand(())
 
 
 def parse_line(source: str) -> tuple[ReadCommand, ...]:
-    """The simple commands of a command line. Raises UnsafeToParse."""
+    """The simple commands of a command line. Raises UnsafeToParse.
+
+    Their order is not checked: what a shell refuses does not run.
+    """
     if len(source) > MAX_LINE_CHARS:
         raise UnsafeToParse(f"the command is longer than {MAX_LINE_CHARS:,} characters")
     _refuse_invisible(source)
     commands: list[ReadCommand] = []
-    command, before, depth = EMPTY, "", 0
+    command, before = EMPTY, ""
     for operator, word in _list_tokens(source):
         if word:
-            if before == ")":
-                raise UnsafeToParse("a word follows )")
             command = _add_word(command, operator, word)
             continue
-        _check_order(before, command, operator)
+        if operator == "(" and (command != EMPTY or before == "("):
+            raise UnsafeToParse("( begins more than a group of commands")
         if command.words:
             commands.append(_check_command(command))
-        if command.words or before == ")" or operator not in ("\n", ""):
-            before = operator
-        depth += (operator == "(") - (operator == ")")
-        if depth < 0:
-            raise UnsafeToParse("it has more ) than (")
-        command = EMPTY
-    if depth or before in ("|", "|&", "&&", "||") or not commands:
-        raise UnsafeToParse("it ends too early" if commands else "it contains no command")
+        elif command != EMPTY:
+            raise UnsafeToParse("a redirection stands alone")
+        command, before = EMPTY, operator
+    if not commands:
+        raise UnsafeToParse("it contains no command")
     return tuple(commands)
 
 
@@ -112,16 +111,6 @@ def _add_word(command: ReadCommand, operator: str, word: ReadWord) -> ReadComman
     if operator[0] == "<":
         return command._replace(reads=(*command.reads, word))
     return command._replace(writes=(*command.writes, word))
-
-
-def _check_order(before: str, command: ReadCommand, operator: str) -> None:
-    """Raises UnsafeToParse if the operator may not stand behind the command, and what came before it."""
-    if operator == "(" and (command != EMPTY or before in ("(", ")")):
-        raise UnsafeToParse("( begins more than a group of commands")
-    if command != EMPTY and not command.words:
-        raise UnsafeToParse("a redirection stands alone")
-    if command == EMPTY and before != ")" and operator not in ("\n", "", "(", ")"):
-        raise UnsafeToParse(f"there is no command before {operator}")
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def test_only_what_is_not_quoted_is_a_pattern():
 @pytest.mark.parametrize(
     "line",
     [
-        "", " ", "# a", ";", "a;;b", "| a", "a &&", "a |", "(a", "a)", "a (b)", "f() { a; }", "{ a; }", "(a) b", "((1))",
+        "", " ", "# a", ";", "a (b)", "f() { a; }", "f() (a)", "f () (a)", "{ a; }", "((1))", "( (a); b)", "a; > b",
         "$a", "a $b", 'a "$b"', "a `b`", 'a "`b`"', "a $(b)", "a <(b)", "a {b,c}", "a ~/b", "a b=~/c", "x=1 a", "x=1",
         "if a; then b; fi", "for a in b; do c; done", "[[ a ]]", "function f", "coproc a", "a 'b", 'a "b', "a \\",
         "a <<E\nb\nE", "a <<E\\\nF\n$(b)\nEF", "a <<'E'\nb", "a >", "a > *", "> a", "a 10>b", "a {}b", "l? a",
@@ -54,6 +54,11 @@ def test_only_what_is_not_quoted_is_a_pattern():
 def test_everything_else_is_refused(line):
     with pytest.raises(UnsafeToParse):
         parse_line(line)
+
+
+@pytest.mark.parametrize("line", ["a;;b", "| a; b", "a && b &&", "(a; b", "a; b)", "(a) b"])
+def test_of_a_line_that_a_shell_refuses_the_commands_are_read(line):
+    assert [each.texts for each in parse_line(line)] == [("a",), ("b",)]
 
 
 def test_a_literal_word_is_what_a_program_gets():
