@@ -46,6 +46,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
         "app",
         "config",
         "security.permissions.approval",
+        "session.replay",
         "session.session",
         "tools.process.run",
         "tools.sdk.output_store",

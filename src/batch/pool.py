@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from ..errors import describe_error
 from .results import Row
-from .task_run import Job, TaskOutcome, get_folder, run_task
+from .task_run import Job, TaskOutcome, describe_ended, get_folder, run_task
 
 END_GRACE_S = 5.0  # from SIGTERM to SIGKILL
 EXIT_SIGNAL = 128
@@ -73,7 +73,7 @@ class ProcessPool:
             elif time.monotonic() >= each.deadline:
                 _end([each])
                 reason = f"The task took longer than {self._timeout:g} seconds."
-                outcome = TaskOutcome(Row(each.job.task.id, each.job.hash, "timeout", reason, seconds=self._timeout))
+                outcome = describe_ended(each.job, "timeout", reason, self._timeout)
             if outcome:
                 self._running.remove(each)
                 each.pipe.close()
@@ -88,8 +88,7 @@ class ProcessPool:
             _end([running])
             number = -(running.process.exitcode or 0)
             how = f"signal {signal.Signals(number).name}" if number > 0 else f"exit code {-number}"
-            row = Row(running.job.task.id, running.job.hash, "crashed", f"Its process ended with {how}.")
-            return TaskOutcome(row)
+            return describe_ended(running.job, "crashed", f"Its process ended with {how}.")
         _end([running], grace=END_GRACE_S)
         return outcome
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from ..app.factory import Factory
+from ..app.library.conversation import add_usages
 from ..app.library.result import STOPS, RunRecord
 from ..app.library.structured import Form
 from ..app.runtime import Runtime, make_tool_context
@@ -18,11 +19,12 @@ from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings
 from ..errors import BotError, ConnectFailed, ServerError, ServerLoading, ToolError, describe_error
 from ..security.permissions.approval import NoApprover
+from ..session.replay import replay
 from ..session.session import Session
 from ..tools.process.run import run
 from ..tools.sdk.output_store import Stored
 from ..types.events import Completed, Event
-from ..types.messages import JSON, UserMessage
+from ..types.messages import JSON, Response, UserMessage
 from .repository import Repositories, TaskWorkspace
 from .results import SUCCESS, CheckResult, Row
 from .tasks import Task
@@ -66,6 +68,24 @@ def run_task(job: Job) -> TaskOutcome:
     return outcome._replace(row=outcome.row._replace(seconds=round(time.monotonic() - began, 3)))
 
 
+def describe_ended(job: Job, status: str, reason: str, seconds: float = 0.0) -> TaskOutcome:
+    """What there is of a task whose process was ended, or died: what its journal tells. Its folder is still there."""
+    row = Row(job.task.id, job.hash, status, reason, seconds=seconds, model=job.settings.vllm.model)
+    settings = replace(job.settings, state=_get_state(get_folder(job)))
+    with suppress(BotError, OSError, ValueError):  # it did not come to that
+        (path,) = Factory(settings).make_store().folder.glob("*.jsonl")
+        responses = [each for each in replay(path, whole=True).messages if isinstance(each, Response)]
+        usage = add_usages(each.usage for each in responses)
+        row = row._replace(
+            usage={"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
+            calls=sum(len(each.requested_calls) for each in responses),
+            turns=len(responses),
+            session=path.stem,
+        )
+        return TaskOutcome(row, path.read_bytes())
+    return TaskOutcome(row)
+
+
 def point_to(settings: Settings, address: str) -> Settings:
     """The settings for another server with the same key."""
     places = {**settings.places, "vllm.base_url": "argument of batch"}
@@ -75,6 +95,10 @@ def point_to(settings: Settings, address: str) -> Settings:
 def get_folder(job: Job) -> Path:
     """Where the task works: its name is short, and fit for every file system."""
     return job.scratch / "tasks" / sha256(f"{job.task.id} {job.hash}".encode()).hexdigest()[:16]
+
+
+def _get_state(folder: Path) -> Path:
+    return folder / "private" / "state"
 
 
 def _is_overload(error: BaseException) -> bool:
@@ -90,7 +114,7 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     private.mkdir(parents=True, mode=0o700)
     workspace = TaskWorkspace(folder / "workspace", private)
     readable = workspace.prepare(task, Repositories(job.scratch / "repositories"))
-    settings = _adapt_settings(job, workspace.root, private / "state", readable)
+    settings = _adapt_settings(job, workspace.root, _get_state(folder), readable)
     factory = Factory(settings)
     store = factory.make_store()
     session = factory.make_session(settings.vllm.model, store)

@@ -96,7 +96,7 @@ def test_tasks_of_one_repository_do_not_see_each_other(tmp_path):
 
 
 class TestPoisonedTasks:
-    def test_one_that_kills_its_process_ends_alone(self, tmp_path):
+    def test_one_that_kills_its_process_ends_alone_and_what_there_is_of_it_is_kept(self, tmp_path):
         (tmp_path / "deadly.py").write_text(DEADLY)
 
         def add_tool(settings):
@@ -104,10 +104,14 @@ class TestPoisonedTasks:
 
         with run(tmp_path, Task("bad", "use die"), Task("good", "say x"), adapt=add_tool) as batch:
             assert [row.status for row in batch.rows] == ["crashed", "answered"]
-            assert batch.rows[0].reason == "Its process ended with signal SIGKILL."
+            bad = batch.rows[0]
+        assert bad.reason == "Its process ended with signal SIGKILL."
+        assert (bad.calls, bad.turns, bad.tokens > 0) == (1, 1, True)
+        assert '"name":"die"' in (tmp_path / f"out/sessions/{bad.session}.jsonl").read_text()
 
     def test_one_that_takes_too_long_is_ended_with_its_commands(self, tmp_path):
-        with run(tmp_path, Task("slow", "run sleep 987"), timeout=3.0) as batch:
+        many = "run for i in $(seq 40); do sleep 987 & done; wait"
+        with run(tmp_path, Task("slow", many), timeout=4.0) as batch:
             assert [row.status for row in batch.rows] == ["timeout"]
         assert not is_running("sleep", "987")
 
