@@ -251,7 +251,13 @@ def _make_compactor(connections: Connections, model: Model) -> Compactor:
         writer = theirs.make_model(theirs.choose_model())
         return writer.core if settings.server == connections.settings.server else SeparateWriter(writer)
 
-    return Compactor(model.core, at=config.compact_at, writer=make_writer)
+    return Compactor(
+        model.core,
+        at=config.compact_at,
+        writer=make_writer,
+        directives=config.compact_directives,
+        retained_turns=config.retain_last_turns,
+    )
 
 
 def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registry:

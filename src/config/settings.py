@@ -143,6 +143,13 @@ class AgentSettings:
     compact_model: str = option(
         "", "Model that writes the summary: MODEL, a name in `servers`, or SERVER:MODEL; empty: the one that answers"
     )
+    compact_directives: str = option("", "What every summary must heed, e.g. `Keep each figure with its unit.`")
+    retain_last_turns: int | None = option(
+        None,
+        "Turns that a summary leaves as they are, if they take half of the context at most; null: as many as take a "
+        "quarter of it",
+        least=1,
+    )
 
 
 @dataclass(frozen=True, slots=True)

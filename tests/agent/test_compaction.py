@@ -82,8 +82,8 @@ def is_sendable(messages):
         assert results == calls
 
 
-def run(model, messages, hint=None):
-    compactor = Compactor(model)
+def run(model, messages, hint=None, **options):
+    compactor = Compactor(model, **options)
     steps = compactor.compact_if_full(messages, ()) if hint is None else compactor.compact_now(messages, (), hint)
     return list(perform(steps))
 
@@ -121,6 +121,27 @@ class TestBeforeItIsFull:
         run(SizedModel(), messages)
         is_sendable(messages)
         assert size(messages) < 0.85 * CONTEXT
+
+    @pytest.mark.parametrize("turns", [1, 2, 4])
+    def test_so_many_of_the_last_turns_stay_as_the_user_says(self, turns):
+        messages = [*conversation(12), UserMessage("and now?")]
+        before = list(messages)
+        run(SizedModel(), messages, retained_turns=turns)
+        assert messages[2:] == before[-1 - 4 * (turns - 1) :]
+
+    def test_more_turns_than_half_of_the_context_do_not_stay(self):
+        messages, as_ever = [*conversation(12), UserMessage("and now?")], [*conversation(12), UserMessage("and now?")]
+        run(SizedModel(), messages, retained_turns=9)
+        run(SizedModel(), as_ever)
+        assert messages == as_ever
+
+    def test_by_hand_they_stay_however_long_they_are(self):
+        messages = conversation(4)
+        before = list(messages)
+        run(SizedModel(), messages, hint="", retained_turns=3)
+        assert messages[2:] == before[5:]
+        (notice,) = run(SizedModel(), messages, hint="", retained_turns=9)
+        assert "nothing to summarize" in notice.text
 
     def test_within_one_long_turn_the_question_is_kept_word_for_word(self):
         messages = [SYSTEM, UserMessage("find the bug in parser.py"), *(m for n in range(15) for m in turn(n)[1:3])]
@@ -210,6 +231,14 @@ class TestTheRequestForASummary:
         model = SizedModel()
         run(model, conversation(3), hint="the port numbers")
         assert "the port numbers" in model.summed[0][-1].text
+
+    @pytest.mark.parametrize("by_hand", [None, "the port numbers"])
+    def test_directives_hold_for_every_summary(self, by_hand):
+        model = SizedModel()
+        run(model, [*conversation(12), UserMessage("and now?")], hint=by_hand, directives="Keep the units.")
+        asked = "".join(message.text for message in model.summed[0] if not isinstance(message, ToolResults))
+        assert asked.count("Of every summary the user asks this: Keep the units.") == 1
+        assert ("the port numbers" in asked) == bool(by_hand)
 
     def test_where_the_server_finds_it_too_long_all_the_same_it_gets_shorter(self):
         class Strict(SizedModel):

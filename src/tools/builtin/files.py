@@ -37,10 +37,10 @@ MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
 def read(
     path: Annotated[str, "File, relative to the workspace"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "First line to show, counted from 1; negative: from the end"] = None,
-    limit: Annotated[int | None, "Number of lines to show"] = None,
+    offset: Annotated[int | None, "First line, from 1; negative: from the end"] = None,
+    limit: Annotated[int | None, "Number of lines"] = None,
 ) -> str | list[str | Media]:
-    """Read a text file, or see an image. Each line is shown after its number and a tab; the sha256 comes last."""
+    """Read a text file, or see an image. Each line follows its number and a tab; the sha256 comes last."""
     first = 1 if offset is None else offset
     with open_file(path, ctx) as file:
         size = os.fstat(file.fileno()).st_size
@@ -109,13 +109,13 @@ def edit(
     oldText: Annotated[str, "Text to replace, without line numbers; empty: the whole file"],
     newText: Annotated[str, "Its replacement"],
     ctx: ToolContext,
-    replace_all: Annotated[bool, "Replace every occurrence; else oldText must occur exactly once"] = False,
+    replace_all: Annotated[bool, "Replace every occurrence, not just one"] = False,
     match_mode: Annotated[
         MODE, "line_trimmed ignores indentation, block_anchor all but first and last line; auto tries all"
     ] = "auto",
-    expected_replacements: Annotated[int | None, "Refuse unless there are exactly this many replacements"] = None,
-    dry_run: Annotated[bool, "Only show the diff, change nothing"] = False,
-    expected_hash: Annotated[str | None, "sha256 that read showed; refuse if the file has changed since"] = None,
+    expected_replacements: Annotated[int | None, "Refuse another number of replacements"] = None,
+    dry_run: Annotated[bool, "Only show the diff"] = False,
+    expected_hash: Annotated[str | None, "sha256 that read showed; refuse a changed file"] = None,
 ) -> str:
     """Replace text in a file and show the diff."""
     change = _plan_change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)

@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import takewhile
 from typing import Annotated, BinaryIO
 
 from ...errors import ToolError
-from ..fs.line_window import read_window
+from ..fs.line_window import read_part, read_window
 from ..sdk.context import ToolContext
 from ..sdk.tool import tool
 from .search import After, Before, MaxMatches, format_matches, refuse_many_lines
 
+MAX_LINE_WINDOW_CHARS = 8_000  # of a line, shown at once
+
 
 @tool(risk="low")
 def tool_output_cache(
-    ref_id: Annotated[str, "Reference of the output, such as o1a2b3c4d"],
+    ref_id: Annotated[str, "Reference, such as o1a2b3c4d"],
     ctx: ToolContext,
-    offset: Annotated[int | None, "First line to show, counted from 1"] = None,
-    limit: Annotated[int | None, "Number of lines to show"] = None,
+    offset: Annotated[int | None, "First line, from 1"] = None,
+    limit: Annotated[int | None, "Number of lines"] = None,
+    line: Annotated[int, "Only this line; offset and limit count characters"] = 0,
 ) -> str:
     """Read the whole output of an earlier call that was cut or trimmed."""
-    seen = read_window(f"output {ref_id}", _open_output(ref_id, ctx), "utf-8", 1 if offset is None else offset, limit)
+    name, file = f"output {ref_id}", _open_output(ref_id, ctx)
+    first = 1 if offset is None else offset
+    if line:
+        return _read_line(name, file, line, first, limit or MAX_LINE_WINDOW_CHARS)
+    seen = read_window(name, file, "utf-8", first, limit)
     if seen.next:
         return f"{seen.text}[more lines follow; read on with offset={seen.next}]"
     return seen.text or "[the output is empty]"
 
 
+tool_output_cache = replace(  # many models know reading in a line by that name
+    tool_output_cache, definition=replace(tool_output_cache.definition, aliases=("tool_output_cache_line",))
+)
+
+
+def _read_line(name: str, file: BinaryIO, line: int, first: int, limit: int) -> str:
+    limit = min(limit, MAX_LINE_WINDOW_CHARS)
+    text, has_more = read_part(name, file, line, first, limit)
+    if not text and first > 1:
+        raise ToolError(f"line {line} of {name} has no character {first:,}")
+    return f"{text}\n[more characters follow; read on with line={line}, offset={first + limit}]" if has_more else text
+
+
 @tool(risk="low")
 def tool_output_cache_grep(
-    ref_id: Annotated[str, "Reference of the output"],
+    ref_id: Annotated[str, "Reference"],
     pattern: Annotated[str, "Text to find"],
     ctx: ToolContext,
     regex: Annotated[bool, "The pattern is a regular expression"] = False,

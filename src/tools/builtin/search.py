@@ -25,16 +25,16 @@ BATCH_FILES = 2_000  # one command line of ripgrep; if their paths do not fit on
 MAX_CONTEXT_LINES = 100
 GLOB_TIMEOUT_S = 1.0  # for a pattern on one name
 
-Before = Annotated[int, "Lines to show before each match"]
-After = Annotated[int, "Lines to show after each match"]
-MaxMatches = Annotated[int, "Show at most this many matches; default: 100"]
+Before = Annotated[int, "Lines before each match"]
+After = Annotated[int, "Lines after each match"]
+MaxMatches = Annotated[int, "Most matches; default: 100"]
 
 
 @tool(risk="low")
 def glob(
     pattern: Annotated[str, "Glob such as src/**/*.{js,ts}; without a / it matches in every folder"],
     ctx: ToolContext,
-    path: Annotated[str, "Folder to search; default: the workspace"] = ".",
+    path: Annotated[str, "Folder; default: the workspace"] = ".",
 ) -> str:
     """Find files by name, except those that .gitignore excludes."""
     from ..fs.walk import Tree  # start-up is measured
@@ -50,8 +50,8 @@ def glob(
 def grep(
     pattern: Annotated[str, "Regular expression, matched line by line"],
     ctx: ToolContext,
-    path: Annotated[str, "File or folder to search; default: the workspace"] = ".",
-    include: Annotated[str | None, "Search only files that match this glob"] = None,
+    path: Annotated[str, "File or folder; default: the workspace"] = ".",
+    include: Annotated[str | None, "Only files that match this glob"] = None,
     ignore_case: Annotated[bool, "Ignore case"] = False,
     before: Before = 0,
     after: After = 0,

@@ -20,7 +20,7 @@ SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 def exec(
     command: Annotated[str, "Command line for the shell"],
     ctx: ToolContext,
-    access: Annotated[Access | None, "What the command may do; default: read"] = None,
+    access: Annotated[Access | None, "What it may do; default: read"] = None,
     timeout: Annotated[float | None, "Seconds it may take"] = None,
     background: Annotated[bool, "Leave it running, such as a server"] = False,
 ) -> str | Stored:

@@ -47,6 +47,23 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
     return window
 
 
+def read_part(name: str, file: BinaryIO, number: int, first: int, limit: int) -> tuple[str, bool]:
+    """Characters of line `number` from `first` on (both counted from 1), at most `limit`, and whether more follow.
+
+    `file` is at the start of a text in UTF-8; it is closed. Raises ToolError if there is no such line.
+    """
+    with io.TextIOWrapper(file, "utf-8", errors="replace", newline="\n") as text:
+        _refuse_zero(min(number, first), limit)
+        last = _skip_lines_of_bytes(file, number - 1)
+        line = "" if last is not None else text.readline(first - 1 + limit + 1)
+        if not line:
+            raise ToolError(
+                f"{escape_name(name)} has no line {number}: its last is {number - 1 if last is None else last}"
+            )
+    line = line.removesuffix("\n")
+    return line[first - 1 : first - 1 + limit], len(line) > first - 1 + limit
+
+
 def read_tail(file: BinaryIO, codec: str, lines: int, limit: int | None) -> str:
     """The last lines of a long text, without their numbers: at most so many, in the last MAX_WINDOW_BYTES.
 

@@ -44,6 +44,38 @@ def test_some_lines_are_shown(run, store):
     assert run("tool_output_cache", kept, ref_id=store.put("")).value == "[the output is empty]"
 
 
+def test_of_a_long_line_a_part_is_shown(run, store):
+    line = "".join(f"{number:05}" for number in range(4_000))
+    ref = store.put(f"one\n{line}\nthree ä€😀")
+
+    def read(number, name="tool_output_cache", **window):
+        return run(name, {"outputs": store}, ref_id=ref, line=number, **window).value
+
+    assert read(1) == read(1, "tool_output_cache_line") == "one"
+    assert read(3, offset=7, limit=2) == "ä€\n[more characters follow; read on with line=3, offset=9]"
+    shown, offset = "", 1
+    while offset:
+        value = read(2, offset=offset)
+        shown += value.partition("\n")[0]
+        offset = int((re.findall(r"read on with line=2, offset=(\d+)", value) or ["0"])[0])
+    assert shown == line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"line": 4}, "output {ref} has no line 4: its last is 3"),
+        ({"line": 1, "offset": 9}, "line 1 of output {ref} has no character 9"),
+        ({"line": -1}, "offset and limit count from 1"),
+        ({"line": 1, "offset": 0}, "offset and limit count from 1"),
+    ],
+)
+def test_a_part_that_is_not_there_is_an_error(run, store, arguments, said):
+    ref = store.put("one\ntwo\nthree")
+    value = run("tool_output_cache", {"outputs": store}, ref_id=ref, **arguments).value
+    assert value == ERROR + said.format(ref=ref)
+
+
 def test_it_is_searched_literally_or_by_an_expression(run, store):
     ref = store.put("a.b\naxb\nnone\na.b\n")
     kept = {"outputs": store, "ref_id": ref}
