@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,26 @@ class TestInTheBackground:
         chat.shows("^I see.$")
         assert "background job 1 ended (it was ended" in chat.server.requests[-1]["messages"][-1]["content"]
 
+    def test_ctrl_b_sends_the_command_that_runs_there_and_the_model_goes_on(self, chat, tmp_path):
+        chat = chat(
+            [call("exec", command="echo up; while [ ! -e go ]; do sleep 0.01; done; echo seen")],
+            ["It goes on."],
+            ["I see."],
+        )
+        chat.line("go")
+        chat.shows(r"exec\(.*\) -> \.\.\.")
+        wait_until(lambda: somebody_runs(chat.child.pid, b"echo up"), "the command did not begin")
+        chat.keys("\x02")
+        chat.shows("^It goes on.$")
+        assert "the user sent it to the background: it runs in the background as job 1" in result_of(chat, 1)
+        chat.prompts()
+        (tmp_path / "work" / "go").touch()
+        wait_until_listed_as_ended(chat)
+        chat.line("and?")
+        chat.shows(r"Background job 1 ended \(exit code 0")
+        chat.shows("^I see.$")
+        assert "seen" in chat.server.requests[-1]["messages"][-1]["content"]
+
     def test_nothing_survives_the_program(self, chat, tmp_path):
         chat = chat([call("exec", command="echo $$; sleep 600", background=True)], ["It runs."])
         chat.line("go")
@@ -128,15 +149,27 @@ def result_of(chat, request):
     return chat.server.requests[request]["messages"][-1]["content"]
 
 
+def wait_until_listed_as_ended(chat):
+    for times in count(1):
+        chat.line("/jobs")
+        chat.shows(rf"(?:^ +1  (?:running|exit)[\s\S]*){{{times}}}")
+        if "exit code 0, after" in chat.everything:
+            return
+
+
 def somebody_sleeps(ancestor):
-    """The processes below this one that sleep for ten minutes."""
+    return somebody_runs(ancestor, b"sleep\x00600")
+
+
+def somebody_runs(ancestor, words):
+    """The processes below this one with these words in their command line."""
     parents = {each.pid: each.parent for each in list_processes() if each.state not in DEAD}
     below = {ancestor}
     for _ in parents:
         if not (more := {pid for pid, parent in parents.items() if parent in below} - below):
             break
         below |= more
-    return [pid for pid in below if b"sleep\x00600" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in below if words in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def is_alive(pid):

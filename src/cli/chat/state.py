@@ -153,6 +153,14 @@ class State:
         if self.runtime:
             self.runtime.agent.set_mode(mode)
 
+    def can_send_to_background(self) -> bool:
+        """Whether a command runs that can be sent to the background."""
+        return self.workplace is not None and self.workplace.jobs.can_send
+
+    def send_to_background(self) -> None:
+        if self.workplace:
+            self.workplace.jobs.request()
+
     @property
     def conversation(self) -> list[Message]:
         """The messages; the agent appends to them."""

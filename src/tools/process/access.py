@@ -13,8 +13,8 @@ from dataclasses import replace
 from ...types.sandbox import Access, Grant
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
-from .background import run_in_background
-from .run import FinishedCommand, run
+from .background import adopt, run_in_background
+from .run import FinishedCommand, SentToBackground, run
 
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
 GUARDED = ".git/config and .git/hooks"
@@ -46,7 +46,10 @@ def run_command(
     if in_background:
         done = run_in_background(argv, ctx, access, timeout_s)
     else:
-        done = run(argv, replace(ctx, exec_timeout=timeout_s) if timeout_s else ctx, access)
+        try:
+            done = run(argv, replace(ctx, exec_timeout=timeout_s) if timeout_s else ctx, access)
+        except SentToBackground as sent:
+            done = adopt(sent, ctx)
     if done.exit_code and ctx.sandbox and ctx.sandbox.is_enforcing:
         ctx.report.exit_code = done.exit_code
         ctx.report.named_none = access == "read" and named is None

@@ -13,7 +13,7 @@ from ...types.sandbox import Grant
 from ..sdk.context import ToolContext
 from .jobs import END_TIMEOUT_S, BackgroundJob
 from .proc import shorten_command
-from .run import POLL_S, FinishedCommand, RunningCommand, describe_timeout, open_output
+from .run import POLL_S, FinishedCommand, RunningCommand, SentToBackground, describe_timeout, open_output
 
 START_WATCH_S = 1.0  # in which a command may fail at once
 NO_TIMEOUT_S = 1e9  # 31 years
@@ -48,6 +48,19 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
     return FinishedCommand(describe_start(job), job.exit_code)
 
 
+def adopt(sent: SentToBackground, ctx: ToolContext) -> FinishedCommand:
+    """Leave a command that the user sent to the background to a thread."""
+    job = ctx.jobs.open(sent.command.started.command, sent.output)
+
+    def follow() -> str:
+        with sent.store:
+            return _follow(sent.command, job, ctx, None)
+
+    job.run(follow)
+    job.has_begun.wait()
+    return FinishedCommand(describe_start(job, "the user sent it to the background: "), None)
+
+
 def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeout_s: float | None) -> str:
     """Read the output of a job until it has ended. Returns how it ended, in words."""
     why_not_ended, started = describe_timeout(timeout_s or 0), command.started._replace(job=job.number)
@@ -65,12 +78,12 @@ def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeo
     return ending
 
 
-def describe_start(job: BackgroundJob) -> str:
-    """What the model is told of a job that it has just started, and which may have ended."""
+def describe_start(job: BackgroundJob, lead: str = "") -> str:
+    """What the model is told of a job that has just begun, and which may have ended."""
     if job.is_told:
         return join_output(job, job.ending)
     read = f'tool_output_cache(ref_id="{job.ref}") reads its output; ' if job.ref else ""
-    about = f"it runs in the background as job {job.number}; {read}the command `kill %{job.number}` ends it"
+    about = f"{lead}it runs in the background as job {job.number}; {read}the command `kill %{job.number}` ends it"
     return join_output(job, f"{about}; you will be told when it ends")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from ...errors import ToolError
@@ -101,6 +102,8 @@ class Jobs:
         self._jobs: dict[int, BackgroundJob] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
+        self._has_foreground = False
+        self._request = threading.Event()
 
     def __iter__(self) -> Iterator[BackgroundJob]:
         return iter(list(self._jobs.values()))
@@ -128,6 +131,29 @@ class Jobs:
             return job
         known = ", ".join(f"%{job.number}" for job in self) or "there is none"
         raise ToolError(f"there is no background job {number}", f"Known: {known}.")
+
+    @contextmanager
+    def in_foreground(self) -> Iterator[None]:
+        """While a command runs that the user may send to the background."""
+        self._request.clear()
+        self._has_foreground = True
+        try:
+            yield
+        finally:
+            self._has_foreground = False
+
+    @property
+    def can_send(self) -> bool:
+        """Whether the user can send a command to the background."""
+        return self._has_foreground and len(self.running) < MAX_RUNNING
+
+    def request(self) -> None:
+        """The user sends the command that runs to the background; any thread may call it."""
+        self._request.set()
+
+    def take_request(self) -> bool:
+        """Whether the user wants the command that runs to be in the background."""
+        return self._request.is_set() and self.can_send
 
     def take_ended(self) -> list[BackgroundJob]:
         """Those of whose end the model was not told; it now is."""

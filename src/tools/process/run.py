@@ -20,7 +20,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -101,19 +101,37 @@ class RunningCommand:
         return "; ".join([why_not_ended if code is None else describe_exit(code), *known])
 
 
+class SentToBackground(Exception):
+    """The user sent a command to the background: it runs, and `store` has to be closed after it."""
+
+    def __init__(self, command: RunningCommand, output: Output, store: ExitStack) -> None:
+        super().__init__()
+        self.command, self.output, self.store = command, output, store
+
+
 def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> FinishedCommand:
     """Run a program to its end. The sandbox holds it to `access`.
 
-    Raises ToolError if it cannot be started, or is cancelled.
+    Raises ToolError if it cannot be started, or is cancelled; SentToBackground if the user sends it there.
     """
-    with open_output(ctx) as output:
-        with HeldInterrupts() as interrupts:
-            command = RunningCommand(argv, ctx, access)
-            try:
-                ctx.on_start(command.started)
-                with interrupts.allowed():
-                    command.read(output.feed, ctx.exec_timeout, ctx.raise_if_cancelled)
-            finally:  # the sandbox restores protected files in every case
+    with ExitStack() as stack, HeldInterrupts() as interrupts:
+        output, jobs = stack.enter_context(open_output(ctx)), ctx.chat_jobs
+        command, is_left = RunningCommand(argv, ctx, access), False
+
+        def check() -> None:
+            ctx.raise_if_cancelled()
+            if jobs and jobs.take_request():
+                raise SentToBackground(command, output, stack.pop_all())
+
+        try:
+            ctx.on_start(command.started)
+            with interrupts.allowed(), jobs.in_foreground() if jobs else nullcontext():
+                command.read(output.feed, ctx.exec_timeout, check)
+        except SentToBackground:
+            is_left = True
+            raise
+        finally:  # the sandbox restores protected files in every case
+            if not is_left:
                 ending = command.finish(describe_timeout(ctx.exec_timeout))
         return FinishedCommand(output.with_ending(f"[{ending}]"), command.exit_code)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
 from src.tools import REGISTRY, ToolContext
 from src.tools.process import background
-from src.tools.process.jobs import MAX_RUNNING
+from src.tools.process.jobs import MAX_RUNNING, Jobs
 from src.tools.sdk.output_store import Outputs
 
 from ...waiting import PATIENCE_S, wait_until
@@ -112,3 +113,32 @@ def test_a_command_that_cannot_be_started_is_a_job_that_has_ended(ctx, tmp_path,
     (tmp_path / "gone").rmdir()
     with missing.for_run() as within:
         assert run(within, "true", background=True).value.startswith("[the command could not be started")
+
+
+def test_the_user_sends_a_command_to_the_background(tmp_path):
+    jobs = Jobs()
+    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs)
+    with base.for_run() as ctx:
+        thread = threading.Thread(target=wait_and_request, args=(jobs,))
+        thread.start()
+        shown = run(ctx, f"echo up; {WAITS}; exit 4", timeout=PATIENCE_S).value
+        thread.join()
+    assert "[the user sent it to the background: it runs in the background as job 1;" in shown
+    (job,) = jobs
+    assert not job.has_ended.is_set()  # the answer has ended, the chat has not
+    (tmp_path / "go").touch()
+    job.has_ended.wait(PATIENCE_S)
+    assert job.ending == "exit code 4"
+    assert not jobs.can_send
+
+
+def wait_and_request(jobs):
+    wait_until(lambda: jobs.can_send, "no command began")
+    jobs.request()
+
+
+def test_a_request_that_comes_where_no_command_runs_does_not_send_the_next_one(tmp_path):
+    jobs = Jobs()
+    jobs.request()
+    with ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs).for_run() as ctx:
+        assert run(ctx, "echo up").value == "up\n[exit code 0]"

@@ -70,7 +70,16 @@ class ChatApplication:
         self._reply: str | None = None
         self._question_lock = threading.Lock()
         self._prompt = ChatPrompt(state, folder, self._accept, self._accept_reply)
-        actions = Actions(self._is_busy, self._stop, self._leave, self._take_back, live.expand, self._switch_mode)
+        actions = Actions(
+            self._is_busy,
+            self._stop,
+            self._leave,
+            self._take_back,
+            live.expand,
+            self._switch_mode,
+            state.can_send_to_background,
+            state.send_to_background,
+        )
         self._output = FrameOutput()
         self._region: list[str] = []
         self._drawn: tuple[int, list[int]] = (0, [])  # the columns and the width of each line of the last frame

@@ -28,6 +28,8 @@ class Actions(NamedTuple):
     take_back: Callable[[], str]
     expand: Callable[[], None]
     switch_mode: Callable[[], None]
+    can_send_to_background: Callable[[], bool]
+    send_to_background: Callable[[], None]
 
 
 def make_key_bindings(prompt: ChatPrompt, actions: Actions) -> KeyBindingsBase:
@@ -112,6 +114,10 @@ def _make_chat_keys(prompt: ChatPrompt, actions: Actions) -> KeyBindings:
     @keys.add("s-tab", filter=~completion_is_selected)
     def _(_event: KeyPressEvent) -> None:
         actions.switch_mode()
+
+    @keys.add("c-b", filter=Condition(actions.can_send_to_background))
+    def _(_event: KeyPressEvent) -> None:
+        actions.send_to_background()
 
     @keys.add("c-o")
     def _(_event: KeyPressEvent) -> None:

@@ -62,6 +62,7 @@ def _show_help(state: State, _: str) -> None:
 
 HELP_KEYS = {
     "Shift-Tab": "switch to the next mode: what may run without asking",
+    "Ctrl-B": "send the command that runs to the background",
     "@PATH": "add the content of a file to your message",
     "!COMMAND": "run a command yourself; the model sees its output",
     '\\ at the end, or """': "write several lines (also Alt-Enter)",
