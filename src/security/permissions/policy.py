@@ -130,17 +130,29 @@ class Policy:
         for why, check in ((self._explain_protection(call), "protected"), (self._explain_reach(call), "workspace")):
             if why:
                 return Decision("deny", why, check)
-        for action in ("deny", "ask"):
-            for rule in self._list_matching(action, call):
-                needed = (_get_named_access(call) or "read") if call.name == "exec" else access
-                return Decision(action, RULE_REASONS[action], str(rule), needed)
+        if decision := self._decide_by_rules(call, access):
+            return decision
         if call.name == "exec":
-            return self._find_unreadable(call) or self._decide_command(call)
-        for rule in self._list_matching("allow", call):
-            return Decision("allow", RULE_REASONS["allow"], str(rule), access)
+            return self._decide_command(call)
+        for rule in self.rules:
+            if rule.action == "allow" and self._judge(rule, call).verdict == "denied":
+                return Decision("allow", RULE_REASONS["allow"], str(rule), access)
         if access is None or (risk == "low" and access == "read"):
             return self._decide_by_mode(call, risk)
         return self._decide_by_access(access)
+
+    def _decide_by_rules(self, call: ToolCall, access: Access | None) -> Decision | None:
+        """What the rules that deny or ask decide. A line that one which denies cannot read asks a person."""
+        needed = (_get_named_access(call) or "read") if call.name == "exec" else access
+        for action in ("deny", "ask"):
+            judged = [(rule, *self._judge(rule, call)) for rule in self.rules if rule.action == action]
+            for rule, verdict, _ in judged:
+                if verdict == "denied" or (action == "ask" and verdict == "unreadable"):
+                    return Decision(action, RULE_REASONS[action], str(rule), needed)
+            for rule, verdict, reason in judged:
+                if verdict == "unreadable":
+                    return Decision("ask", f"a rule may deny it, and {reason}", str(rule), needed, needs_person=True)
+        return None
 
     def _explain_protection(self, call: ToolCall) -> str:
         paths: Iterable[object] = ()
@@ -171,33 +183,14 @@ class Policy:
             return f"{escape_name(path)} is outside the workspace; only files inside it can be reached"
         return ""
 
-    def _find_unreadable(self, call: ToolCall) -> Decision | None:
-        """The question about a line that a rule may deny: it cannot be read whole."""
+    def _judge(self, rule: Rule, call: ToolCall) -> deny.DenyVerdict:
+        """Whether a rule speaks of a call ("denied"), whatever its action; of a command it may be unreadable."""
         line = call.arguments.get("command")
-        for rule in self.rules:
-            if rule.action == "deny" and rule.command and isinstance(line, str):
-                found = deny.judge_line(line, split_words(rule.command))
-                if found.verdict == "unreadable":
-                    access = _get_named_access(call) or "read"
-                    return Decision(
-                        "ask", f"a rule may deny it, and {found.reason}", str(rule), access, needs_person=True
-                    )
-        return None
-
-    def _list_matching(self, action: Action, call: ToolCall) -> Iterator[Rule]:
-        """The rules of an action that match a call, except those that allow commands, which are judged together."""
-        for rule in self.rules:
-            if rule.action != action or not rule.matches_tool(call.name):
-                continue
-            if rule.command:
-                line = call.arguments.get("command")
-                verdict = "clear"
-                if action != "allow" and isinstance(line, str):
-                    verdict = deny.judge_line(line, split_words(rule.command)).verdict
-                if verdict == "denied" or (verdict == "unreadable" and action == "ask"):
-                    yield rule
-            elif not rule.path or self._matches_path(rule, call.arguments.get("path")):
-                yield rule
+        if rule.command and isinstance(line, str) and rule.matches_tool(call.name):
+            return deny.judge_line(line, split_words(rule.command))
+        matches_path = not rule.path or self._matches_path(rule, call.arguments.get("path"))
+        is_meant = not rule.command and rule.matches_tool(call.name) and matches_path
+        return deny.DenyVerdict("denied" if is_meant else "clear")
 
     def _matches_path(self, rule: Rule, path: object) -> bool:
         relative = find_relative(path, self.workspace) if isinstance(path, str) else None

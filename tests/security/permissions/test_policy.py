@@ -283,6 +283,11 @@ class TestCommands:
         decided = [policy.decide(exec_call(command), "high") for command in ("$x push", "echo x | sh")]
         assert [(each.action, each.needs_person) for each in decided] == [("ask", True)] * 2
 
+    def test_such_a_line_asks_a_person_also_where_another_rule_asks(self, workspace):
+        rules = (Rule("exec", "ask", "make"), Rule("exec", "deny", "git push"))
+        decision = Policy(workspace, "full", rules, sandbox=ENFORCING).decide(exec_call("make $x"), "high")
+        assert (decision.action, decision.needs_person) == ("ask", True)
+
     def test_what_is_protected_is_not_written_by_a_redirection_whatever_the_mode(self, workspace):
         policy = Policy(workspace, "full", protected=(workspace / "settings.json",))
         commands = ("echo x > .git/hooks/pre-commit", "ls; (echo >> settings.json)", "cat a 2>./x/../.git/config")
