@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
@@ -21,6 +22,8 @@ from .leftovers import Leftovers
 from .limits import ResourceLimits
 from .running_files import HOOKS_PATH, read_text
 from .view import SandboxView, list_protected
+
+TRIAL_TIMEOUT_S = 10.0
 
 
 class NoSandbox:
@@ -70,27 +73,18 @@ class SandboxBase(ABC):
         git_config = _read_git_config(view.home)
         _write_git_identity(git_config, self.scratch / "home")
         self.cache = _make_cache(view.cache, self.scratch / "cache")
-        hooks_path = (find_value(git_config, HOOKS_PATH) or "").replace("~", str(view.home), 1)
+        hooks_path = (find_value(git_config, HOOKS_PATH) or "").replace("~/", f"{view.home}/", 1)
         self.leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside", hooks_path)
 
     def has_network(self, access: Access) -> bool:
         return self.view.has_network(access)
 
     def launch(
-        self,
-        argv: Sequence[str],
-        cwd: Path,
-        environment: Mapping[str, str],
-        access: Access = "write",
-        *,
-        trial: bool = False,
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
     ) -> Launch:
-        """How to start a command in the sandbox. `trial`: it is our own, and leaves protected files alone.
-
-        Raises OSError if the command cannot be contained as promised.
-        """
+        """How to start a command in the sandbox. Raises OSError if it cannot be contained as promised."""
         protected = list_protected(self.view)
-        if access == "read" or trial:
+        if access == "read":
             return self.confine(argv, cwd, environment, access, protected)
         self.leftovers.take(protected)
         try:
@@ -99,6 +93,32 @@ class SandboxBase(ABC):
             self.leftovers.set_aside()
             raise
         return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self.leftovers.set_aside()])
+
+    def run_trial(
+        self, script: Sequence[str], environment: Mapping[str, str], access: Access = "write"
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run words for the shell that are our own, and leave protected files alone.
+
+        Raises OSError and subprocess.SubprocessError.
+        """
+        workspace = self.view.workspace
+        trial = self.confine(["/bin/sh", "-c", *script], workspace, environment, access, list_protected(self.view))
+        try:
+            return subprocess.run(  # noqa: S603 - our own command
+                trial.argv,
+                cwd=workspace,
+                env=trial.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TRIAL_TIMEOUT_S,
+                preexec_fn=trial.before_exec,
+                pass_fds=trial.inherited_fds,
+                start_new_session=True,
+                check=False,
+            )
+        finally:
+            trial.settle()
+            trial.tidy_up()
 
     def look_again(self) -> None:
         """Restore and set aside now what commands that still run, in the background, have done up to now."""

@@ -76,7 +76,7 @@ class BubblewrapSandbox(SandboxBase):
         def share_network() -> None:
             is_own = access not in self._loopbacks and not self.view.has_network(access)
             if is_own and (first := namespace.find_first()):
-                self._share(access, first, cwd)
+                self._share(access, first)
 
         limits = self.limits.build_prefix(left_fd)
         return Launch(
@@ -91,28 +91,12 @@ class BubblewrapSandbox(SandboxBase):
             max_tasks=self.limits.max_tasks,
         )
 
-    def _share(self, access: Access, pid: int, cwd: Path) -> None:
+    def _share(self, access: Access, pid: int) -> None:
         """Have later commands with this access use the network of the process, if a trial shows that they can."""
         with suppress(OSError, subprocess.SubprocessError):
             self._loopbacks[access] = Loopback(pid)
-            trial = self.confine(["/bin/sh", "-c", ":"], cwd, {}, access, ())
-            try:
-                subprocess.run(  # noqa: S603 - our own command
-                    trial.argv,
-                    env=trial.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    preexec_fn=trial.before_exec,
-                    pass_fds=trial.inherited_fds,
-                    start_new_session=True,
-                    timeout=END_TIMEOUT_S,
-                    check=True,
-                )
+            if self.run_trial([":"], {}, access).returncode == 0:
                 return
-            finally:
-                trial.settle()
-                trial.tidy_up()
         self._loopbacks.pop(access, None)
 
 

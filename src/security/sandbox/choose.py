@@ -24,7 +24,6 @@ from .limits import ResourceLimits
 from .view import SandboxView
 
 TOO_WIDE = ("/", "/dev")  # as a workspace: they contain the kernel's own files, and everything else
-PROBE_TIMEOUT_S = 10.0
 PROBE_SUCCESS = 42  # exit code
 # Only builtins of the shell: what is outside cannot be read; the workspace can be entered, and TMPDIR written to
 PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/tried") && exit 42'
@@ -103,25 +102,10 @@ def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:
     with tempfile.NamedTemporaryFile(prefix="vllm-bot-") as outside:
         path = Path(os.path.realpath(outside.name))
         is_visible = any(path.is_relative_to(each) for each in (view.workspace, *view.readable))
-        argv = ["/bin/sh", "-c", PROBE, "nowhere/at/all" if is_visible else str(path)]
         try:
-            launch = sandbox.launch(argv, view.workspace, {"PATH": environment.get("PATH", os.defpath)}, trial=True)
-            try:
-                done = subprocess.run(  # noqa: S603 - our own command
-                    launch.argv,
-                    cwd=view.workspace,
-                    env=launch.environment,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=PROBE_TIMEOUT_S,
-                    preexec_fn=launch.before_exec,
-                    pass_fds=launch.inherited_fds,
-                    start_new_session=True,
-                    check=False,
-                )
-            finally:
-                launch.settle()
-                launch.tidy_up()
+            done = sandbox.run_trial(
+                [PROBE, "nowhere/at/all" if is_visible else str(path)], {"PATH": environment.get("PATH", os.defpath)}
+            )
         except (OSError, subprocess.SubprocessError) as error:
             raise SandboxUnusable(str(error)) from error
     if done.returncode != PROBE_SUCCESS:
