@@ -134,8 +134,7 @@ class _GateClient:
 
 def _run_on_node(job: Job, timeout: float, gate: _GateClient) -> TaskOutcome | None:
     """What came of the job; None if it may not start any more."""
-    scratch = Path(tempfile.gettempdir()) / job.scratch.name  # the nodes share no files
-    scratch.mkdir(mode=0o700, exist_ok=True)
+    scratch = _enter_scratch(job.scratch.name)
     pool = ProcessPool(timeout)
     for attempt in range(1, MAX_ATTEMPTS + 1):
         if (address := gate.acquire()) == SHUT:
@@ -154,12 +153,22 @@ def _run_on_node(job: Job, timeout: float, gate: _GateClient) -> TaskOutcome | N
     return outcome
 
 
+def _enter_scratch(name: str) -> Path:
+    """The folder of this batch on this node, where all temporary files go: Ray kills its workers in the end."""
+    scratch = Path(tempfile.gettempdir())
+    if scratch.name != name:
+        scratch /= name
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        tempfile.tempdir = str(scratch)
+    return scratch
+
+
 def _clean_nodes(ray: Any, name: str) -> None:
     """Remove the folder of this batch on every node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     def remove() -> None:
-        shutil.rmtree(Path(tempfile.gettempdir()) / name, ignore_errors=True)
+        shutil.rmtree(_enter_scratch(name), ignore_errors=True)
 
     task = ray.remote(num_cpus=0)(remove)
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]

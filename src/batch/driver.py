@@ -26,11 +26,14 @@ WAIT_S = 0.5
 
 
 class BatchProgress(NamedTuple):
-    """`rows` and `total` count tasks; `seconds` is since the start, in which `ended` tasks ended."""
+    """`rows` and `total` count tasks; `seconds` is since the start, in which `ended` tasks ended.
+
+    `running` is None where other machines know.
+    """
 
     rows: tuple[Row, ...]
     total: int
-    running: int
+    running: int | None
     ended: int
     seconds: float
 
@@ -86,10 +89,10 @@ class Batch:
 
                     for outcome in run_on_ray(jobs, self._options, lambda: self.is_over_budget):
                         self._record(outcome)
-                        self.show(0)
+                        self.show(None)
         self.results.export(self.rows)
 
-    def show(self, running: int) -> None:
+    def show(self, running: int | None) -> None:
         seconds = time.monotonic() - self._began
         self._show(BatchProgress(self.rows, len(self._keys), running, self._ended, seconds))
 

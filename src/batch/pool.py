@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -20,7 +21,7 @@ from typing import NoReturn
 
 from ..errors import describe_error
 from .results import Row
-from .task_run import Job, TaskOutcome, describe_ended, get_folder, run_task
+from .task_run import Job, TaskOutcome, describe_ended, get_folder, get_private_folder, run_task
 
 END_GRACE_S = 5.0  # from SIGTERM to SIGKILL
 EXIT_SIGNAL = 128
@@ -120,6 +121,7 @@ def _work(job: Job, pipe: Connection) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # what tools print is nobody's result
         os.dup2(null, descriptor)
+    tempfile.tempdir = str(get_private_folder(job))  # so that what a process leaves that is killed goes with its folder
     threading.Thread(target=_end_with_driver, args=(pipe,), daemon=True).start()
     try:
         outcome = run_task(job)

@@ -30,6 +30,7 @@ from .results import SUCCESS, CheckResult, Row
 from .tasks import Task
 
 SHELL = "/bin/sh"
+STATE = "state"  # in a task's private folder
 MAX_CHECK_OUTPUT_CHARS = 4_000
 MAX_ATTEMPTS = 5  # of a task whose server refuses it for its load
 BACKOFF_S = 2.0  # before an attempt after a refusal, times the number of those made
@@ -68,10 +69,15 @@ def run_task(job: Job) -> TaskOutcome:
     return outcome._replace(row=outcome.row._replace(seconds=round(time.monotonic() - began, 3)))
 
 
+def get_private_folder(job: Job) -> Path:
+    """What the task's process keeps beside the folder in which the task works."""
+    return get_folder(job) / "private"
+
+
 def describe_ended(job: Job, status: str, reason: str, seconds: float = 0.0) -> TaskOutcome:
     """What there is of a task whose process was ended, or died: what its journal tells. Its folder is still there."""
     row = Row(job.task.id, job.hash, status, reason, seconds=seconds, model=job.settings.vllm.model)
-    settings = replace(job.settings, state=_get_state(get_folder(job)))
+    settings = replace(job.settings, state=get_private_folder(job) / STATE)
     with suppress(BotError, OSError, ValueError):  # it did not come to that
         (path,) = Factory(settings).make_store().folder.glob("*.jsonl")
         responses = [each for each in replay(path, whole=True).messages if isinstance(each, Response)]
@@ -97,10 +103,6 @@ def get_folder(job: Job) -> Path:
     return job.scratch / "tasks" / sha256(f"{job.task.id} {job.hash}".encode()).hexdigest()[:16]
 
 
-def _get_state(folder: Path) -> Path:
-    return folder / "private" / "state"
-
-
 def _is_overload(error: BaseException) -> bool:
     return isinstance(error, (ServerLoading, ConnectFailed)) or (
         isinstance(error, ServerError) and error.status in OVERLOAD_STATUS
@@ -110,11 +112,11 @@ def _is_overload(error: BaseException) -> bool:
 def _run_in(folder: Path, job: Job) -> TaskOutcome:
     """Raises BotError for what prevents the task from starting."""
     task = job.task
-    private = folder / "private"
+    private = get_private_folder(job)
     private.mkdir(parents=True, mode=0o700)
     workspace = TaskWorkspace(folder / "workspace", private)
     readable = workspace.prepare(task, Repositories(job.scratch / "repositories"))
-    settings = _adapt_settings(job, workspace.root, _get_state(folder), readable)
+    settings = _adapt_settings(job, workspace.root, private / STATE, readable)
     factory = Factory(settings)
     store = factory.make_store()
     session = factory.make_session(settings.vllm.model, store)

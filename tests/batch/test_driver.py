@@ -1,5 +1,6 @@
 """Tasks to rows, on one machine."""
 
+import re
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,13 @@ from src.batch.tasks import BatchOptions, Task
 from .script import make_repository, open_server
 
 DEADLY = '''
-import os, signal
+import os, signal, tempfile
 from vllm_bot import tool
+
+@tool(risk="low")
+def look() -> str:
+    """Tell where temporary files go."""
+    raise ValueError(tempfile.gettempdir())
 
 @tool(risk="low")
 def die() -> str:
@@ -102,12 +108,14 @@ class TestPoisonedTasks:
         def add_tool(settings):
             return replace(settings, tools=replace(settings.tools, modules=(str(tmp_path / "deadly.py"),)))
 
-        with run(tmp_path, Task("bad", "use die"), Task("good", "say x"), adapt=add_tool) as batch:
+        with run(tmp_path, Task("bad", "use die"), Task("good", "use look"), adapt=add_tool) as batch:
             assert [row.status for row in batch.rows] == ["crashed", "answered"]
-            bad = batch.rows[0]
+            bad, good = batch.rows
         assert bad.reason == "Its process ended with signal SIGKILL."
         assert (bad.calls, bad.turns, bad.tokens > 0) == (1, 1, True)
-        assert '"name":"die"' in (tmp_path / f"out/sessions/{bad.session}.jsonl").read_text()
+        journals = [(tmp_path / f"out/sessions/{row.session}.jsonl").read_text() for row in (bad, good)]
+        assert '"name":"die"' in journals[0]
+        assert re.search(r"ValueError: \S+/vllm-bot-batch-\w+/tasks/\w+/private\b", journals[1])
 
     def test_one_that_takes_too_long_is_ended_with_its_commands(self, tmp_path):
         many = "run for i in $(seq 40); do sleep 987 & done; wait"

@@ -208,7 +208,8 @@ def _describe(progress: BatchProgress) -> str:
     failed = sum(not row.is_success for row in progress.rows)
     rate = 60 * progress.ended / progress.seconds if progress.seconds else 0.0
     left = progress.seconds_left
-    parts = [f"{progress.running} running", f"{failed:,} failed", f"{rate:,.1f} a minute"]
+    running = [] if progress.running is None else [f"{progress.running} running"]
+    parts = [*running, f"{failed:,} failed", f"{rate:,.1f} a minute"]
     if left is not None:
         parts.append(f"{_format_span(left)} left")
     return ", ".join(parts)
