@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .tools import Tool as Tool
     from .tools import ToolContext as ToolContext
     from .tools import tool as tool
+    from .tools.builtin.task import task as task
     from .transport.deadlines import Timeouts as Timeouts
     from .types.events import CallDenied as CallDenied
     from .types.events import CallFinished as CallFinished
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .types.events import LimitHit as LimitHit
     from .types.events import Notice as Notice
     from .types.events import ReasoningDelta as ReasoningDelta
+    from .types.events import SubagentStep as SubagentStep
     from .types.events import TextDelta as TextDelta
     from .types.messages import MalformedCall as MalformedCall
     from .types.messages import Message as Message
@@ -65,6 +67,7 @@ _MODULES = {
     "app.model": ("Model",),
     "app.async_model": ("AsyncModel",),
     "tools": ("tool", "Tool", "ToolContext", "DependencyKey", "Media"),
+    "tools.builtin.task": ("task",),
     "transport.deadlines": ("Timeouts",),
     "security.permissions.approval": ("Request", "Answer"),
     "types.events": (
@@ -77,6 +80,7 @@ _MODULES = {
         "Compacted",
         "LimitHit",
         "Notice",
+        "SubagentStep",
         "Completed",
     ),
     "types.messages": (

@@ -9,16 +9,20 @@ as it and those before it are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from ..errors import Cancelled
 from ..tools.sdk.calls import CallRunner
-from ..tools.sdk.context import CommandReport, ToolContext
+from ..tools.sdk.context import CommandReport, Inbox, ToolContext
 from ..tools.sdk.registry import Registry
-from ..types.effects import AgentSteps, Aside, Await
+from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, Notice
 from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import AccessGrant, Permission, PermissionGate
 from .steps import wait_for
+from .subagents import CallGroup
 
 MAX_REPEATS = 3  # of the same call in a row
 
@@ -82,12 +86,21 @@ class RepeatGuard:
 
 
 class ToolDispatcher:
-    """Runs calls that may run, and answers those that may not."""
+    """Runs calls that may run, and answers those that may not.
+
+    `alone` is entered around each call that runs alone: subagents share a lock.
+    """
 
     def __init__(
-        self, registry: Registry, gate: PermissionGate, max_parallel: int, runner: CallRunner | None = None
+        self,
+        registry: Registry,
+        gate: PermissionGate,
+        max_parallel: int,
+        runner: CallRunner | None = None,
+        alone: AbstractContextManager[object] | None = None,
     ) -> None:
         self._registry = registry
+        self._alone = alone or nullcontext()
         self._runner = runner or CallRunner(registry)
         self._gate = gate
         self._max_parallel = max_parallel
@@ -108,7 +121,10 @@ class ToolDispatcher:
             if error:
                 yield from _finish(turn, place, error, ctx)
             elif isinstance(call, ToolCall):
-                yield from self._run_alone(turn, place, call, ctx)
+                with self._alone:
+                    if ctx.cancelled.is_set():  # while it waited for the lock
+                        raise Cancelled(NOT_FINISHED)
+                    yield from self._run_alone(turn, place, call, ctx)
         yield from self._run_parallel(turn, free, ctx)
 
     def _find_error(self, place: int, call: RequestedCall, guard: RepeatGuard) -> ToolResult | None:
@@ -138,11 +154,15 @@ class ToolDispatcher:
         for event in _finish(turn, place, result, ctx):
             yield event._replace(call=call) if isinstance(event, CallFinished) else event
 
-    def _run_permitted(self, permission: Permission, ctx: ToolContext) -> Aside[ToolResult]:
+    def _run_permitted(self, permission: Permission, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""
         call, notes = permission.call, [""]
         report = CommandReport(self._gate.policy.widest_access)
-        result = yield from wait_for(self._runner.run(call, replace(ctx, access=permission.access, report=report)))
+        within = replace(ctx, access=permission.access, report=report)
+        if self._registry.runs_aside(call.name):
+            result = yield from self._run_aside(call, within)
+        else:
+            result = yield from wait_for(self._runner.run(call, within))
         if report.explanation and not self._gate.is_unaffected(call, report):
             grant = AccessGrant(None)
             if report.named_none:
@@ -161,18 +181,19 @@ class ToolDispatcher:
     def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
         for call in calls.values():
             yield CallStarted(call)
-        if len(calls) == 1 or self._max_parallel == 1:
+        runs_aside = any(self._registry.runs_aside(call.name) for call in calls.values())
+        if (len(calls) == 1 or self._max_parallel == 1) and not runs_aside:
             for place, call in calls.items():
                 yield from _finish(turn, place, (yield from wait_for(self._runner.run(call, ctx))), ctx)
         elif calls:
             yield from self._run_at_once(turn, calls, ctx)
 
     def _run_at_once(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
-        started = self._runner.start(list(calls.values()), ctx, self._max_parallel)
-        futures = dict(zip(calls, started, strict=True))
+        group = self._start(list(calls.values()), ctx)
+        futures = dict(zip(calls, group.futures, strict=True))
         try:
             for place, future in futures.items():
-                yield from _finish(turn, place, (yield Await(future)), ctx)
+                yield from _finish(turn, place, (yield from group.wait_for(calls[place], future)), ctx)
         finally:
             in_time = [place for place, future in futures.items() if future.done()]
             begun = {place: future for place, future in futures.items() if not future.cancel()}
@@ -182,9 +203,26 @@ class ToolDispatcher:
             for place, future in begun.items():
                 # A call that fails after the interrupt fails because of it.
                 if future.done() and not future.exception() and not turn.has_result(place):
-                    result = future.result()
+                    result = group.get_result(calls[place], future)
                     if place in in_time or result.kind != "error":
                         turn.finish(place, result)
+
+    def _run_aside(self, call: ToolCall, ctx: ToolContext) -> AgentSteps[ToolResult]:
+        """Run one call in a thread of its own."""
+        group = self._start([call], ctx)
+        (future,) = group.futures
+        try:
+            return (yield from group.wait_for(call, future))
+        finally:
+            if not future.done():  # interrupted
+                ctx.cancelled.set()
+                self._runner.wait_for_end([future])
+
+    def _start(self, calls: Sequence[ToolCall], ctx: ToolContext) -> CallGroup:
+        def start(calls: Sequence[ToolCall], inbox: Inbox) -> Sequence[Future[ToolResult]]:
+            return self._runner.start(calls, replace(ctx, inbox=inbox), self._max_parallel)
+
+        return CallGroup(calls, start, self._gate.ask)
 
 
 def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -> Iterator[Notice | CallFinished]:

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from threading import Event as CancelToken
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import ContextTooLong, RequestFailed, WireError
@@ -26,12 +28,22 @@ from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
 from ..types.effects import AgentSteps, Turn
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
-from ..types.messages import Message, Response, Text, ToolChoice, ToolDefinition, ToolResults, UserMessage
+from ..types.messages import (
+    Message,
+    Response,
+    SystemMessage,
+    Text,
+    ToolChoice,
+    ToolDefinition,
+    ToolResults,
+    UserMessage,
+)
 from .compaction import Compactor
 from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
 from .steps import watch
+from .subagents import MAX_TASK_TURNS, TASK, OpenModel, RelayedApprover, SubagentModel, run_subagent
 
 if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard
@@ -86,7 +98,8 @@ class AgentLoop:
     `max_tool_turns`: how often calls are answered before the model must give its final answer; see also
     `set_turn_limit`. `compactor` replaces the older part of a conversation by a summary before it fills the context;
     without one, only tool results are shortened. `output_budget`: tokens that tool outputs may take before the oldest
-    are left out, see pruning.py. `runner` runs the calls; by default in threads.
+    are left out, see pruning.py. `runner` runs the calls; by default in threads. `open_subagent`: what subagents work
+    with; None: there are none. `gate` and `alone`: of a subagent, see PermissionGate and ToolDispatcher.
     """
 
     def __init__(
@@ -103,13 +116,18 @@ class AgentLoop:
         output_budget: Callable[[], int] = lambda: compute_output_budget(None),
         review_board: ReviewBoard | None = None,
         runner: CallRunner | None = None,
+        open_subagent: OpenModel | None = None,
+        gate: PermissionGate | None = None,
+        alone: Lock | None = None,
     ) -> None:
         self._model = model
         self._registry = registry
         self._context = context
         self.approver = approver
-        self._gate = PermissionGate(registry, approver, policy, review_board)
-        self._dispatcher = ToolDispatcher(registry, self._gate, max_parallel_calls, runner)
+        self._gate = gate or PermissionGate(registry, approver, policy, review_board)
+        self._dispatcher = ToolDispatcher(registry, self._gate, max_parallel_calls, runner, alone)
+        self._open_subagent = open_subagent
+        self._max_parallel_calls = max_parallel_calls
         self._max_tool_turns: int | None = max_tool_turns
         self._may_go_on: Callable[[int], bool] = lambda _turns: False
         self.compactor = compactor
@@ -147,10 +165,34 @@ class AgentLoop:
         text = next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
         try:
             with nullcontext(ctx) if ctx else self._context.for_run(cancelled) as within:
+                if self._open_subagent:
+                    system = [message for message in conversation[:1] if isinstance(message, SystemMessage)]
+                    start = partial(self._start_subagent, Lock())
+                    within = replace(within, run_task=partial(run_subagent, start, self._open_subagent, system))
                 yield from self._answer(_Question(text, conversation, within, tool_choice))
         finally:
             while conversation and conversation[-1] in INJECTED_PROMPTS:  # without an answer: not for the next question
                 conversation.pop()
+
+    def _start_subagent(
+        self, alone: Lock, model: SubagentModel, approver: RelayedApprover, ctx: ToolContext, *, may_change: bool
+    ) -> AgentSteps[None]:
+        """The steps of a subagent; `alone` is held while one runs a call that must run alone."""
+        registry = self._registry.without(TASK)
+        loop = AgentLoop(
+            model.core,
+            registry,
+            ctx,
+            approver,
+            self._gate.policy,
+            max_tool_turns=MAX_TASK_TURNS,
+            max_parallel_calls=self._max_parallel_calls,
+            compactor=model.compactor,
+            output_budget=model.get_output_budget,
+            gate=self._gate.narrow(registry, approver, may_change=may_change),
+            alone=alone,
+        )
+        return loop.run(model.messages, ctx.cancelled, ctx=ctx)
 
     def _answer(self, question: _Question) -> AgentSteps[None]:
         while self._registry.notices:

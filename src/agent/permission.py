@@ -19,6 +19,7 @@ from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ..types.sandbox import Grant
 from .steps import wait_for
+from .subagents import TASK
 
 if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard
@@ -51,16 +52,45 @@ class AccessGrant(NamedTuple):
 
 
 class PermissionGate:
-    """Decides for as long as a session: a rule that the user adds holds from then on. `policy` may be replaced."""
+    """Decides for as long as a session: a rule that the user adds holds from then on. `policy` may be replaced.
 
-    def __init__(self, registry: Registry, approver: Approver, policy: Policy, board: ReviewBoard | None) -> None:
-        self.policy = policy
+    `parent`: the gate of the agent that a subagent works for, whose policy holds for it as well, in mode plan unless
+    it `may_change` things.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        approver: Approver,
+        policy: Policy,
+        board: ReviewBoard | None,
+        *,
+        parent: PermissionGate | None = None,
+        may_change: bool = False,
+    ) -> None:
+        self._policy = policy
+        self._parent = parent
+        self._may_change = may_change
         self._registry = registry
         self._approver = approver
         self._board = board
         self._refused_lines: set[str] = set()  # commands that the user did not let run again with more access
         self._has_advised = False
         self._narrowed: ToolDefinition | None = None  # exec, where it is offered with access=read only
+
+    @property
+    def policy(self) -> Policy:
+        if self._parent is None:
+            return self._policy
+        return self._parent.policy if self._may_change else replace(self._parent.policy, mode="plan")
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def narrow(self, registry: Registry, approver: Approver, *, may_change: bool) -> PermissionGate:
+        """The gate of a subagent with these tools."""
+        return PermissionGate(registry, approver, self._policy, self._board, parent=self, may_change=may_change)
 
     def list_offered(self) -> tuple[ToolDefinition, ...]:
         """The tools of which some call may run, as the model is told of them."""
@@ -76,8 +106,10 @@ class PermissionGate:
         return self._narrowed
 
     def is_free(self, call: ToolCall) -> bool:
-        """Whether the call is of low risk and needs no permission."""
+        """Whether the call is of low risk, changes nothing, and needs no permission."""
         risk = self._registry.risk(call.name)
+        if call.name == TASK and call.arguments.get("may_change"):
+            return False
         return risk == "low" and self._decide_by_policy(call).action == "allow"
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
@@ -154,11 +186,15 @@ class PermissionGate:
         preview = self._registry.preview(call, ctx)
         return preview.text if preview.kind == "error" else self._make_request(call, ctx, decision, preview.text)
 
+    def ask(self, request: Request) -> Aside[Answer]:
+        """What the approver says, also to a question of a subagent."""
+        return (yield from wait_for(self._approver.approve(request)))
+
     def _ask_user(self, request: Request) -> Aside[Permission]:
         call = request.call
         access = request.access if request.access in ("read", "write", "network") else None
         rule = self.policy.find_always_rule(call, access)
-        answer = yield from wait_for(self._approver.approve(request._replace(rule=str(rule or ""))))
+        answer = yield from self.ask(request._replace(rule=str(rule or "")))
         if answer.allowed is not True:
             reviews = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
             return Permission(call, (answer.message or "the user said no.") + reviews)
@@ -169,7 +205,10 @@ class PermissionGate:
         return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access)
 
     def _add(self, rule: Rule) -> None:
-        self.policy = self.policy.with_rule(rule)
+        if self._parent:
+            self._parent._add(rule)
+        else:
+            self.policy = self.policy.with_rule(rule)
 
     def _apply_changes(self, request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
         call = replace(request.call, arguments=arguments)

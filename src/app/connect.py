@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -23,14 +24,15 @@ from ..providers.base import Codec
 from ..providers.table import PROVIDERS
 from ..transport import Client
 from ..transport.driver import drive, run
-from ..types.effects import Aside
+from ..types.effects import Aside, Turn
 from ..types.events import Completed, ModelEvent
-from ..types.messages import JSON, UserMessage
+from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, UserMessage
 from ..types.special_tokens import neutralize_with_note
 from .endpoint import FACTS, make_client, make_client_options, make_model_options, random_id, take_only
 from .model import Model
 
 if TYPE_CHECKING:
+    from ..agent.compaction import Compactor, SummaryModel
     from ..security.permissions.review import ReviewBoard, ReviewerConfig
 
 T = TypeVar("T")
@@ -62,6 +64,23 @@ class ReviewerModel(NamedTuple):
             if isinstance(event, Completed) and event.response.stop_reason == "end_turn"
         ]
         return texts[-1] if texts else ""
+
+
+class SeparateWriter(NamedTuple):
+    """A SummaryModel on another server: its effects are performed by its own client."""
+
+    model: Model
+
+    def respond(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
+    ) -> Turn[None]:
+        yield from self.model.respond(messages, tools, tool_choice)
+
+    def measure_fill(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
+    ) -> Aside[float | None]:
+        yield from ()
+        return self.model.measure_fill(messages, tools, exact_from=exact_from)
 
 
 class Panel(NamedTuple):
@@ -152,6 +171,29 @@ class Connections:
         """With `within` nothing is tried twice. `answer_schema`: as in Model."""
         options = make_model_options(self.settings, name, is_retried=within is None)
         return Model(client or self.make_client(within), name, answer_schema=answer_schema, **options)
+
+    def make_compactor(self, model: Model) -> Compactor:
+        """What summarizes the conversations of `model`, with the model that the settings name for it."""
+        from ..agent.compaction import Compactor  # start-up is measured
+
+        config = self.settings.agent
+
+        @cache
+        def make_writer() -> SummaryModel:
+            if config.compact_model in ("", model.name):
+                return model.core
+            settings = self.settings.with_model(config.compact_model)
+            theirs = Connections(settings, self.sleep, self.cancelled)
+            writer = theirs.make_model(theirs.choose_model())
+            return writer.core if settings.server == self.settings.server else SeparateWriter(writer)
+
+        return Compactor(
+            model.core,
+            at=config.compact_at,
+            writer=make_writer,
+            directives=config.compact_directives,
+            retained_turns=config.retain_last_turns,
+        )
 
     def make_review_board(self) -> ReviewBoard | None:
         """The configured reviewers; None if there are none. Raises ConfigError."""

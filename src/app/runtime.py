@@ -9,18 +9,18 @@ import json
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..agent.compaction import Compactor, SummaryModel
 from ..agent.loop import AgentLoop
 from ..agent.permission import PermissionGate
 from ..agent.pruning import compute_output_budget
+from ..agent.subagents import SubagentModel
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..security.permissions.approval import REFUSE_ALL, Answer, Approver, Request
@@ -33,10 +33,11 @@ from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
+from ..tools.builtin.task import offer_task
 from ..tools.process.jobs import Jobs
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
-from ..types.effects import Aside, Turn
+from ..types.effects import AgentSteps
 from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, ToolCall, ToolChoice, ToolDefinition
@@ -164,10 +165,7 @@ def make_runtime(
     settings = connections.settings
     sandbox = workplace.sandbox if workplace else defer_sandbox(settings)
     model = connections.make_model(model_name, answer_schema=answer_schema)
-    if settings.get_model_settings(model_name).enable_function_calling:
-        memory = ServerMemory(settings.state)
-        if known := memory.find(settings.vllm.base_url, model_name, lambda: model.server_version):
-            model.path = known
+    _recall_path(settings, model)
     context = replace(make_tool_context(settings, sandbox), chat_jobs=workplace.jobs if workplace else None)
     agent = AgentLoop(
         model.core,
@@ -177,11 +175,53 @@ def make_runtime(
         make_policy(settings, sandbox),
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
-        compactor=_make_compactor(connections, model),
+        compactor=connections.make_compactor(model),
         output_budget=lambda: compute_output_budget(model.core.context_limit),
         review_board=connections.make_review_board(),
+        open_subagent=partial(_open_subagent, connections, model, find_session),
     )
     return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled)
+
+
+def _recall_path(settings: Settings, model: Model) -> None:
+    """Begin with the path that is remembered of the model."""
+    if settings.get_model_settings(model.name).enable_function_calling:
+        memory = ServerMemory(settings.state)
+        if known := memory.find(settings.vllm.base_url, model.name, lambda: model.server_version):
+            model.path = known
+
+
+@contextmanager
+def _open_subagent(
+    connections: Connections,
+    parent: Model,
+    find_session: Callable[[], Session] | None,
+    server: str,
+    opening: Sequence[Message],
+    cancelled: CancelToken,
+) -> Iterator[SubagentModel]:
+    """See OpenModel of src/agent/subagents.py."""
+    settings = connections.settings.with_model(server) if server else connections.settings
+    theirs = Connections(settings, connections.sleep, cancelled)
+    with theirs.make_model(theirs.choose_model() if server else parent.name) as model:
+        if server:
+            _recall_path(settings, model)
+        else:
+            model.path, model.max_tokens = parent.path, parent.max_tokens
+        meta: dict[str, JSON] = {"model": model.name, "server": settings.vllm.base_url}
+        session = find_session().start_task(opening, meta) if find_session else Session(opening, settings.root)
+
+        def drive(steps: AgentSteps[None]) -> Generator[Event, None, None]:
+            return session.follow(model.drive(steps, session.save_waiting))
+
+        with closing(session):
+            yield SubagentModel(
+                model.core,
+                session.messages,
+                drive,
+                theirs.make_compactor(model),
+                lambda: compute_output_budget(model.core.context_limit),
+            )
 
 
 def _record_in(find_session: Callable[[], Session], context: ToolContext) -> ToolContext:
@@ -197,23 +237,6 @@ def _record_in(find_session: Callable[[], Session], context: ToolContext) -> Too
         find_session().record_process_end(process)
 
     return replace(context, before_write=record_write, on_start=record_process, on_end=record_process_end)
-
-
-class SeparateWriter(NamedTuple):
-    """A SummaryModel on another server: its effects are performed by its own client."""
-
-    model: Model
-
-    def respond(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
-    ) -> Turn[None]:
-        yield from self.model.respond(messages, tools, tool_choice)
-
-    def measure_fill(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
-    ) -> Aside[float | None]:
-        yield from ()
-        return self.model.measure_fill(messages, tools, exact_from=exact_from)
 
 
 def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContext:
@@ -239,27 +262,6 @@ def _find_longest_timeout(settings: Settings) -> float:
     return security.exec_timeout if "security.exec_timeout" in settings.places else MAX_TIMEOUT_S
 
 
-def _make_compactor(connections: Connections, model: Model) -> Compactor:
-    config = connections.settings.agent
-
-    @cache
-    def make_writer() -> SummaryModel:
-        if config.compact_model in ("", model.name):
-            return model.core
-        settings = connections.settings.with_model(config.compact_model)
-        theirs = Connections(settings, connections.sleep, connections.cancelled)
-        writer = theirs.make_model(theirs.choose_model())
-        return writer.core if settings.server == connections.settings.server else SeparateWriter(writer)
-
-    return Compactor(
-        model.core,
-        at=config.compact_at,
-        writer=make_writer,
-        directives=config.compact_directives,
-        retained_turns=config.retain_last_turns,
-    )
-
-
 def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registry:
     """The tools the model may call, including the user's own. Without exec, no commands are offered.
 
@@ -277,8 +279,9 @@ def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registr
 
 def _load_tools(settings: Settings) -> Registry:
     files, runs_commands = settings.tools, settings.security.exec_enabled
-    registry = REGISTRY if runs_commands else REGISTRY.without("exec")
-    more = python_files.load(files.modules, [each.name for each in REGISTRY.definitions])
+    whole = REGISTRY.plus([offer_task(settings.servers)])
+    registry = whole if runs_commands else whole.without("exec")
+    more = python_files.load(files.modules, [each.name for each in whole.definitions])
     notices: list[str] = []
     if files.commands and runs_commands:
         from ..tools.sources import yaml_commands  # loads yaml

@@ -7,6 +7,7 @@ if it cannot be written, the conversation exists only in memory.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from .snapshots import RestoredFiles, RestoreFile, Snapshots, hash_file
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
+TASKS_SUFFIX = ".tasks"  # of the folder with the journals of a session's subagents
 FindLiving = Callable[[Iterable[StartedProcess]], Mapping[StartedProcess, Sequence[int]]]
 NOT_SAVED = "This conversation is no longer saved and cannot be resumed later: {why}"
 MAX_PARTIAL_CHARS = 2_000_000  # of an answer that are saved before it is complete
@@ -130,6 +132,16 @@ class Session:
         source = cls(_with_system(system, found.messages), root)
         source._state = found.state
         return source._copy_to(journal, path.stem)
+
+    def start_task(self, messages: Sequence[Message], meta: Mapping[str, JSON]) -> Session:
+        """The conversation of a subagent. Its journal is in a folder beside this one's, and is deleted with it."""
+        if self._journal is None:
+            return Session(messages, self._root)
+        name = f"{self._state.next}-{os.urandom(2).hex()}"
+        self._append("task", {"journal": name, **meta})
+        journal = Journal(self._journal.path.with_suffix(TASKS_SUFFIX) / f"{name}.jsonl", self._journal.redact)
+        theirs: dict[str, JSON] = {"workspace": str(self._root), "task_of": self.id, "created": int(self._now())}
+        return Session(messages, self._root, journal, {**theirs, **meta}, self._now)
 
     def fork(self, journal: Journal) -> Session:
         """A copy with its own journal. Earlier writes can be undone only in the original."""

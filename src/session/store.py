@@ -2,6 +2,7 @@
 
 20261121-084150-k3x9.jsonl    the journal
 20261121-084150-k3x9.files/   earlier contents of files
+20261121-084150-k3x9.tasks/   the journals of its subagents
 index.db                      rebuilt from the journals if it is missing or broken
 """
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..errors import BotError
 from ..types.messages import JSON, Message
 from .journal import Journal, Locked, Redact, make_storable
-from .session import FindLiving, Session, ignore_processes
+from .session import TASKS_SUFFIX, FindLiving, Session, ignore_processes
 
 if TYPE_CHECKING:  # sqlite3 is loaded only to look for a session
     from .index import Index, Match, Summary
@@ -118,7 +119,8 @@ class Store:
         journal.close()
         try:
             self.journal_path(session).unlink()
-            shutil.rmtree(self.journal_path(session).with_suffix(".files"), ignore_errors=True)
+            for suffix in (".files", TASKS_SUFFIX):
+                shutil.rmtree(self.journal_path(session).with_suffix(suffix), ignore_errors=True)
         except OSError as error:
             raise BotError(f"The session {session} cannot be deleted: {error.strerror or error}") from error
 

@@ -55,6 +55,13 @@ class CallFinished(NamedTuple):
     result: ToolResult
 
 
+class SubagentStep(NamedTuple):
+    """What a subagent does while the call of `task` that started it runs. `step` is an event of its own run."""
+
+    call: ToolCall
+    step: CallStarted | CallFinished | Completed
+
+
 class LimitHit(NamedTuple):
     """The question took as many turns as allowed by the setting `limit`."""
 
@@ -89,4 +96,4 @@ class Compacted(NamedTuple):
 
 
 ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, PromptChanged, Completed]
-Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, LimitHit, Compacted]
+Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, SubagentStep, LimitHit, Compacted]

@@ -91,6 +91,25 @@ class MalformedCall(Serializable):
 
 
 @dataclass(frozen=True, slots=True)
+class Usage(Serializable):
+    """Numbers of tokens, as the server counted them. `cached_tokens`: those of the input that it had already read."""
+
+    TYPE = "usage"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    def __add__(self, other: Usage | None) -> Usage:
+        if other is None:
+            return self
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult(Serializable):
     """The result of a call. `value` is a string (kind text), any JSON value (data) or a sentence for the model (error).
 
@@ -98,6 +117,7 @@ class ToolResult(Serializable):
 
     `ref` names the whole output in the output cache ("": it is not there); it is not sent to providers.
     `is_denied`: the call did not fail; a rule or a person did not let it run. The kind is error.
+    `usage`: the tokens of a subagent's own requests. It is not sent to providers.
     """
 
     TYPE = "result"
@@ -107,6 +127,7 @@ class ToolResult(Serializable):
     value: JSON
     ref: str = ""
     is_denied: bool = False
+    usage: Usage | None = None
 
     @property
     def failure(self) -> Literal["", "error", "denied"]:
@@ -176,16 +197,6 @@ class Reasoning(Serializable):
 
 RequestedCall: TypeAlias = Union[ToolCall, MalformedCall]
 Block = Union[Text, Reasoning, ToolCall, MalformedCall]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage(Serializable):
-    """Numbers of tokens, as the server counted them. `cached_tokens`: those of the input that it had already read."""
-
-    TYPE = "usage"
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
 
 
 ENVIRONMENT = "Environment: "  # begins the paragraph of a system prompt that tells date, system and branch

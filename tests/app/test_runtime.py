@@ -18,6 +18,7 @@ from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
 from src.config.settings import AgentSettings, ToolSettings, VllmSettings
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
+from src.session.replay import replay
 from src.types.events import CallStarted, Completed, Notice
 from src.types.messages import Response, Text, ToolCall, UserMessage
 from tests.doubles import ScriptedServer
@@ -203,3 +204,66 @@ def test_another_server_by_name_writes_the_summary(tmp_path):
         list(runtime.compact(session, ""))
     assert (len(big.requests), small.requests[0]["model"]) == (0, "mini")
     assert "In short." in str(session.messages)
+
+
+REPORT = [{"content": "It is in a.py."}, {"finish": "stop"}]
+
+
+def call_task(**arguments):
+    call = {"name": "task", "args": {"prompt": "Find it.", **arguments}}
+    return [{"content": f"TOOL_CALL: {json.dumps(call)}"}, {"finish": "stop"}]
+
+
+def hand_out(settings, approver=REFUSE_ALL):
+    """One answer whose calls start subagents: its session, after its end."""
+    factory = Factory(settings)
+    session = factory.make_session("tiny", factory.make_store())
+    session.messages.append(UserMessage("Where is it?"))
+    runtime = factory.make_runtime("tiny", approver, lambda: session)
+    list(runtime.answer(session))
+    session.close()
+    return session
+
+
+def test_a_subagent_on_another_server_by_name_reports(tmp_path):
+    with (
+        ScriptedServer(call_task(server="small"), REPORT) as big,
+        ScriptedServer(REPORT, models=("mini",)) as small,
+    ):
+        servers = {"big": VllmSettings(base_url=big.url, model="tiny"), "small": VllmSettings(base_url=small.url)}
+        settings = Settings(root=tmp_path, state=tmp_path / "state", servers=servers).with_server("big")
+        session = hand_out(settings)
+    (asked,) = small.requests
+    assert asked["model"] == "mini"
+    assert "Find it." in str(asked["messages"])
+    assert "It is in a.py." in str(big.requests[1]["messages"])
+    assert "Where is it?" not in str(asked["messages"])
+    assert session.messages[-1].text == "It is in a.py."
+
+
+def test_its_conversation_is_saved_beside_that_of_its_session_and_deleted_with_it(tmp_path):
+    with ScriptedServer(call_task(), REPORT, REPORT) as server:
+        settings = Settings(vllm=VllmSettings(base_url=server.url), root=tmp_path, state=tmp_path / "state")
+        session = hand_out(settings)
+    (journal,) = session.path.with_suffix(".tasks").iterdir()
+    kept = replay(journal)
+    assert [message.text for message in kept.messages[1:]] == ["Find it.", "It is in a.py."]
+    assert kept.state.meta["task_of"] == session.id
+    store = Factory(settings).make_store()
+    assert [each.id for each in store.list_sessions()] == [session.id]
+    store.delete(session.id)
+    assert not journal.exists()
+
+
+def test_a_file_that_a_subagent_wrote_is_undone_with_the_turn_of_its_parent(tmp_path):
+    write = [
+        {"content": 'TOOL_CALL: {"name": "write", "args": {"path": "new.txt", "content": "x"}}'},
+        {"finish": "stop"},
+    ]
+    with ScriptedServer(call_task(may_change=True), write, REPORT, REPORT) as server:
+        settings = Settings(vllm=VllmSettings(base_url=server.url), root=tmp_path, state=tmp_path / "state")
+        session = hand_out(settings, APPROVE_ALL)
+    assert (tmp_path / "new.txt").read_text() == "x"
+    undone = session.undo(lambda path, content: path.unlink())
+    assert undone.files.removed == [str(tmp_path / "new.txt")]
+    assert not (tmp_path / "new.txt").exists()

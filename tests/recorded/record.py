@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from src.app.connect import FACTS
+
 from . import corpus, storage
 from .asking import DATA, SESSIONS, Scenario
 from .program import World
@@ -20,6 +22,7 @@ from .sessions import write_sessions
 
 
 def run_in_world(scenario: Scenario) -> Any:
+    FACTS.clear()  # a port may be used again
     with tempfile.TemporaryDirectory() as folder:
         return scenario(World(Path(folder) / "world"))
 

@@ -11,23 +11,27 @@ printed, nothing is written.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event as CancelToken
 from threading import Lock
 from typing import Any, TypeVar, cast, overload
 
 from ...agent.compaction import Compactor
 from ...agent.loop import AgentLoop
 from ...agent.pruning import compute_output_budget
+from ...agent.subagents import SubagentModel
 from ...errors import BotError, ConfigError
 from ...security.permissions.approval import REFUSE_ALL, Approver
 from ...security.permissions.policy import Policy
 from ...tools import Registry, ToolContext, registry_of
 from ...tools.sdk.calls import CallRunner
 from ...transport import Client
-from ...transport.driver import run
+from ...transport.driver import drive, run
 from ...types.effects import Aside
-from ...types.messages import JSON, Named, ToolChoice, Usage
+from ...types.messages import JSON, Message, Named, ToolChoice, Usage
 from ..endpoint import DEFAULT_URL
 from .approval import Approval, Approve
 from .connection import BaseServer
@@ -104,8 +108,27 @@ class BaseAgent:
                 compactor=Compactor(core, leaves_out=True) if self._options.compact else None,
                 output_budget=lambda: compute_output_budget(core.context_limit),
                 runner=self._runner,
+                open_subagent=self._open_subagent,
             )
         return self._loops[key]
+
+    @contextmanager
+    def _open_subagent(
+        self, server: str, opening: Sequence[Message], cancelled: CancelToken
+    ) -> Iterator[SubagentModel]:
+        """See OpenModel of src/agent/subagents.py; there is only one server here."""
+        del server
+        core = self._server.make_core(self.model, **self._core_options)
+        core.path = self._core.path
+        with self._server.make_client() as client:
+            client.bind_cancellation(cancelled)
+            yield SubagentModel(
+                core,
+                [*opening],
+                partial(drive, client=client),
+                Compactor(core, leaves_out=True),
+                lambda: compute_output_budget(core.context_limit),
+            )
 
     def describe(self) -> Mapping[str, str]:
         """Who answers, for traces."""

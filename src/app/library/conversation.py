@@ -40,7 +40,7 @@ class Conversation(list[Message]):
     @property
     def usage(self) -> Usage:
         """The tokens of all its answers, and of their prompts, as the server counted them."""
-        return add_usages(each.usage for each in self if isinstance(each, Response))
+        return add_usages(usage for message in self for usage in _list_usages(message))
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes. It holds JSON values only."""
@@ -90,10 +90,14 @@ def read_conversation(given: object, system: str) -> Conversation:
     return given
 
 
+def _list_usages(message: Message) -> list[Usage | None]:
+    if isinstance(message, Response):
+        return [message.usage]
+    return [each.usage for each in message.results] if isinstance(message, ToolResults) else []
+
+
 def add_usages(usages: Iterable[Usage | None]) -> Usage:
-    counted = [usage for usage in usages if usage]
-    return Usage(
-        sum(each.input_tokens for each in counted),
-        sum(each.output_tokens for each in counted),
-        sum(each.cached_tokens for each in counted),
-    )
+    total = Usage()
+    for usage in usages:
+        total += usage
+    return total

@@ -14,6 +14,7 @@ from ...types.events import (
     LimitHit,
     Notice,
     ReasoningDelta,
+    SubagentStep,
     TextDelta,
     ToolCallDelta,
 )
@@ -71,6 +72,7 @@ class RunRecord:
     def __init__(self) -> None:
         self._completed: list[Completed] = []
         self._calls: list[CallFinished] = []
+        self._usages: list[Usage | None] = []  # of subagents
         self._notices: list[str] = []
         self._has_hit_limit = False
         self.value: object = None
@@ -82,6 +84,9 @@ class RunRecord:
             self._completed.append(event)
         elif isinstance(event, CallFinished):
             self._calls.append(event)
+        elif isinstance(event, SubagentStep):
+            if isinstance(event.step, Completed):
+                self._usages.append(event.step.response.usage)
         elif isinstance(event, Notice):
             self._notices.append(event.text)
         elif isinstance(event, LimitHit):
@@ -93,7 +98,7 @@ class RunRecord:
         return self._completed[-1].response.text.strip() if self._completed else ""
 
     def make_result(self) -> Result[object]:
-        usage = add_usages(each.response.usage for each in self._completed)
+        usage = add_usages([*(each.response.usage for each in self._completed), *self._usages])
         return Result(self.text, self._find_stop(), usage, tuple(self._calls), tuple(self._notices), self.value)
 
     def _find_stop(self) -> StopReason:

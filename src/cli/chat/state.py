@@ -15,7 +15,7 @@ from ...app.factory import Factory
 from ...config import Settings
 from ...session.session import Session
 from ...session.store import Store
-from ...types.events import Completed, Event, ReasoningDelta, TextDelta, ToolCallDelta, TurnStarted
+from ...types.events import Completed, Event, ReasoningDelta, SubagentStep, TextDelta, ToolCallDelta, TurnStarted
 from ...types.messages import MEDIA_CHARS, Message, Response, ToolResults, Usage, UserMessage, count_media
 from ..tracing.debug import Debug
 from .input.file_search import FileIndex
@@ -191,11 +191,9 @@ class State:
             self.last_usage = usage
             sent = [message for message in self.conversation if message is not event.response]
             self.overhead_tokens = max(0, usage.input_tokens - estimate_tokens(sent))
-            self.total_usage = Usage(
-                self.total_usage.input_tokens + usage.input_tokens,
-                self.total_usage.output_tokens + usage.output_tokens,
-                self.total_usage.cached_tokens + usage.cached_tokens,
-            )
+            self.total_usage += usage
+        elif isinstance(event, SubagentStep) and isinstance(event.step, Completed):
+            self.total_usage += event.step.response.usage
 
     @property
     def context_used(self) -> int:

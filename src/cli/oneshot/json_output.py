@@ -19,9 +19,11 @@ from ...types.events import (
     LimitHit,
     Notice,
     ReasoningDelta,
+    SubagentStep,
     TextDelta,
     TurnStarted,
 )
+from ...types.messages import Response
 
 
 class Member(NamedTuple):
@@ -64,6 +66,10 @@ LINES: Mapping[str, LineType] = {
         "name": NAME,
         "kind": Member(TEXT, "text, data, error or multimodal"),
         "value": Member(ANYTHING, "what the model is told"),
+    }),
+    "task": LineType("what a subagent does while the call of `task` that started it runs", {
+        "id": Member(TEXT, "identifies the call of `task`"),
+        "step": Member(OBJECT, "a line of type `call` or `result`, of the subagent's own calls"),
     }),
     "notice": LineType("something the user should know", {"text": Member(TEXT, "one or two lines")}),
     "end": LineType("once, at the end; the only line of --output json", {
@@ -108,6 +114,9 @@ def format_event(event: Event) -> str:
 
 def describe_event(event: Event) -> tuple[str, dict[str, Any]] | None:
     """An event's type and fields; None if it only counts towards `end`."""
+    if isinstance(event, SubagentStep):
+        step = describe_event(event.step)
+        return ("task", {"id": event.call.id, "step": {"type": step[0], **step[1]}}) if step else None
     found = _EVENTS.get(type(event))
     return found(event) if found else None
 
@@ -140,6 +149,8 @@ class RunReport:
             self._count_turn(event)
         elif isinstance(event, CallStarted):
             self.calls += 1
+        elif isinstance(event, SubagentStep) and isinstance(event.step, Completed):
+            self._count_tokens(event.step.response)
         elif isinstance(event, CallDenied):
             self.denied += 1
             self._denied_last = True
@@ -157,6 +168,9 @@ class RunReport:
         if self.limit in _CUT_OFF.values():  # a turn before this one, which the model then did better
             self.limit = None
         self.limit = _CUT_OFF.get(response.stop_reason, self.limit)
+        self._count_tokens(response)
+
+    def _count_tokens(self, response: Response) -> None:
         if response.usage:
             self.input_tokens += response.usage.input_tokens
             self.output_tokens += response.usage.output_tokens

@@ -23,6 +23,7 @@ from ...types.events import (
     Event,
     Notice,
     ReasoningDelta,
+    SubagentStep,
     TextDelta,
     ToolCallDelta,
     TurnStarted,
@@ -34,6 +35,7 @@ from .plain import (
     MAX_LINE_CHARS,
     FoldedItem,
     describe_result,
+    describe_steps,
     fold_call,
     format_arguments,
     format_name,
@@ -109,6 +111,7 @@ class LiveScreen:
         self._thought_began = 0.0
         self._expand_hint = " (Ctrl-O or /expand shows it)"  # shown once
         self._running: dict[str, tuple[ToolCall, float]] = {}
+        self._steps: dict[str, list[ToolCall]] = {}  # of a running subagent, by its call
         self._last = ""  # the kind of the last drawn lines: text or aside
         self._is_active = False
         self._must_wipe = False
@@ -218,6 +221,9 @@ class LiveScreen:
             self._finish_open()
             self._running[event.call.id] = (event.call, self._clock())
             self._progress.start("running")
+        elif isinstance(event, SubagentStep):
+            if isinstance(event.step, CallStarted):
+                self._steps.setdefault(event.call.id, []).append(event.step.call)
         elif isinstance(event, CallFinished):
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
@@ -252,6 +258,7 @@ class LiveScreen:
     def _finish_call(self, call: ToolCall | MalformedCall, result: ToolResult) -> None:
         self._finish_open()
         _, began = self._running.pop(call.id, (None, None))
+        self._steps.pop(call.id, None)
         seconds = f"  {self._clock() - began:.1f} s" if began is not None else ""
         self._add([self._format_call(call, describe_result(result), seconds, failed=has_failed(result))])
         self.folded.append(fold_call(call, result))
@@ -314,7 +321,10 @@ class LiveScreen:
 
     def _render_open_calls(self) -> list[str]:
         now = self._clock()
-        return [self._format_call(call, "...", f"  {now - began:.1f} s") for call, began in self._running.values()]
+        return [
+            self._format_call(call, describe_steps(self._steps.get(id, ())), f"  {now - began:.1f} s")
+            for id, (call, began) in self._running.items()
+        ]
 
     def _wrap(self, text: str, width: int) -> list[str]:
         return self._get_renderer().wrap(text, width)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
@@ -93,6 +93,8 @@ def describe_result(result: ToolResult) -> str:
     else:
         size = first if len(first) <= MAX_SHORT_CHARS else f"1 line, {len(first):,} characters"
     end = "" if last == EXIT_ZERO and size else last[: 2 * MAX_SHORT_CHARS]
+    if result.usage:
+        size += f", {result.usage.input_tokens + result.usage.output_tokens:,} tokens"
     return " ".join(filter(None, (size, end))) or "nothing"
 
 
@@ -100,6 +102,13 @@ def _get_shown_text(result: ToolResult) -> str:
     """The text of a result without the note on each image or sound, which the model is shown."""
     blocks = [block for block in list_blocks(result) if isinstance(block, dict) and block.get("type") not in MEDIA]
     return join_block_texts(blocks) if blocks else result.text
+
+
+def describe_steps(calls: Sequence[ToolCall]) -> str:
+    """What a running call does: for a subagent how many calls it has made, and the last one."""
+    if not calls:
+        return ELLIPSIS
+    return f"{len(calls):,} call{'s' * (len(calls) > 1)}, {format_call(calls[-1], MAX_SHORT_CHARS)}"
 
 
 def has_failed(result: ToolResult) -> bool:

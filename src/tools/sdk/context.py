@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
-from threading import Event
-from typing import Any, NamedTuple, TypeVar, Union, cast
+from threading import Event, Lock
+from typing import Any, NamedTuple, Protocol, TypeVar, Union, cast
 
 from ...errors import ToolError
+from ...types.messages import ToolCall
 from ...types.process import StartedProcess
 from ...types.sandbox import Access, Grant, Sandbox
 from ..process.async_loop import AsyncLoop, CurrentLoop
@@ -67,6 +69,37 @@ class CommandReport:
     named_none: bool = False
 
 
+class RunTask(Protocol):
+    """Runs a subagent to its end, in the thread of its call; returns its report. Raises ToolError if there is none."""
+
+    def __call__(self, prompt: str, ctx: ToolContext, *, may_change: bool, server: str) -> str: ...
+
+
+class Inbox:
+    """What calls in threads of their own tell the loop that waits for them: events, and questions for the user."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._items: list[Any] = []
+        self._arrival: Future[None] = Future()
+
+    def put(self, item: object) -> None:
+        self.wake(item)
+
+    def wake(self, *items: object) -> None:
+        """Have the loop look at the inbox, and at what it waits for."""
+        with self._lock:
+            self._items += items
+            arrival, self._arrival = self._arrival, Future()
+        arrival.set_result(None)
+
+    def take(self) -> tuple[list[Any], Future[None]]:
+        """What has come, and what is settled once there is more."""
+        with self._lock:
+            items, self._items = self._items, []
+            return items, self._arrival
+
+
 class Clock(NamedTuple):
     """The time; a test may replace it."""
 
@@ -107,6 +140,9 @@ class ToolContext:
     chat_jobs: Jobs | None = None  # where commands in the background outlive the answer; None: they end with it
     access: Grant | None = None  # what this call was allowed; None: what it names
     report: CommandReport = field(default_factory=CommandReport, repr=False)
+    call: ToolCall | None = None  # the one that runs
+    inbox: Inbox | None = None  # of the loop that waits for the call; None: it waits for the result alone
+    run_task: RunTask | None = None  # None: no subagent can be started
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write
     logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
     clock: Clock = field(default=Clock(), repr=False)
@@ -123,14 +159,28 @@ class ToolContext:
     def for_run(self, cancelled: Event | None = None) -> Iterator[ToolContext]:
         """The context of one answer; at its end, what was created for it is closed."""
         run = RunState()
-        ctx = replace(self, cancelled=cancelled or Event(), _run=run)
         try:
+            with replace(self, cancelled=cancelled or Event(), _run=run)._closing(run) as ctx:
+                yield ctx
+        finally:
+            run.loop.close()
+
+    @contextmanager
+    def for_subagent(self) -> Iterator[ToolContext]:
+        """The context of a subagent's run inside this one: its dependencies, jobs and to-dos are its own."""
+        run = RunState(self._running.loop)
+        ctx = replace(self, todos=[], chat_jobs=None, call=None, inbox=None, run_task=None, _run=run, _call=None)
+        with ctx._closing(run):
             yield ctx
+
+    @contextmanager
+    def _closing(self, run: RunState) -> Iterator[ToolContext]:
+        try:
+            yield self
         finally:
             run.jobs.close()
-            for error in run.scope.close(ctx._finish):
+            for error in run.scope.close(self._finish):
                 self.logger.warning("a dependency could not be ended: %s", error)
-            run.loop.close()
 
     @contextmanager
     def for_call(self) -> Iterator[ToolContext]:

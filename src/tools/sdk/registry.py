@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from ...errors import ConfigError
@@ -112,6 +113,10 @@ class Registry:
         """The access of the command that a tool runs; None if it runs none, or each call names its own."""
         return self[name].access if name in self else None
 
+    def runs_aside(self, name: str) -> bool:
+        """Whether a call of the tool needs a thread of its own; see Tool."""
+        return name in self and self[name].runs_aside
+
     def signature(self, name: str) -> str:
         """The signature of the tool of that name, or of the nearest; "" if none is near."""
         near = [name] if name in self else find_near(name, self._tools)
@@ -140,7 +145,7 @@ class Registry:
 
     async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """As run, for a tool that `is_coroutine`, inside an event loop."""
-        kind, value, ref = await self[call.name].execute_async(call.arguments, ctx)
+        kind, value, ref = await self[call.name].execute_async(call.arguments, replace(ctx, call=call))
         return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
 
     def is_coroutine(self, name: str) -> bool:

@@ -78,13 +78,17 @@ def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> 
 
 
 def narrow_enum(schema: Mapping[str, JSON], parameter: str, values: Sequence[str]) -> Schema:
-    """The same schema, with only some values of a parameter; as it is where there is no such parameter."""
-    narrowed = dict(schema)
-    if isinstance(properties := schema.get("properties"), dict) and isinstance(
-        known := properties.get(parameter), dict
-    ):
-        narrowed["properties"] = {**properties, parameter: {**known, "enum": [*values]}}
-    return narrowed
+    """The same schema, with only these values of a parameter, which is left out if there are none.
+
+    The schema is as it was where there is no such parameter.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not isinstance(known := properties.get(parameter), dict):
+        return dict(schema)
+    narrowed: dict[str, JSON] = {**properties, parameter: {**known, "enum": [*values]}}
+    if not values:
+        del narrowed[parameter]
+    return {**schema, "properties": narrowed}
 
 
 def _read_signature(function: Callable[..., object], name: str) -> inspect.Signature:

@@ -53,7 +53,8 @@ class Tool(Generic[P, R]):
 
     `context_parameter` names the parameter that gets the ToolContext; "": none. `preview` describes what a call would
     change, as a unified diff, for its approval. `converts` turns checked arguments into the types of the function's
-    hints. `access` is that of the command that the tool runs, if any.
+    hints. `access` is that of the command that the tool runs, if any. `runs_aside`: a call puts events into the inbox
+    of its context while it runs, so it needs a thread of its own.
     """
 
     definition: ToolDefinition
@@ -63,6 +64,7 @@ class Tool(Generic[P, R]):
     preview: Preview | None = None
     converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)
     access: Access | None = None
+    runs_aside: bool = False
 
     def __post_init__(self) -> None:
         for name in WRAPPER_ASSIGNMENTS:  # so that help() describes the function
@@ -83,7 +85,7 @@ class Tool(Generic[P, R]):
         return format_signature(self.definition.name, self.definition.parameters)
 
     def narrow_choices(self, parameter: str, values: Sequence[str]) -> ToolDefinition:
-        """The definition with only some values of a parameter."""
+        """The definition with only these values of a parameter, which is left out if there are none."""
         schema = narrow_enum(self.definition.parameters, parameter, values)
         return replace(self.definition, parameters=schema, strict_parameters=to_strict(schema))
 
@@ -111,7 +113,7 @@ class Tool(Generic[P, R]):
         if call.name not in (self.definition.name, *self.definition.aliases):
             return ToolResult(call.id, call.name, "error", f"There is no tool {call.name}. Usage: {self.signature}")
         within = ctx or ToolContext(Path.cwd())
-        kind, value, ref = self.execute(call.arguments, within)
+        kind, value, ref = self.execute(call.arguments, replace(within, call=call))
         return store_and_truncate(ToolResult(call.id, call.name, kind, value), within.outputs, ref)
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:

@@ -1,5 +1,6 @@
 """`from src import Agent, tool`: the library in another program."""
 
+import asyncio
 import json
 import re
 import socket
@@ -339,3 +340,43 @@ def test_agents_in_threads_share_connections_and_ask_for_the_models_once():
             thread.join()
     assert answers == ["Hi"] * 16
     assert sum(path.endswith("/models") for path in asked) == 1
+
+
+class TestSubagents:
+    @staticmethod
+    def answer(conversation):
+        """Hands out one task; the subagent looks at the weather once, and reports what it was told."""
+        last = conversation.messages[-1]
+        if last["role"] == "tool":
+            return DemoTurn(f"I was told: {last['content']}")
+        if "You are a subagent" in str(conversation.messages[0]["content"]):
+            return DemoTurn("", calls=(("weather", {"city": "Oslo"}),))
+        return DemoTurn("", calls=(("task", {"prompt": "How is it in Oslo?"}),))
+
+    def test_a_task_is_answered_with_the_tools_of_the_agent_and_its_tokens_count(self):
+        with serve(DemoServer(self.answer, lambda _: None)) as address, src.Server(f"{address}/v1") as server:
+            agent = server.agent([src.tool(risk="low")(weather), src.task])
+            result = agent.answer("Umbrella?")
+        assert result.text == "I was told: I was told: Oslo: rain"
+        assert [finished.call.name for finished in result.calls] == ["task"]
+        assert result.usage.input_tokens > 2 * result.calls[0].result.usage.input_tokens > 0
+        assert agent.usage == result.usage
+
+    def test_on_asyncio_coroutine_functions_run_in_the_loop_of_the_program(self):
+        loops = []
+
+        @src.tool(risk="low")
+        async def weather(city: str) -> str:
+            """The weather in a city."""
+            loops.append(asyncio.get_running_loop())
+            return f"{city}: rain"
+
+        async def ask(url):
+            async with src.AsyncServer(url) as server:
+                result = await server.agent([weather, src.task]).answer("Umbrella?")
+            return result, asyncio.get_running_loop()
+
+        with serve(DemoServer(self.answer, lambda _: None)) as address:
+            result, loop = asyncio.run(ask(f"{address}/v1"))
+        assert result.text == "I was told: I was told: Oslo: rain"
+        assert loops == [loop]

@@ -17,6 +17,7 @@ TYPES = {
 HELLO = [{"reasoning": "Hm."}, {"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
 READ = [{"content": 'Reading.\nTOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'}, {"finish": "stop"}]
 WRITE = [{"content": 'TOOL_CALL: {"name": "write", "args": {"path": "new", "content": "x"}}'}, {"finish": "stop"}]
+TASK = [{"content": 'TOOL_CALL: {"name": "task", "args": {"prompt": "Read the notes."}}'}, {"finish": "stop"}]
 BROKEN = [{"content": 'TOOL_CALL: {"name": "read", "args": '}, {"finish": "stop"}]
 
 
@@ -59,7 +60,7 @@ def test_the_providers_own_stop_reason_is_told(lines):
 
 
 def test_every_line_is_as_the_table_says_and_every_kind_occurs(lines):
-    _, printed = lines(READ, WRITE, BROKEN, HELLO, options=["--max-turns", "3"])
+    _, printed = lines(READ, WRITE, BROKEN, TASK, READ, HELLO, HELLO, options=["--max-turns", "4"])
     assert {line["type"] for line in printed} == LINES.keys()
     assert [line for line in printed if not fits(line)] == []
 

@@ -1,0 +1,162 @@
+"""Subagents: a call of `task` runs a loop of its own, and only its report comes back.
+
+A subagent has its parent's tools but `task`, a conversation of its own, and a model on the same or another server. It
+runs in the thread of its call. What it may do follows from its parent's permissions as they are at that moment: in mode
+plan, unless the call asked to change things. Its questions for the user go through the inbox to the parent's loop, so
+that the thread which owns the terminal asks them one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
+from threading import Event as CancelToken
+from typing import NamedTuple, Protocol
+
+from ..errors import BotError, Cancelled, ToolError
+from ..security.permissions.approval import Answer, Request
+from ..tools.sdk.context import Inbox, ToolContext
+from ..types.effects import AgentSteps, Aside, Await
+from ..types.events import CallFinished, CallStarted, Completed, Event, SubagentStep
+from ..types.messages import Message, SystemMessage, ToolCall, ToolResult, Usage, UserMessage
+from .compaction import Compactor, SummaryModel
+
+TASK = "task"  # the tool
+MAX_TASK_TURNS = 100  # with calls, before a subagent must report
+INSTRUCTIONS = """\
+You are a subagent: another agent gave you the task below, and nobody answers questions. Your last message is your \
+report, and all that the other agent sees of your work. Make it complete, exact and short, at most 500 words: what \
+you found or did, with the names of files and the lines, and what is left open."""
+
+
+class SubagentModel(NamedTuple):
+    """What a subagent works with: its model, its conversation, and what drives its steps.
+
+    `drive` performs the effects of its steps on a client of its own, and records them.
+    """
+
+    core: SummaryModel
+    messages: list[Message]
+    drive: Callable[[AgentSteps[None]], Generator[Event, None, None]]
+    compactor: Compactor
+    get_output_budget: Callable[[], int]
+
+
+class OpenModel(Protocol):
+    """Opens what a subagent works with, on the server of that name ("": its parent's). Raises BotError.
+
+    `opening`: how its conversation begins. `cancelled` ends what it does.
+    """
+
+    def __call__(
+        self, server: str, opening: Sequence[Message], cancelled: CancelToken
+    ) -> AbstractContextManager[SubagentModel]: ...
+
+
+class StartLoop(Protocol):
+    """The steps of a loop on this model, within its parent's permissions."""
+
+    def __call__(
+        self, model: SubagentModel, approver: RelayedApprover, ctx: ToolContext, *, may_change: bool
+    ) -> AgentSteps[None]: ...
+
+
+class Question(NamedTuple):
+    """What a subagent must ask the user."""
+
+    request: Request
+    answer: Future[Answer]
+
+
+class RelayedApprover(NamedTuple):
+    """Has the parent's loop ask."""
+
+    inbox: Inbox
+
+    def approve(self, request: Request) -> Future[Answer]:
+        question = Question(request._replace(reason=f"a subagent asks; {request.reason}"), Future())
+        self.inbox.put(question)
+        return question.answer
+
+
+class CallGroup:
+    """Calls that run at the same time in threads of their own, and what they tell and ask meanwhile."""
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        start: Callable[[Sequence[ToolCall], Inbox], Sequence[Future[ToolResult]]],
+        ask: Callable[[Request], Aside[Answer]],
+    ) -> None:
+        """`start` starts the calls; `ask` asks the user what a subagent asks."""
+        self._ask = ask
+        self._inbox = Inbox()
+        self._usages: dict[int, Usage] = {}  # by the id() of a call
+        self.futures = start(calls, self._inbox)
+        for future in self.futures:
+            future.add_done_callback(lambda _: self._inbox.wake())
+
+    def wait_for(self, call: ToolCall, future: Future[ToolResult]) -> AgentSteps[ToolResult]:
+        """The result of one of the calls. Meanwhile, all of them are listened to."""
+        is_done = False
+        while not is_done:
+            is_done = future.done()  # before the inbox is emptied: a call tells nothing after its end
+            items, arrival = self._inbox.take()
+            for item in items:
+                if isinstance(item, Question):
+                    item.answer.set_result((yield from self._ask(item.request)))
+                    continue
+                if isinstance(item.step, Completed):
+                    used = self._usages.get(id(item.call), Usage())
+                    self._usages[id(item.call)] = used + item.step.response.usage
+                yield item
+            if not is_done:
+                yield Await(arrival)
+        yield Await(future)
+        return self.get_result(call, future)
+
+    def get_result(self, call: ToolCall, future: Future[ToolResult]) -> ToolResult:
+        """The result of a call that is over."""
+        return replace(future.result(), usage=self._usages.get(id(call)))
+
+
+def run_subagent(
+    start_loop: StartLoop,
+    open_model: OpenModel,
+    system: Sequence[SystemMessage],
+    prompt: str,
+    ctx: ToolContext,
+    *,
+    may_change: bool,
+    server: str,
+) -> str:
+    """Run a subagent to its end: a RunTask. `system`: its parent's system prompt."""
+    if ctx.call is None or ctx.inbox is None:
+        raise ToolError("no subagent can be started here")
+    text = ""
+    opening: list[Message] = [
+        SystemMessage("\n\n".join([*(each.text for each in system), INSTRUCTIONS])),
+        UserMessage(prompt),
+    ]
+    approver = RelayedApprover(ctx.inbox)
+    try:
+        with (
+            open_model(server, opening, ctx.cancelled) as model,
+            ctx.for_subagent() as within,
+            closing(model.drive(start_loop(model, approver, within, may_change=may_change))) as events,
+        ):
+            for event in events:
+                if isinstance(event, Completed):
+                    text = event.response.text.strip() or text
+                if isinstance(event, (CallStarted, CallFinished, Completed)):
+                    ctx.inbox.put(SubagentStep(ctx.call, event))
+    except Cancelled as error:
+        raise ToolError("it was cancelled") from error
+    except BotError as error:
+        found = f" Its last words were: {text}" if text else ""
+        raise ToolError(f"the subagent failed: {error}{found}") from error
+    if not text:
+        raise ToolError("the subagent ended without a report")
+    return text

@@ -1,0 +1,53 @@
+"""The tool task: a subagent does a part of the work in a context of its own, and its report comes back.
+
+It needs an agent whose context can start subagents, so it is not among TOOL_DEFINITIONS: the agent's registry adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+from ...errors import ToolError
+from ..sdk.context import ToolContext
+from ..sdk.output_store import Outputs, Stored
+from ..sdk.tool import Tool, tool
+
+MAX_REPORT_BYTES = 5_000  # of UTF-8; about 1,250 tokens of English, and fewer than 2,000 of any language
+
+
+@tool(risk="low")
+def task(
+    prompt: Annotated[str, "What to do, what it must know, and what to report"],
+    ctx: ToolContext,
+    may_change: Annotated[bool, "Let it change things, as far as you may; else it only reads"] = False,
+    server: Annotated[str, "Server whose model does it; default: yours"] = "",
+) -> str | Stored:
+    """Have a subagent do a part of the work and report. It has your tools, and sees nothing of this conversation.
+    Use it for work that reads much; several at once work side by side.
+    """
+    if ctx.run_task is None:
+        raise ToolError("no subagent can be started here")
+    report = ctx.run_task(prompt, ctx, may_change=may_change, server=server)
+    return _shorten(report, ctx.outputs)
+
+
+task = replace(task, definition=task.narrow_choices("server", ()), runs_aside=True)
+
+
+def offer_task(servers: Iterable[str]) -> Tool:
+    """The tool, with the choice between these servers, if there are any."""
+    whole: Tool = tool(risk="low")(task.function)
+    return replace(task, definition=whole.narrow_choices("server", [*servers]))
+
+
+def _shorten(report: str, outputs: Outputs | None) -> str | Stored:
+    """The beginning of a long report, and where the whole is."""
+    data = report.encode("utf-8", "replace")
+    if len(data) <= MAX_REPORT_BYTES:
+        return report
+    ref = outputs.put(report) if outputs else ""
+    where = f'; read all of it with tool_output_cache(ref_id="{ref}")' if ref else ""
+    shown = data[:MAX_REPORT_BYTES].decode("utf-8", "ignore").rstrip()
+    return Stored(f"{shown}\n[cut: {MAX_REPORT_BYTES:,} of {len(data):,} bytes are shown{where}]", ref)

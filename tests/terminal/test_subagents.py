@@ -1,0 +1,74 @@
+"""Subagents on a full terminal: a line each while they work, and Ctrl-C ends all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .terminal import Gate, Server, Terminal
+
+CTRL_C, CTRL_O = "\x03", "\x0f"
+
+
+def call(number, name, **arguments):
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"index": number, "id": f"call-{number}", "type": "function", "function": function}]}
+
+
+TASKS = [call(0, "task", prompt="Part A"), call(1, "task", prompt="Part B")]
+GLOB = [call(0, "glob", pattern="*.py")]
+
+
+@pytest.fixture
+def open_chat(tmp_path):
+    opened = []
+
+    def start(*scripts):
+        server = Server(*scripts).__enter__()
+        terminal = Terminal(tmp_path, server, fresh=False)
+        opened.append((terminal, server))
+        terminal.server = server
+        terminal.prompts()
+        return terminal
+
+    yield start
+    for terminal, server in opened:
+        terminal.__exit__()
+        server.__exit__()
+
+
+def test_each_has_a_line_which_says_what_it_does_and_then_folds_to_its_report(open_chat):
+    gate = Gate()
+    chat = open_chat(TASKS, GLOB, GLOB, [gate, "Nothing there."], [gate, "Nothing there."], ["All done."])
+    chat.line("look everywhere")
+    for part in "AB":
+        chat.shows(rf'task\(prompt="Part {part}"\) -> 1 call, glob\(pattern="\*\.py"\)')
+    gate.set()
+    for part in "AB":
+        chat.shows(rf'^  task\(prompt="Part {part}"\) -> Nothing there\.')
+    chat.shows("^All done.$")
+    chat.prompts()
+    assert "1 call" not in chat.text
+    chat.keys(CTRL_O)
+    chat.shows("│ Nothing there.")
+    final = chat.server.requests[-1]["messages"]
+    assert [message["role"] for message in final[1:]] == ["user", "assistant", "tool", "tool"]
+
+
+def test_ctrl_c_ends_all_of_them_and_the_chat_goes_on(open_chat):
+    gates = Gate(), Gate()
+    chat = open_chat(TASKS, [gates[0], "A."], [gates[1], "B."], ["Go on, then."])
+    chat.line("look everywhere")
+    for gate in gates:
+        assert gate.reached.wait(10)
+    chat.keys(CTRL_C)
+    chat.shows("(stopped)")
+    chat.prompts()
+    for gate in gates:
+        gate.set()
+    chat.line("and now?")
+    chat.shows("^Go on, then.$")
+    results = [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "tool"]
+    assert len(results) == 2
+    assert all("did not finish" in each for each in results)
