@@ -19,12 +19,12 @@ import uuid
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..errors import ClientError, ConfigError, ConnectFailed, ServerError, StreamCut
+from .copilot_session import CopilotSession, retell
 from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
 from .http import Client, HttpReply
 from .json_rpc import JsonRpcProcess, RpcMessage
@@ -36,51 +36,19 @@ DELETE_TIMEOUT_S = 2.0  # for all sessions
 NAME = "The Copilot CLI"
 _INSTALL_HINT = f"Install it with: npm install -g @github/copilot, or set {PATH_VARIABLE} to its path."
 _SIGN_IN_HINT = "Sign in: run `copilot login`, or set COPILOT_GITHUB_TOKEN. For another server, set vllm.base_url."
-_SPEAKERS = {"user": "User", "assistant": "You", "tool": "Tools"}
-_RETOLD = """\
-This is the conversation so far. Go on with it: answer what is last in it.
-
-{conversation}"""
+# The events that are passed on; with the first of them the server has answered.
+_ANSWERS = frozenset(
+    {
+        "assistant.message_delta",
+        "assistant.reasoning_delta",
+        "assistant.tool_call_delta",
+        "assistant.usage",
+        "assistant.message",
+        "session.idle",
+    }
+)
 
 log = logging.getLogger(__name__.rpartition(".")[0])
-
-
-@dataclass
-class _Session:
-    """`known`: the messages that it has, but for its own last answer, of which the rest tells."""
-
-    id: str
-    settings: dict[str, Any]
-    known: list[dict[str, Any]] = field(default_factory=list)
-    answer_id: str = ""
-    answer: str = ""
-    calls: list[str] = field(default_factory=list)
-
-    def find_news(self, messages: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """The message to continue with; None if the conversation does not go on where the session stands."""
-        at = len(self.known)
-        if messages[:at] != self.known or len(messages) != at + 2:
-            return None
-        answer, news = messages[at:]
-        is_own = answer.get("id") == self.answer_id and answer.get("calls") == self.calls
-        if not is_own or answer["answer"].strip() not in self.answer:
-            return None
-        if news["role"] == "tool":
-            return news if {each["id"] for each in news["results"]} == set(self.calls) else None
-        return news if news["role"] == "user" and not self.calls else None
-
-    def begin_turn(self, messages: list[dict[str, Any]]) -> None:
-        self.known, self.answer_id, self.answer, self.calls = messages, "", "", []
-
-    def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Keep what the session answers."""
-        if kind == "assistant.message_delta":
-            self.answer += data.get("deltaContent") or ""
-        elif kind == "assistant.message":
-            content = data.get("content") or ""
-            self.answer += "" if self.answer.endswith(content) else content
-            self.answer_id = data.get("messageId") or ""
-            self.calls = [str(each.get("toolCallId")) for each in data.get("toolRequests") or ()]
 
 
 class _CallFailed(Exception):
@@ -145,11 +113,12 @@ class _Cli:
         self._key = key
         self._headers = headers
         self._process: JsonRpcProcess | None = None
-        self._session: _Session | None = None
+        self._session: CopilotSession | None = None
         self._sessions: list[str] = []  # that are to be deleted
         self._is_answering = False
         self._results: dict[str, dict[str, Any]] = {}  # of calls, by their id, that the session waits for
         self._backlog: list[RpcMessage] = []  # events that came while an answer was waited for
+        self._requested: set[int] = set()  # requests of this turn
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -176,12 +145,13 @@ class _Cli:
         if session is None or news is None:
             self._drop_session()
             session = self._session = self._create_session(settings)
-            news = _retell(messages)
+            news = retell(messages)
         session.begin_turn(messages)
+        self._requested = set()
         self._results = {each["id"]: each["result"] for each in news.get("results") or ()}
         if not self._results:
             prompt = {"prompt": news["text"], "attachments": news.get("attachments") or []}
-            self._send("session.send", {"sessionId": session.id, **prompt})
+            self._request("session.send", {"sessionId": session.id, **prompt})
         chunks = self._follow(session)
         try:
             first = next(chunks, b"")
@@ -213,9 +183,9 @@ class _Cli:
         address = {"type": "openai", "baseUrl": self._base_url, "wireApi": "completions", "headers": self._headers}
         return {"provider": {**address, **key, **(session.get("provider") or {})}}
 
-    def _create_session(self, settings: dict[str, Any]) -> _Session:
+    def _create_session(self, settings: dict[str, Any]) -> CopilotSession:
         given = {name: value for name, value in settings.items() if value is not None}
-        session = _Session(str(uuid.uuid4()), settings)
+        session = CopilotSession(str(uuid.uuid4()), settings)
         self._call("session.create", {"sessionId": session.id, **given})
         if self.is_service:
             self._sessions.append(session.id)
@@ -233,7 +203,7 @@ class _Cli:
         if session and self._process:
             self._send("session.abort", {"sessionId": session.id})
 
-    def _follow(self, session: _Session) -> Iterator[bytes]:
+    def _follow(self, session: CopilotSession) -> Iterator[bytes]:
         """The session's events as a stream of server-sent events, until the turn is over.
 
         Raises ClientError, Cancelled, _CallFailed.
@@ -252,7 +222,7 @@ class _Cli:
                 raise _CallFailed(data.get("statusCode") or 0, _read_reason(data))
             elif kind == "session.error" and not session.answer_id:
                 raise ServerError(f"{NAME}: {data.get('message')}", _SIGN_IN_HINT if self.is_service else "")
-            elif kind.startswith("assistant.") or kind == "session.idle":
+            elif kind in _ANSWERS:
                 session.note(kind, data)
                 is_over = kind == "session.idle" or bool(session.calls)
                 if is_over:
@@ -261,7 +231,7 @@ class _Cli:
                 if is_over:
                     return
 
-    def _decide(self, session: _Session, data: dict[str, Any]) -> None:
+    def _decide(self, session: CopilotSession, data: dict[str, Any]) -> None:
         """Answer the question for permission as the agent's rules, or the user, decided about this call."""
         asked = data.get("permissionRequest") or {}
         result = self._results.get(str(asked.get("toolCallId")))
@@ -269,13 +239,13 @@ class _Cli:
         if result is None or result["resultType"] == "denied":
             decision = {"kind": "reject", "feedback": result["textResultForLlm"] if result else "It was not allowed."}
         params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": decision}
-        self._send("session.permissions.handlePendingPermissionRequest", params)
+        self._request("session.permissions.handlePendingPermissionRequest", params)
 
-    def _give_result(self, session: _Session, data: dict[str, Any]) -> None:
+    def _give_result(self, session: CopilotSession, data: dict[str, Any]) -> None:
         missing = {"textResultForLlm": "It was not run.", "resultType": "failure"}
         result = self._results.get(str(data.get("toolCallId")), missing)
         params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": result}
-        self._send("session.tools.handlePendingToolCall", params)
+        self._request("session.tools.handlePendingToolCall", params)
 
     def _call(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a request to the CLI; events that come before it are kept. Raises ServerError for a refusal."""
@@ -285,11 +255,13 @@ class _Cli:
             if message.get("id") == number and "method" not in message:
                 break
             self._backlog.append(message)
-        if "error" in message:
-            reason = str((message["error"] or {}).get("message"))
-            raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT if "uthenticat" in reason else "")
+        _raise_refusal(message)
         result = message.get("result")
         return result if isinstance(result, dict) else {}
+
+    def _request(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send what has no result but a refusal, which ends the turn."""
+        self._requested.add(self._send(method, params))
 
     def _send(self, method: str, params: Mapping[str, Any]) -> int:
         if self._process is None:
@@ -306,8 +278,8 @@ class _Cli:
                 return params
             if "method" in message and "id" in message and self._process:
                 self._process.refuse(message)
-            elif "error" in message and self._is_answering:
-                log.debug("%s refused: %s", NAME, message["error"])
+            elif message.get("id") in self._requested:
+                _raise_refusal(message)
 
     def _receive(self) -> RpcMessage:
         """Raises Timeout, Cancelled, and StreamCut if the CLI ended."""
@@ -377,13 +349,11 @@ def _clean_up(process: JsonRpcProcess, folder: str, sessions: Sequence[str]) -> 
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _retell(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """A conversation as one message of the user; a single one as it is."""
-    if len(messages) == 1 and messages[0]["role"] == "user":
-        return messages[0]
-    told = "\n\n".join(f"{_SPEAKERS[each['role']]}: {each['text']}" for each in messages)
-    attachments = [attached for each in messages for attached in each.get("attachments") or ()]
-    return {"role": "user", "text": _RETOLD.format(conversation=told), "attachments": attachments}
+def _raise_refusal(answer: RpcMessage) -> None:
+    """Raise ServerError if the CLI refused a request."""
+    if "error" in answer:
+        reason = str((answer["error"] or {}).get("message"))
+        raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT if "uthenticat" in reason else "")
 
 
 def _read_reason(data: Mapping[str, Any]) -> str:

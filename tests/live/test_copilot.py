@@ -28,7 +28,7 @@ from src.batch.results import Results
 from src.batch.tasks import BatchOptions, Task
 from src.config import Settings
 from src.config.settings import ReviewSettings, VllmSettings
-from src.errors import Cancelled, RequestFailed
+from src.errors import Cancelled, RequestFailed, Unauthorized
 from src.security.permissions.approval import Answer
 from src.tools import tool
 from src.transport import Timeouts
@@ -193,6 +193,20 @@ def test_a_killed_server_is_an_error_and_no_wait():
         assert agent.answer("And now?").text == "The sum is 3."
     with make_agent(server) as agent, pytest.raises(RequestFailed, match="cannot reach"):
         list(agent.ask(QUESTION))
+
+
+def test_refusals_of_the_server_count_with_their_status():
+    no_parser = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}
+    asked = [{"content": 'TOOL_CALL: {"name": "add", "args": {"a": 1, "b": 2}}'}, {"finish": "stop"}]
+    busy = 503, {"error": {"message": "busy", "code": 503}}
+    with ScriptedServer((400, no_parser), asked, busy, SUM) as server, make_agent(server) as agent:
+        assert agent.answer(QUESTION).text == "The sum is 3."
+        assert agent.ran == [(1, 2)]
+    assert ["tools" in each for each in server.requests] == [True, False, False, False]
+    refusal = 401, {"error": {"message": "no such key"}}
+    refused = pytest.raises(Unauthorized, match="no such key")
+    with ScriptedServer(refusal) as server, make_agent(server) as agent, refused:
+        agent.answer(QUESTION)
 
 
 def test_a_server_that_says_nothing_runs_into_the_limit():

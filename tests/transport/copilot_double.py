@@ -31,8 +31,8 @@ def tell(kind, agent="", **data):
     send({"method": "session.event", "params": {"sessionId": session, "event": event}})
 
 
-def play():
-    turn = next(turns)
+def play(turn):
+    tell("assistant.turn_start")
     for event in turn.get("events", []):
         tell(**event)
     for piece in turn.get("text", []):
@@ -70,9 +70,14 @@ def answer(message):
     if method == "session.create":
         session = params["sessionId"]
         send({"id": "ask", "method": "userInput.request", "params": {}})  # a request to the client
+    if method == "session.send":
+        turn = next(turns)
+        if "refuses" in turn:
+            send({"id": message["id"], "error": {"code": -32603, "message": turn["refuses"]}})
+            return
     send({"id": message["id"], "result": result})
     if method == "session.send":
-        play()
+        play(turn)
     if method == "session.permissions.handlePendingPermissionRequest":
         id = open_calls.pop(params["requestId"])
         if params["result"]["kind"] == "approve-once":
@@ -81,7 +86,7 @@ def answer(message):
     if method == "session.tools.handlePendingToolCall":
         open_calls.pop(params["requestId"])
     if method.endswith(("handlePendingPermissionRequest", "handlePendingToolCall")) and not open_calls:
-        play()
+        play(next(turns))
 
 
 def main():

@@ -260,6 +260,12 @@ def test_the_error_of_a_session_is_an_error_of_ours(double: Double) -> None:
     assert "copilot login" in failed.value.hint
 
 
+def test_a_request_that_the_program_refuses_ends_the_turn(double: Double) -> None:
+    double.write({"refuses": "Session is busy"})
+    with make_model() as model, pytest.raises(ServerError, match="The Copilot CLI: Session is busy"):
+        ask(model, UserMessage("x"))
+
+
 def test_an_empty_answer_is_an_answer_and_other_agents_of_the_cli_are_not_heard(double: Double) -> None:
     other = {"kind": "assistant.message_delta", "agent": "explorer", "deltaContent": "not this"}
     double.write({"events": [other], "is_empty": True})
