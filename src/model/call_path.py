@@ -43,6 +43,7 @@ TOOLS_DROPPED = (
     "This server leaves tools out of the prompt that it is not to parse calls of; using calls in the text instead."
 )
 TEMPLATE_FAILED = "The model's chat template fails with tools; using calls in the text instead."
+TOOLS_HIDDEN = "The model's chat template shows it no tools; using calls in the text instead."
 NO_TOKENS_NOTICE = "This server does not generate from tokens. For that, start it with --enable-scale-out."
 
 BY_DEFAULT = "the default"
@@ -165,6 +166,13 @@ class CallPath:
         """The path after the server lost calls, or all of an answer."""
         reason = "the server returned nothing of what the model wrote"
         return Downgrade(self._change_mode("text", reason), LOST_CALLS)
+
+    def learn_template(self, *, shows_tools: bool) -> Downgrade:
+        """The path once the text of a prompt was seen, on a server that reads calls only where that shows tools."""
+        path = replace(self, template_shows_tools=shows_tools)
+        if shows_tools or "text" not in self._list_lower():
+            return Downgrade(path, "")
+        return Downgrade(path._change_mode("text", "the chat template shows no tools"), TOOLS_HIDDEN)
 
     def learn_grammar(self, field: str) -> CallPath:
         """The path on which a probe was held to its grammar by this field of a request, or by none."""

@@ -31,7 +31,7 @@ from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .call_path import CallPath, blames_grammar
-from .evidence import PromptCounter, PromptWatch, try_grammar
+from .evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from .facts import FactStore, ServedModel
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
@@ -39,6 +39,7 @@ from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
 from .server import OK, ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
 from .token_budget import TokenBudget
+from .tool_choice import decide_call
 from .written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
@@ -195,6 +196,7 @@ class ModelCore:
             path = yield from self._learn_template(messages, tools, path)
         if path.mode == "tokens" and not self._can_tell_prompts:
             path = path.skip_tokens()
+        tools, tool_choice = yield from decide_call(self.server, self.name, messages, tools, tool_choice, path)
         asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
         if tools and asks and not path.written_format and self._builder.wants_grammar:
             probe = self._build_request(PROBE, [PROBE_TOOL], path)
@@ -254,10 +256,15 @@ class ModelCore:
         first = next((place for place, each in enumerate(messages) if isinstance(each, UserMessage)), len(messages))
         request = self._build_request(messages[: first + 1], tools, replace(path, mode="template"))
         sizes = yield from self._prompt_counter.count(request)
-        if sizes is None:
-            self._can_tell_prompts = False
-            return path
-        self.path = replace(path, template_shows_tools=sizes.shown > sizes.hidden)  # so, whatever becomes of the turn
+        if sizes is not None:
+            self.path = replace(
+                path, template_shows_tools=sizes.shown > sizes.hidden
+            )  # so, whatever becomes of the turn
+            return self.path
+        self._can_tell_prompts = False
+        if (is_shown := (yield from look_at_template(self.server, request))) is not None:
+            self.path, notice = path.learn_template(shows_tools=is_shown)
+            self._held += [Notice(notice)] if notice else []
         return self.path
 
     def _list_changes(self, request: ChatRequest, path: CallPath) -> tuple[str, ...]:
@@ -324,7 +331,7 @@ class ModelCore:
         turn = ResponseAssembler(
             tools, self._new_id, self._builder.given, self._thought_closer, self._index_tools(tuple(tools))
         )
-        has_shown, limit = False, self._limit_answer()
+        has_shown, limit = False, MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
         is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
         try:
             decoder, is_over = (yield from self._open(request, is_generated)), False
@@ -382,10 +389,6 @@ class ModelCore:
         if is_generated:
             return make_generate_decoder(head.content_type, self._new_id)
         return self._codec.make_decoder(head.content_type)
-
-    def _limit_answer(self) -> int:
-        """In characters: what no answer that fits into the context has."""
-        return MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
 
     def _cut_answer(self, decoder: Decoder, turn: ResponseAssembler, is_shown: bool) -> Iterator[ModelEvent]:
         """End an answer that is longer than its model's context, as if it had ended at max_tokens."""

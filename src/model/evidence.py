@@ -114,12 +114,21 @@ class PromptWatch:
         return held
 
 
+def look_at_template(server: ServerApi, request: ChatRequest) -> Aside[bool | None]:
+    """Whether the text of the prompt shows the request's tools; None if the server shows no such text."""
+    shown = yield from server.render_text(request)
+    hidden = None if shown is None else (yield from server.render_text(replace(request, tools=())))
+    return None if hidden is None else shown != hidden
+
+
 def try_grammar(server: ServerApi, request: ChatRequest, path: CallPath, choice: ToolChoice) -> Aside[CallPath]:
     """The path with what a probe showed, where an answer relies on a grammar: no words ask for the call.
 
-    A server that tells no version is not probed, and nothing relies on its grammar.
+    A server that tells neither its version nor its models' sizes is not probed, and nothing relies on its grammar.
     """
-    if GRAMMAR_FIELD not in request.options or choice == "auto" or path.grammar or not (yield from server.version()):
+    if GRAMMAR_FIELD not in request.options or choice == "auto" or path.grammar:
+        return path
+    if not (yield from server.version()) and not server.info.parameter_counts:
         return path
     return path.learn_grammar((yield from probe_grammar(server, request.model)))
 

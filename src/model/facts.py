@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
@@ -21,11 +21,15 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """None: not asked yet. `context_lengths`: in tokens, by model. `version` is empty if the server does not say."""
+    """None: not asked yet. `context_lengths`: in tokens, by model. `version` is empty if the server does not say.
+
+    `parameter_counts`: of the models whose number of parameters it tells.
+    """
 
     models: tuple[str, ...] | None = None
     context_lengths: Mapping[str, int] | None = None
     version: str | None = None
+    parameter_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class ServedModel(NamedTuple):

@@ -103,7 +103,8 @@ class RequestBuilder:
         }
         self.given = [text for each in inputs for text in each.texts]
         # By the grammar, to what the model was asked for or trained to write.
-        is_held = "guided_json" in options or ("structured_outputs" in options and _relies_on_grammar(path))
+        is_held = "structured_outputs" in options and _relies_on_grammar(path)
+        is_held = is_held or any(name in options for name in vllm.SCHEMA_FIELDS)
         if path.mode != "native" and not is_held and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
@@ -174,8 +175,8 @@ class RequestBuilder:
         writes_calls = path.prompt_style == "text" or (path.prompt_style == "template" and (is_forced or written))
         if tools and writes_calls and choice != "none" and wanted:
             options |= self._grammars((tools, choice, written))
-            if path.grammar == "guided_json" and is_forced:
-                options["guided_json"] = vllm.build_choice_schema(tools, choice)
+            if path.grammar in vllm.SCHEMA_FIELDS and is_forced:
+                options[path.grammar] = vllm.build_choice_schema(tools, choice)
         return options
 
     @property

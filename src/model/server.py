@@ -97,6 +97,11 @@ class ServerApi:
                 self._remember(lambda info: replace(info, context_lengths={}))
         return dict(self.info.context_lengths or {})
 
+    def parameter_count(self, model: str) -> Aside[int | None]:
+        """How many parameters the model has; None if the server does not tell."""
+        yield from self.context_lengths()
+        return self.info.parameter_counts.get(model)
+
     def version(self) -> Aside[str]:
         """Empty if it does not say."""
         if self.is_vllm and self.info.version is None:
@@ -133,6 +138,17 @@ class ServerApi:
         """The tokens of the request's prompt."""
         body = self._codec.encode_prompt(request) if self.is_vllm else None
         return (yield from self._try_fetch("POST", "/tokenize", body, vllm.read_prompt)) if body else None
+
+    def render_text(self, request: ChatRequest) -> Aside[str | None]:
+        """The text of the request's prompt, as llama.cpp's server makes it."""
+        body = self._codec.encode_prompt(request) if self.is_vllm else None
+        return (yield from self._try_fetch("POST", "/apply-template", body, vllm.read_rendered_text)) if body else None
+
+    def predict_token(self, request: ChatRequest) -> Aside[dict[str, float]]:
+        """The most likely first tokens of the answer, with their log probabilities; empty if it does not tell."""
+        wire = self._codec.encode(request)
+        likely = yield from self._try_fetch("POST", wire.path, wire.body, vllm.read_likely_tokens, within=None)
+        return likely or {}
 
     def count_text_tokens(self, model: str, text: str) -> Aside[int | None]:
         """How many tokens a text has."""
@@ -187,7 +203,10 @@ class ServerApi:
         body = yield from self._fetch("GET", "models", None, bytes, within)
         names = self._codec.read_models(body)
         lengths = vllm.read_context_lengths(body) if self.is_vllm else {}
-        self._remember(lambda info: replace(info, models=tuple(names), context_lengths=lengths))
+        counts = vllm.read_parameter_counts(body) if self.is_vllm else {}
+        self._remember(
+            lambda info: replace(info, models=tuple(names), context_lengths=lengths, parameter_counts=counts)
+        )
         return names
 
     def _remember(self, change: Callable[[ServerInfo], ServerInfo]) -> None:

@@ -21,7 +21,7 @@ from ..errors import WireError
 from ..types.messages import JSON, Named, Response, StopReason, Text, ToolChoice, ToolDefinition
 from .base import ChatRequest
 from .openai import COMPLETIONS, read_usage
-from .wire_json import as_dicts, as_str, load_json
+from .wire_json import as_dict, as_dicts, as_str, load_json
 
 TRIGGER = "TOOL_CALL:"
 # With unlimited blanks in the grammar, a weak model may write nothing else.
@@ -105,7 +105,7 @@ def constrain_calls(tools: Sequence[ToolDefinition], choice: ToolChoice = "auto"
     return {"structural_tag": json.dumps({"type": "structural_tag", "format": form})}
 
 
-# vLLM before 0.11 knows only the second field, and ignores the first.
+# vLLM before 0.11 knows only the second field, llama.cpp's server only the third; they ignore the others.
 PROBE_TEXT = "heron-7431-reeds"
 GRAMMAR_PROBES: Mapping[str, JSON] = {
     "structured_outputs": {
@@ -114,7 +114,9 @@ GRAMMAR_PROBES: Mapping[str, JSON] = {
         )
     },
     "guided_json": {"const": PROBE_TEXT},
+    "json_schema": {"const": PROBE_TEXT},
 }
+SCHEMA_FIELDS = ("guided_json", "json_schema")  # hold the whole answer to a schema
 
 
 def build_choice_schema(tools: Sequence[ToolDefinition], choice: ToolChoice) -> dict[str, JSON]:
@@ -142,6 +144,29 @@ def read_context_lengths(body: bytes) -> dict[str, int]:
     models = as_dicts(_load_object(body).get("data"))
     lengths = {as_str(model.get("id")): model.get("max_model_len") for model in models}
     return {name: length for name, length in lengths.items() if isinstance(length, int) and length > 0}
+
+
+def read_parameter_counts(body: bytes) -> dict[str, int]:
+    """The models in llama.cpp's list whose number of parameters is told. Raises WireError."""
+    models = as_dicts(_load_object(body).get("data"))
+    counts = {as_str(model.get("id")): as_dict(model.get("meta")).get("n_params") for model in models}
+    return {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def read_rendered_text(body: bytes) -> str:
+    """The answer of llama.cpp's /apply-template: the prompt of a chat. Raises WireError."""
+    text = _load_object(body).get("prompt")
+    if not isinstance(text, str):
+        raise WireError("The server's answer to /apply-template is not llama.cpp's.")
+    return text
+
+
+def read_likely_tokens(body: bytes) -> dict[str, float]:
+    """The most likely first tokens of an answer with their log probabilities; empty if it tells none."""
+    choice = next(iter(as_dicts(_load_object(body).get("choices"))), {})
+    first = next(iter(as_dicts(as_dict(choice.get("logprobs")).get("content"))), {})
+    likely = {as_str(each.get("token")): each.get("logprob") for each in as_dicts(first.get("top_logprobs"))}
+    return {token: float(value) for token, value in likely.items() if isinstance(value, (int, float))}
 
 
 def _load_object(body: bytes) -> dict[str, Any]:
