@@ -18,7 +18,7 @@ from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import CommandReport, Inbox, ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.effects import AgentSteps
-from ..types.events import CallDenied, CallFinished, CallStarted, Notice
+from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import AccessGrant, Permission, PermissionGate
 from .steps import wait_for
@@ -141,13 +141,15 @@ class ToolDispatcher:
     def _run_alone(self, turn: TurnCalls, place: int, call: ToolCall, ctx: ToolContext) -> AgentSteps[None]:
         permission = yield from self._gate.decide(call, ctx, turn.task)
         call = permission.call
+        if permission.mode:
+            yield ModeChanged(permission.mode)
         for line in permission.reviews:
             yield Notice(f"Reviewed by {line}")
         if permission.denial_reason:
             yield CallDenied(call, permission.denial_reason)
             result = replace(make_error(call, f"Not run: {permission.denial_reason}"), is_denied=True)
-        elif permission.failure:
-            result = permission.failure
+        elif permission.result:
+            result = permission.result
         else:
             yield CallStarted(call)
             result = yield from self._run_permitted(permission, ctx)

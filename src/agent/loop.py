@@ -20,7 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import ContextTooLong, RequestFailed, WireError
-from ..security.permissions.approval import Approver
+from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
@@ -178,7 +178,7 @@ class AgentLoop:
         self, alone: Lock, model: SubagentModel, approver: RelayedApprover, ctx: ToolContext, *, may_change: bool
     ) -> AgentSteps[None]:
         """The steps of a subagent; `alone` is held while one runs a call that must run alone."""
-        registry = self._registry.without(TASK)
+        registry = self._registry.without(TASK, SUBMIT_PLAN)
         loop = AgentLoop(
             model.core,
             registry,

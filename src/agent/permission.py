@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..security.permissions.approval import Answer, Approver, Request
+from ..security.permissions.approval import (
+    MODE_AFTER_PLAN,
+    NO_APPROVER_MESSAGE,
+    PLAN_REASON,
+    SUBMIT_PLAN,
+    Answer,
+    Approver,
+    Request,
+)
 from ..security.permissions.policy import Decision, Policy
 from ..security.permissions.rules import Rule
 from ..tools.sdk.context import CommandReport, ToolContext
@@ -24,6 +32,9 @@ from .subagents import TASK
 if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard
 
+NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
+ACCEPTED = "The user accepted the plan. Carry it out, in mode edits."
+ACCEPTED_CHANGED = "The user accepted the plan with changes. Carry it out as it is now, in mode edits.\n\n{plan}"
 ADVICE = (
     "No sandbox holds commands to their access here, so every command asks. Install bubblewrap (the program bwrap), or "
     "use Linux 6.2 or later with Landlock."
@@ -31,9 +42,10 @@ ADVICE = (
 
 
 class Permission(NamedTuple):
-    """`call` as it may run, or `denial_reason`, or `failure`, the result of a call that cannot succeed.
+    """`call` as it may run, or `denial_reason`, or `result`, which is known without a run.
 
-    `user_note` is for the model, `reviews` a line each. `access` is what its command may do.
+    `user_note` is for the model, `reviews` a line each. `access` is what its command may do. `mode`: the one that holds
+    from now on; "": the same.
     """
 
     call: ToolCall
@@ -41,7 +53,8 @@ class Permission(NamedTuple):
     user_note: str = ""
     reviews: tuple[str, ...] = ()
     access: Grant | None = None
-    failure: ToolResult | None = None
+    result: ToolResult | None = None
+    mode: str = ""
 
 
 class AccessGrant(NamedTuple):
@@ -94,10 +107,12 @@ class PermissionGate:
 
     def list_offered(self) -> tuple[ToolDefinition, ...]:
         """The tools of which some call may run, as the model is told of them."""
-        policy, registry = self.policy, self._registry
-        return tuple(
-            self._describe(tool) for tool in registry if policy.can_offer(tool.definition.name, tool.risk, tool.access)
-        )
+        return tuple(self._describe(tool) for tool in self._registry if self._can_offer(tool))
+
+    def _can_offer(self, tool: Tool) -> bool:
+        if tool.definition.name == SUBMIT_PLAN:
+            return self.policy.mode == "plan"
+        return self.policy.can_offer(tool.definition.name, tool.risk, tool.access)
 
     def _describe(self, tool: Tool) -> ToolDefinition:
         if tool.definition.name != "exec" or self.policy.widest_access != "read":
@@ -114,6 +129,11 @@ class PermissionGate:
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         """`task`: the user's question, for the reviewers."""
+        if call.name == SUBMIT_PLAN:
+            return (yield from self._ask_about_plan(call))
+        return (yield from self._decide_run(call, ctx, task))
+
+    def _decide_run(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         decision = self._decide_by_policy(call)
         action, reason = decision.action, decision.reason
         is_reviewed = bool(self._board and self._board.applies_to(self._registry.risk(call.name), action))
@@ -123,7 +143,7 @@ class PermissionGate:
             return Permission(call, access=decision.access)
         preview = self._registry.preview(call, ctx)
         if preview.kind == "error":
-            return Permission(call, failure=preview)
+            return Permission(call, result=preview)
         reviews: tuple[str, ...] = ()
         if self._board and is_reviewed:
             review = self._board.review(task, call, preview.text)
@@ -136,6 +156,25 @@ class PermissionGate:
             decision = decision._replace(reason=f"{reason}; its reviewers {outcome}")
         request = self._make_request(call, ctx, decision, preview.text)._replace(reviews=reviews)
         return (yield from self._ask_user(request))
+
+    def _ask_about_plan(self, call: ToolCall) -> Aside[Permission]:
+        """Ask the user to accept the plan, which ends mode plan. Where nobody can be asked, the call runs."""
+        if self.policy.mode != "plan":
+            return Permission(call, NO_PLAN.format(mode=self.policy.mode))
+
+        def revise(changed: ToolCall) -> Request | str:
+            error = self._registry.check(changed)
+            return error.text if error else Request(changed, PLAN_REASON, revise, needs_person=True)
+
+        answer = yield from self.ask(Request(call, PLAN_REASON, revise, needs_person=True))
+        if answer.allowed is not True:
+            is_unattended = answer.message.startswith(NO_APPROVER_MESSAGE)
+            return Permission(call) if is_unattended else Permission(call, answer.message or "the user said no.")
+        self.policy = replace(self.policy, mode=MODE_AFTER_PLAN)
+        told = ACCEPTED
+        if answer.arguments is not None and answer.arguments != call.arguments:
+            told = ACCEPTED_CHANGED.format(plan=answer.arguments.get("plan"))
+        return Permission(call, result=ToolResult(call.id, call.name, "text", told), mode=MODE_AFTER_PLAN)
 
     def is_unaffected(self, call: ToolCall, report: CommandReport) -> bool:
         """Whether a command failed, but not for lack of access."""

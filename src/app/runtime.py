@@ -33,7 +33,7 @@ from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, Registry, Tool, ToolContext
-from ..tools.builtin.task import offer_task
+from ..tools.builtin.task import offer_task, submit_plan
 from ..tools.process.jobs import Jobs
 from ..tools.sdk.output_store import Outputs
 from ..tools.sources import python_files
@@ -279,7 +279,7 @@ def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registr
 
 def _load_tools(settings: Settings) -> Registry:
     files, runs_commands = settings.tools, settings.security.exec_enabled
-    whole = REGISTRY.plus([offer_task(settings.servers)])
+    whole = REGISTRY.plus([offer_task(settings.servers), submit_plan])
     registry = whole if runs_commands else whole.without("exec")
     more = python_files.load(files.modules, [each.name for each in whole.definitions])
     notices: list[str] = []

@@ -62,6 +62,12 @@ class SubagentStep(NamedTuple):
     step: CallStarted | CallFinished | Completed
 
 
+class ModeChanged(NamedTuple):
+    """The user accepted a plan, so that more may happen without asking from now on: `mode` holds."""
+
+    mode: str
+
+
 class LimitHit(NamedTuple):
     """The question took as many turns as allowed by the setting `limit`."""
 
@@ -96,4 +102,6 @@ class Compacted(NamedTuple):
 
 
 ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, PromptChanged, Completed]
-Event = Union[ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, SubagentStep, LimitHit, Compacted]
+Event = Union[
+    ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, SubagentStep, ModeChanged, LimitHit, Compacted
+]

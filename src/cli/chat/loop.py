@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CONTINUATION_PROMPT = ". "
 EXIT_HINT = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
+PLAN_HINT = "  Mode plan changes nothing. If this is the plan, /plan accepts it, edits it or sends it back."
 EXIT_CONFIRM_S = 5.0  # a second Ctrl-C within this time leaves
 
 
@@ -45,6 +46,7 @@ class Chat:
     def __init__(self, state: State, io: ChatIO) -> None:
         self.state = state
         self._io = io
+        self._has_hinted = False
 
     def run(self) -> int:
         """Run until the user leaves. Returns the exit code."""
@@ -116,6 +118,9 @@ class Chat:
             state.screen.say("(stopped)")
         finally:
             state.session.forget_last(message)  # unless it was answered, so that it can be asked again
+        if state.mode == "plan" and state.last_answer and not self._has_hinted:
+            state.screen.say(PLAN_HINT)
+            self._has_hinted = True
         if state.runtime and (failure := state.runtime.save_server_facts()):
             state.screen.draw(Notice(failure))
 

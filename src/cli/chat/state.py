@@ -15,7 +15,16 @@ from ...app.factory import Factory
 from ...config import Settings
 from ...session.session import Session
 from ...session.store import Store
-from ...types.events import Completed, Event, ReasoningDelta, SubagentStep, TextDelta, ToolCallDelta, TurnStarted
+from ...types.events import (
+    Completed,
+    Event,
+    ModeChanged,
+    ReasoningDelta,
+    SubagentStep,
+    TextDelta,
+    ToolCallDelta,
+    TurnStarted,
+)
 from ...types.messages import MEDIA_CHARS, Message, Response, ToolResults, Usage, UserMessage, count_media
 from ..tracing.debug import Debug
 from .input.file_search import FileIndex
@@ -185,8 +194,10 @@ class State:
         return self.factory.make_session(self.model_name, self.store)
 
     def count_usage(self, event: Event) -> None:
-        """Add up the tokens of an answer, and take its time."""
+        """Add up the tokens of an answer, and take its time and the mode that it ended with."""
         self.clock.take(event)
+        if isinstance(event, ModeChanged):
+            self.switch_mode(event.mode)
         if isinstance(event, Completed) and (usage := event.response.usage):
             self.last_usage = usage
             sent = [message for message in self.conversation if message is not event.response]

@@ -12,6 +12,11 @@ if TYPE_CHECKING:  # loads logging
     from concurrent.futures import Future
 
 
+SUBMIT_PLAN = "submit_plan"  # the tool whose call asks the user to accept a plan
+MODE_AFTER_PLAN = "edits"
+PLAN_REASON = "accepting the plan switches to mode edits"
+
+
 class Request(NamedTuple):
     """The call, the reason that it does not run without asking, and what helps to decide.
 

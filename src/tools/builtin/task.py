@@ -1,6 +1,7 @@
-"""The tool task: a subagent does a part of the work in a context of its own, and its report comes back.
+"""The tools that need an agent, which adds them to its registry: they are not among TOOL_DEFINITIONS.
 
-It needs an agent whose context can start subagents, so it is not among TOOL_DEFINITIONS: the agent's registry adds it.
+task: a subagent does a part of the work in a context of its own, and its report comes back.
+submit_plan: mode plan ends in a plan, which the user accepts, changes or sends back (src/agent/permission.py asks).
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ def offer_task(servers: Iterable[str]) -> Tool:
     """The tool, with the choice between these servers, if there are any."""
     whole: Tool = tool(risk="low")(task.function)
     return replace(task, definition=whole.narrow_choices("server", [*servers]))
+
+
+@tool(risk="high")
+def submit_plan(plan: Annotated[str, "The plan: what to change, step by step, in Markdown"], ctx: ToolContext) -> str:
+    """Submit your plan once you know how to do the work. Nothing can be changed before the user accepts it."""
+    ctx.end_run(plan)  # it runs only where nobody can be asked
+    return "Nobody is there to be asked, so the plan is the answer."
 
 
 def _shorten(report: str, outputs: Outputs | None) -> str | Stored:

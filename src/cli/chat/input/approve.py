@@ -15,7 +15,7 @@ from typing import Any
 from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
-from ....security.permissions.approval import REFUSE_ALL, Answer, Approver, AutoApprover, Request
+from ....security.permissions.approval import REFUSE_ALL, SUBMIT_PLAN, Answer, Approver, AutoApprover, Request
 from ....security.permissions.rules import RULE_KEYS
 from ....security.text.sanitize import reveal, sanitize
 from ....types.file_names import escape_name
@@ -28,7 +28,12 @@ from ...render.wrap import wrap_text
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = "the user did not let it run, and said: {said}"
 MAX_SHORT_LINES = 20  # the beginning of a longer request may be off the screen
-EDITED_TEXTS = {"write": "content", "edit": "newText", "exec": "command"}  # tool -> what `e` opens
+EDITED_TEXTS = {  # tool -> what `e` opens
+    "write": "content",
+    "edit": "newText",
+    "exec": "command",
+    SUBMIT_PLAN: "plan",
+}
 ACCESS_LABELS: Mapping[Grant, str] = {
     "read": "read: changes nothing, no network",
     "write": "write: may change the workspace, no network",
@@ -38,6 +43,9 @@ WIDER_KEYS: Mapping[Grant, tuple[str, str]] = {
     "network": ("w", "once, with the network"),
     "outside": ("o", "once, outside the sandbox"),
 }
+PLAN_KEYS = """\
+  y: accept it, and go on in mode edits; e: edit it first; n: no
+  n or a colon, and words: send it back, and say what to change"""
 NO_COMMANDS = "  Commands with a slash work in a chat only."
 
 
@@ -105,6 +113,9 @@ class TerminalApprover:
 
     def _show_request(self, request: Request, *, changed: bool = False) -> None:
         name = reveal(request.call.name)
+        if request.call.name == SUBMIT_PLAN:
+            self._show(_format_plan(request, changed=changed))
+            return
         head = f"{name} as you changed it:" if changed else f"{name} wants to run ({reveal(request.reason)}):"
         lines = [head, *(line for item in _select_arguments(request) for line in _format_argument(*item))]
         if request.access:
@@ -121,10 +132,12 @@ class TerminalApprover:
     def _ask_user(self, request: Request, *, changed: bool = False) -> Answer:
         has_rule = bool(request.rule) and not changed
         wider = {key: (grant, about) for grant, (key, about) in WIDER_KEYS.items() if grant in request.wider}
-        self._show(_format_keys(has_rule=has_rule, rule=request.rule, wider=[f"{k}: {v[1]}" for k, v in wider.items()]))
+        keys = _format_keys(has_rule=has_rule, rule=request.rule, wider=[f"{k}: {v[1]}" for k, v in wider.items()])
+        is_plan = request.call.name == SUBMIT_PLAN
+        self._show(PLAN_KEYS if is_plan else keys)
         while True:
             discard_typed_ahead()
-            said = self._ask("  Run it? [y/N] ", "").strip()
+            said = self._ask("  Accept the plan? [y/N] " if is_plan else "  Run it? [y/N] ", "").strip()
             word = said.lower()
             arguments = request.call.arguments if changed else None
             if word in ("y", "yes"):
@@ -198,7 +211,8 @@ class TerminalApprover:
         is_command = request.call.name == "exec"
         if self._edit is None or (is_command and "\n" not in text):
             return self._ask("  Change it to: ", text)
-        file = "command.sh" if is_command else str(request.call.arguments.get("path", "")).rpartition("/")[2]
+        names = {"exec": "command.sh", SUBMIT_PLAN: "plan.md"}
+        file = names.get(request.call.name) or str(request.call.arguments.get("path", "")).rpartition("/")[2]
         ends = text[len(text.rstrip("\n")) :]  # which the editor's text comes without
         return self._edit(text, file or "text") + ends
 
@@ -223,6 +237,12 @@ def _format_keys(*, has_rule: bool, rule: str, wider: list[str]) -> str:
     lines += [f"  a: always; this adds the rule {_format_rule(rule)}"] if has_rule else []
     lines += ["  " + "; ".join(wider)] if wider else []
     return "\n".join([*lines, "  n or a colon, and words: tell the model what to do instead"])
+
+
+def _format_plan(request: Request, *, changed: bool) -> str:
+    plan = request.call.arguments.get("plan")
+    head = "  The plan as you changed it:" if changed else "  The plan:"
+    return "\n".join([head, "", *(f"  {reveal(line)}" for line in str(plan).strip().split("\n")), ""])
 
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:

@@ -104,6 +104,30 @@ def _complete_mode(_: State) -> Iterable[str]:
     return MODES
 
 
+def _accept_plan(state: State, _: str) -> None:
+    """Have the user accept, edit or send back the last answer, as the plan that mode plan ends in."""
+    from ....security.permissions.approval import MODE_AFTER_PLAN, PLAN_REASON, SUBMIT_PLAN, Answer, Request
+    from ....types.messages import ToolCall
+
+    plan = state.last_answer.strip()
+    if state.mode != "plan" or not plan:
+        why = "There is no answer yet." if state.mode == "plan" else f"This is mode {state.mode}."
+        state.screen.say(f"{why} In mode plan, /plan accepts the last answer as the plan, or sends it back.")
+        return
+
+    def make_request(call: ToolCall) -> Request:
+        return Request(call, PLAN_REASON, make_request, needs_person=True)
+
+    said = state.ensure_runtime().agent.approver.approve(make_request(ToolCall("", SUBMIT_PLAN, {"plan": plan})))
+    answer = said if isinstance(said, Answer) else said.result()
+    if answer.allowed is True:
+        state.switch_mode(MODE_AFTER_PLAN)
+        changed = str((answer.arguments or {}).get("plan", plan)).strip()
+        state.queue.insert(0, "Carry out your plan." if changed == plan else f"Carry out this plan:\n\n{changed}")
+    elif words := answer.message.partition("and said: ")[2]:
+        state.queue.insert(0, words)
+
+
 def _set_debug_level(state: State, level: str) -> None:
     if level and level not in DEBUG_LEVELS:
         state.screen.say(f"There is no level {sanitize(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
@@ -230,6 +254,7 @@ CONTROL_COMMANDS = (
         "[MODE]",
         complete=_complete_mode,
     ),
+    SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
     SlashCommand("/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION"),
     SlashCommand(
         "/jobs",
