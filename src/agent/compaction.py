@@ -121,7 +121,7 @@ class Compactor:
         self._failed_at = len(conversation)
         if not split:
             return
-        yield Notice(f"The conversation fills {share:.0%} of the context; its older part is being summarized.")
+        yield Notice(f"The next request would fill {share:.0%} of the context; the older part is being summarized.")
         try:
             yield from self._replace(conversation, split, tools, "", by_hand=False)
         except Cancelled:
@@ -139,7 +139,7 @@ class Compactor:
         split = self._choose_split(conversation, 1.0)
         if not split:
             return False
-        yield Notice("The model's context is full; the older part of the conversation is being summarized.")
+        yield Notice("The request was longer than the model's context; the older part is being summarized.")
         try:
             yield from self._replace(conversation, split, tools, "", by_hand=False)
         except Cancelled:
@@ -322,10 +322,14 @@ def _describe_summary(dropped: Sequence[Message], kept: int, characters: int, *,
     answers = sum(isinstance(message, Response) for message in dropped)
     back = "/undo brings them back." if by_hand else "/undo of this turn brings them back."
     lines = [
-        f"Summarized in {characters:,} characters: {len(questions)} of your messages, {answers} answers and "
-        f"{results} tool results; what came last stays as it is ({kept} message{'s' * (kept != 1)}). {back}"
+        f"Summarized in {characters:,} characters: {len(questions)} of your messages, {_count(answers, 'answer')} and "
+        f"{_count(results, 'tool result')}; what came last stays as it is ({_count(kept, 'message')}). {back}"
     ]
     lines += [f"  - {' '.join(question.split())[:70]}" for question in questions[:MAX_LISTED_QUESTIONS]]
     if len(questions) > MAX_LISTED_QUESTIONS:
         lines.append(f"  - and {len(questions) - MAX_LISTED_QUESTIONS} more")
     return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

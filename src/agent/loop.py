@@ -253,7 +253,10 @@ class AgentLoop:
             return (yield from self._stream(conversation, tools, choice))
         except ContextTooLong as full:
             if freed := shorten_old_results(conversation, full.excess):
-                yield Notice(f"The model's context is full: old tool results were shortened by about {freed:,} tokens.")
+                yield Notice(
+                    "The request was longer than the model's context: old tool results were shortened by about "
+                    f"{freed:,} tokens."
+                )
             elif not (self.compactor and (yield from self.compactor.compact_after_refusal(conversation, tools))):
                 raise
         return (yield from self._stream(conversation, tools, choice))
